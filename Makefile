@@ -1,0 +1,66 @@
+# Everything a developer runs. `make` alone explains it.
+
+ALL_TRAINERS := trl verl openrlhf oat rl2
+TRAINERS ?= $(ALL_TRAINERS)
+ENVS := $(or $(GEM_CORE_ENVS),.venvs)
+ifndef PYTHON
+PYTHON := $(shell for p in python3 python3.11; do $$p -c pass 2>/dev/null && echo $$p && break; done)
+endif
+CORE_PY := $(ENVS)/core/bin/python
+TRL_PY := $(ENVS)/trl/bin/python
+PYTEST := -m pytest --quiet --timeout 900 --durations 5
+# No environment has every optional package; these two together have all that modules import.
+DOCTEST := $(PYTEST) --doctest-modules --doctest-ignore-import-errors gem_core
+# Core tests that also run beside each trainer, under its versions of numpy, torch and transformers.
+CROSS ?= $(wildcard tests/advantages tests/episodes tests/evaluation tests/parity tests/tiny) \
+	tests/test_recipe.py tests/test_runs.py tests/test_trainers.py
+
+# $(call stage,NAME,COMMAND): run the command, say how long it took, keep its exit code.
+define stage
+@echo "==> $(1)"; begun=$$(date +%s); code=0; { $(2); } || code=$$?; \
+echo "==> $(1): exit $$code after $$(( $$(date +%s) - begun )) s"; exit $$code
+endef
+
+.PHONY: help
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@echo "  TRAINERS=\"trl oat\" limits envs and test to these trainers."
+
+.PHONY: envs env-core $(ALL_TRAINERS:%=env-%)
+envs: env-core $(TRAINERS:%=env-%)  ## build all environments (about 9 GB)
+env-core:  ## environment of the core: tests, lint, types
+	$(call stage,env-core,$(PYTHON) tools/make_env.py core)
+$(ALL_TRAINERS:%=env-%): env-%:
+	$(call stage,env-$*,$(PYTHON) tools/make_env.py $*)
+env-trl:  ## environment of TRL
+env-verl:  ## environment of verl
+env-openrlhf:  ## environment of OpenRLHF
+env-oat:  ## environment of Oat
+env-rl2:  ## environment of RL2
+
+.PHONY: quickstart
+quickstart: env-trl  ## train a small policy on this machine's CPU and plot it
+	$(TRL_PY) -m gem_core.cli quickstart
+
+.PHONY: test lint types doctest test-core $(ALL_TRAINERS:%=test-%)
+test: lint types doctest test-core $(TRAINERS:%=test-%)  ## everything
+lint: env-core  ## style, format, file hygiene
+	$(call stage,lint,$(CORE_PY) -m ruff check . && $(CORE_PY) -m ruff format --check . && $(CORE_PY) tools/check_files.py)
+types: env-core  ## mypy, strict on gem_core
+	$(call stage,types,$(CORE_PY) -m mypy)
+doctest: env-core env-trl  ## the examples in the docstrings
+	$(call stage,doctest,$(CORE_PY) $(DOCTEST) && $(TRL_PY) $(DOCTEST))
+test-core: env-core  ## tests that need no trainer
+	$(call stage,test-core,$(CORE_PY) $(PYTEST) --trainer none tests)
+$(ALL_TRAINERS:%=test-%): test-%: env-%
+	$(call stage,test-$*,$(ENVS)/$*/bin/python $(PYTEST) --trainer $* tests/contract tests/integrations/$* $(CROSS))
+test-trl:  ## TRL's own tests and the contract suite, in its environment; likewise:
+test-verl:  ## verl
+test-openrlhf:  ## OpenRLHF
+test-oat:  ## Oat
+test-rl2:  ## RL2
+
+.PHONY: clean
+clean:  ## remove this checkout's environments and caches (the shared package cache stays)
+	rm -rf $(ENVS) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find gem_core integrations tests tools benchmarks recipes -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,169 @@
+"""Milliseconds per mathematical answer: gem-core, math-verify alone, gem-llm 0.1.0.
+
+    python benchmarks/throughput/graders.py --gem-python PYTHON_WITH_GEM_LLM --out FILE
+
+All graders judge the same pairs (``math_pairs.jsonl``) in turns, so that a busy machine slows all
+alike; what counts is the ratio. CPU time includes worker processes. No verdict is remembered
+between rounds, and a warm-up round that pays for imports and worker starts does not count.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+from statistics import mean, median
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+PAIRS = [json.loads(line) for line in (HERE / "math_pairs.jsonl").read_text().splitlines()]
+
+GEM = """
+import json, sys, time
+from gem.utils.math_grader import boxed_reward_fn
+pairs = json.load(sys.stdin)
+def judge():
+    right = []
+    for answer, gold in pairs:
+        right.append(bool(boxed_reward_fn(f"\\\\boxed{{{answer}}}", gold, fast=False)[1]))
+    return right
+judge()
+wall, cpu = time.perf_counter(), time.process_time()
+right = judge()
+json.dump({"wall": time.perf_counter() - wall, "cpu": time.process_time() - cpu, "right": right},
+          sys.stdout)
+"""
+
+
+def gem_core_round() -> list[bool]:
+    """Judge all pairs as environments do, forgetting what was judged before."""
+    from gem_core.graders import grade_math, math
+
+    math._memory.clear()
+    return [grade_math(p["answer"], p["gold"], deadline_s=60).correct for p in PAIRS]
+
+
+def split_ms() -> dict[str, float]:
+    """Wall milliseconds per pair of gem-core, for pairs without and with algebra."""
+    from gem_core.graders import grade_math, math
+    from gem_core.graders._math_fast import fast_verdict, number
+
+    math._memory.clear()
+    number.cache_clear()
+    spent: dict[str, list[float]] = {"without_algebra": [], "with_algebra": []}
+    for pair in PAIRS:
+        begun = time.perf_counter()
+        grade_math(pair["answer"], pair["gold"], deadline_s=60)
+        seconds = time.perf_counter() - begun
+        plain = fast_verdict(pair["answer"], pair["gold"]) is not None
+        spent["without_algebra" if plain else "with_algebra"].append(seconds)
+    return {kind: round(1000 * mean(times), 4) for kind, times in spent.items()}
+
+
+def math_verify_round() -> list[bool]:
+    """Judge all pairs by math-verify alone, without its timeouts, in this process."""
+    from gem_core.graders._math_slow import _gold, run
+
+    _gold.cache_clear()
+    return [run([p["answer"], p["gold"]]) for p in PAIRS]
+
+
+def worker_seconds() -> float:
+    """CPU seconds of the grader's living worker processes."""
+    from gem_core.graders.pool import _pools
+
+    ticks = 0
+    for pool in _pools.values():
+        for worker in pool._all:
+            fields = (
+                Path(f"/proc/{worker._process.pid}/stat").read_text().rpartition(")")[2].split()
+            )
+            ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def measure(judge: Callable[[], list[bool]]) -> dict[str, Any]:
+    """Run one round and return its times and verdicts."""
+    cpu, wall = cpu_seconds(), time.perf_counter()
+    right = judge()
+    return {"wall": time.perf_counter() - wall, "cpu": cpu_seconds() - cpu, "right": right}
+
+
+def cpu_seconds() -> float:
+    """CPU seconds of this process and of its workers."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime + worker_seconds()
+
+
+def gem_llm_round(python: str) -> dict[str, Any]:
+    """Judge all pairs by gem-llm in its own environment, after a warm-up round of its own."""
+    job = json.dumps([[p["answer"], p["gold"]] for p in PAIRS])
+    done = subprocess.run(
+        [python, "-W", "ignore", "-c", GEM], input=job, capture_output=True, text=True, check=True
+    )
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def summary(rounds: list[dict[str, Any]]) -> dict[str, Any]:
+    """Milliseconds per pair over the rounds, and how many verdicts are those of the file."""
+    each = 1000 / len(PAIRS)
+    same = sum(a == p["right"] for a, p in zip(rounds[-1]["right"], PAIRS, strict=True))
+    return {
+        "cpu_ms_mean": round(mean(r["cpu"] for r in rounds) * each, 4),
+        "wall_ms_mean": round(mean(r["wall"] for r in rounds) * each, 4),
+        "wall_ms_best": round(min(r["wall"] for r in rounds) * each, 4),
+        "wall_ms_median": round(median(r["wall"] for r in rounds) * each, 4),
+        "verdicts_equal_to_math_verify": same,
+    }
+
+
+def main() -> None:
+    """Measure and write the result."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--gem-python", help="python of an environment with gem-llm and pylatexenc")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--out", type=Path)
+    arguments = parser.parse_args()
+    from gem_core.graders._math_fast import fast_verdict
+
+    gem_core_round(), math_verify_round()
+    rounds: dict[str, list[dict[str, Any]]] = {"gem-core": [], "math-verify": []}
+    for _ in range(arguments.rounds):
+        rounds["gem-core"].append(measure(gem_core_round))
+        rounds["math-verify"].append(measure(math_verify_round))
+        if arguments.gem_python:
+            rounds.setdefault("gem-llm", []).append(gem_llm_round(arguments.gem_python))
+    graders = {name: summary(found) for name, found in rounds.items()}
+    ours = graders["gem-core"]["cpu_ms_mean"]
+    result = {
+        "pairs": len(PAIRS),
+        "judged_without_algebra": sum(
+            fast_verdict(p["answer"], p["gold"]) is not None for p in PAIRS
+        ),
+        "rounds": arguments.rounds,
+        "graders": graders,
+        "gem_core_wall_ms": split_ms(),
+        "times_gem_core_cpu": {
+            name: round(found["cpu_ms_mean"] / ours, 2) for name, found in graders.items()
+        },
+        "versions": {"math-verify": version("math-verify"), "python": platform.python_version()},
+        "cpus": os.cpu_count(),
+        "load": os.getloadavg(),
+    }
+    text = json.dumps(result, indent=2) + "\n"
+    sys.stdout.write(text)
+    if arguments.out:
+        arguments.out.write_text(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+"""Numbers about a batch and its advantages, for a trainer's metrics."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gem_core.advantages._arrays import FloatArray
+from gem_core.advantages.batch import TurnBatch
+from gem_core.advantages.stats import Reduce, identity, moments, reduced, sums_by
+from gem_core.errors import AdvantageError
+
+
+def describe(
+    batch: TurnBatch, advantages: FloatArray, *, reduce: Reduce = identity
+) -> dict[str, float]:
+    """Summarise a batch, over all ranks: what tells a healthy batch from one that trains nothing.
+
+    Args:
+        batch: The turns of this rank.
+        advantages: float64 [N], what `compute_advantages` gave for it.
+        reduce: Sum over ranks; called six times, also without turns.
+
+    Returns:
+        ``turns`` and ``episodes`` that count, ``masked_turns``, ``groups``, ``singleton_groups``
+        (episodes alone in their group: no signal from GRPO or RLOO), ``return_mean`` and
+        ``return_std`` (undiscounted, per episode), ``advantage_mean``, ``advantage_std`` and
+        ``constant`` (1.0 when every advantage is 0, so that the batch teaches nothing).
+    """
+    advantages = np.asarray(advantages, dtype=np.float64)
+    if advantages.shape != (len(batch),):
+        raise AdvantageError(f"describe got shape {advantages.shape} for {len(batch)} turns.")
+    valid = batch.valid()
+    kept = advantages if batch.mask is None else advantages[batch.mask]
+    starts = valid.starts
+    episodes = int(starts.sum())
+    episode_returns = sums_by(np.cumsum(starts) - 1, valid.rewards, episodes)
+    _, sizes = np.unique(valid.group_ids[starts], return_counts=True)
+    counts = reduced(
+        np.array(
+            [len(valid), episodes, len(batch) - len(valid), sizes.size, (sizes == 1).sum()],
+            dtype=np.float64,
+        ),
+        reduce,
+    )
+    nonzero = reduced(np.array([np.count_nonzero(kept)], dtype=np.float64), reduce)
+    of_returns, of_advantages = (
+        moments(episode_returns, reduce=reduce),
+        moments(kept, reduce=reduce),
+    )
+    names = ("turns", "episodes", "masked_turns", "groups", "singleton_groups")
+    return {
+        **dict(zip(names, counts.tolist(), strict=True)),
+        "return_mean": float(of_returns.mean[0]),
+        "return_std": float(of_returns.std[0]),
+        "advantage_mean": float(of_advantages.mean[0]),
+        "advantage_std": float(of_advantages.std[0]),
+        "constant": float(nonzero[0] == 0),
+    }

@@ -1,0 +1,214 @@
+"""Names for estimators: built-in, registered, or brought in by an installed package."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from importlib.metadata import EntryPoint, entry_points
+from inspect import Parameter, signature
+from typing import Any, TypeVar
+
+import numpy as np
+
+from gem_core.advantages._arrays import FloatArray
+from gem_core.advantages.batch import TurnBatch
+from gem_core.advantages.stats import Reduce, identity
+from gem_core.errors import AdvantageError, RegistrationError, unknown
+
+ENTRY_POINT_GROUP = "gem_core.advantages"
+Estimator = Callable[..., FloatArray]
+"""``f(batch, *, gamma, lam, reduce, **options) -> float64 [N]``."""
+F = TypeVar("F", bound=Estimator)
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
+_PLACE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+_STANDARD = ("gamma", "lam", "reduce")
+_registered: dict[str, Estimator] = {}
+_resolved: dict[str, Estimator] = {}  # what get_estimator gave once, it gives again
+
+
+def register_estimator(name: str) -> Callable[[F], F]:
+    """Register the decorated function as estimator ``name``, in this process.
+
+    It must accept ``gamma``, ``lam`` and ``reduce`` as keywords; the others are its options.
+    Called by `compute_advantages` it gets a batch without masked turns. Trainers run estimators in
+    worker processes: install an entry point of the group ``gem_core.advantages`` (or name the
+    estimator ``"module:function"``) to have the name everywhere.
+
+    Raises:
+        RegistrationError: The name is malformed or taken, or the signature does not fit.
+    """
+
+    def register(estimator: F) -> F:
+        if not _NAME.fullmatch(name):
+            raise RegistrationError(
+                f"Estimator name {name!r} is malformed: start with a letter, go on with letters, "
+                "digits, '_', '.' or '-'."
+            )
+        taken = _registered.get(name) or _resolved.get(name)
+        if taken is not None and taken is not estimator:
+            raise RegistrationError(
+                f"Estimator {name!r} is taken by {_origin(taken)}: choose another name."
+            )
+        _check_signature(name, estimator)
+        _registered[name] = estimator
+        return estimator
+
+    return register
+
+
+def get_estimator(name: str) -> Estimator:
+    """Return the estimator called ``name``; ``"module:function"`` imports it from there.
+
+    Raises:
+        UnknownNameError: Nothing has this name.
+        RegistrationError: An installed package brings an estimator under a name that is taken, or
+            one that cannot be imported.
+    """
+    if name in _resolved:
+        return _resolved[name]
+    if ":" in name:
+        if not _PLACE.fullmatch(name):
+            raise RegistrationError(f"Estimator {name!r} is no 'module:function'.")
+        estimator = _load(name, EntryPoint(name, name, ENTRY_POINT_GROUP))
+    else:
+        estimator = _find(name)
+    _resolved[name] = estimator
+    return estimator
+
+
+def list_estimators() -> list[str]:
+    """Return the names of all estimators, sorted; installed ones are listed, not imported."""
+    installed = {point.name for point in entry_points(group=ENTRY_POINT_GROUP)}
+    return sorted({*_registered, *installed})
+
+
+def estimator_options(name: str) -> dict[str, Any]:
+    """Return the options of an estimator with their defaults (`Parameter.empty` if required)."""
+    return {p.name: p.default for p in _options(get_estimator(name)).values()}
+
+
+def compute_advantages(
+    name: str,
+    batch: TurnBatch,
+    *,
+    gamma: float,
+    lam: float = 0.95,
+    reduce: Reduce = identity,
+    **options: Any,
+) -> FloatArray:
+    """Compute the advantage of each turn: the one entry point for trainers.
+
+    Args:
+        name: Estimator, see `list_estimators`.
+        batch: The turns of this rank.
+        gamma: Discount per turn, in [0, 1].
+        lam: Lambda of GAE, in [0, 1].
+        reduce: Elementwise sum over ranks; the identity for a single process. All ranks must call
+            this function, with the same arguments, also a rank without turns.
+        **options: Options of the estimator, see `estimator_options`.
+
+    Returns:
+        float64 [N], finite; 0 on masked turns.
+
+    Raises:
+        UnknownNameError: No estimator, or no option of it, has that name.
+        AdvantageError: ``gamma`` or ``lam`` is out of range, an option is missing, or the estimator
+            gave anything but one finite number per turn.
+    """
+    estimator = get_estimator(name)
+    _check_options(name, estimator, options)
+    for label, number in (("gamma", gamma), ("lam", lam)):
+        if not 0.0 <= number <= 1.0:
+            raise AdvantageError(f"{label} must be in [0, 1], got {number!r}.")
+    valid = batch.valid()
+    result = np.asarray(
+        estimator(valid, gamma=gamma, lam=lam, reduce=reduce, **options), dtype=np.float64
+    )
+    _check_result(name, result, valid)
+    if batch.mask is None:
+        return result
+    out = np.zeros(len(batch))
+    out[batch.mask] = result
+    return out
+
+
+def _find(name: str) -> Estimator:
+    """Look ``name`` up among registered and installed estimators; it must mean one thing."""
+    offers = {point.value: point for point in entry_points(group=ENTRY_POINT_GROUP, name=name)}
+    registered = _registered.get(name)
+    places = sorted({*offers, *([_origin(registered)] if registered else [])})
+    if not places:
+        known = list_estimators()
+        raise unknown("estimator", name, known, f"Known: {', '.join(known)}.")
+    if len(places) > 1:
+        raise RegistrationError(
+            f"Estimator {name!r} is offered by {' and '.join(places)}: rename one, or uninstall "
+            "its package."
+        )
+    return registered or _load(name, offers[places[0]])
+
+
+def _load(name: str, point: EntryPoint) -> Estimator:
+    """Import the estimator behind an entry point, with an error that names the place."""
+    try:
+        estimator = point.load()
+    except (ImportError, AttributeError) as error:
+        raise RegistrationError(
+            f"Estimator {name!r} cannot be loaded from {point.value!r}: {error}"
+        ) from error
+    _check_signature(name, estimator)
+    loaded: Estimator = estimator
+    return loaded
+
+
+def _origin(estimator: Estimator) -> str:
+    name = getattr(estimator, "__qualname__", repr(estimator))  # a partial has no name
+    return f"{estimator.__module__}:{name}"
+
+
+def _options(estimator: Estimator) -> Mapping[str, Parameter]:
+    """Return the keyword parameters of an estimator other than gamma, lam and reduce."""
+    parameters = list(signature(estimator).parameters.values())[1:]
+    return {p.name: p for p in parameters if p.name not in _STANDARD and p.kind != p.VAR_KEYWORD}
+
+
+def _takes_any_option(estimator: Estimator) -> bool:
+    return any(p.kind is p.VAR_KEYWORD for p in signature(estimator).parameters.values())
+
+
+def _check_signature(name: str, estimator: object) -> None:
+    if not callable(estimator):
+        raise RegistrationError(f"Estimator {name!r} is a {type(estimator).__name__}, no function.")
+    parameters = signature(estimator).parameters
+    missing = [p for p in _STANDARD if p not in parameters]
+    if missing and not _takes_any_option(estimator):
+        raise RegistrationError(
+            f"Estimator {name!r} does not accept {', '.join(missing)}: declare it as "
+            "f(batch, *, gamma, lam, reduce, ...options) and ignore what it does not need."
+        )
+
+
+def _check_options(name: str, estimator: Estimator, options: Mapping[str, Any]) -> None:
+    known = _options(estimator)
+    for option in options:
+        if option not in known and not _takes_any_option(estimator):
+            listing = ", ".join(known) if known else "none"
+            raise unknown(f"option of estimator {name!r}:", option, known, f"Options: {listing}.")
+    missing = [p.name for p in known.values() if p.default is p.empty and p.name not in options]
+    if missing:
+        raise AdvantageError(f"Estimator {name!r} needs the option {', '.join(missing)}.")
+
+
+def _check_result(name: str, result: FloatArray, batch: TurnBatch) -> None:
+    if result.shape != (len(batch),):
+        raise AdvantageError(
+            f"Estimator {name!r} returned shape {result.shape} for {len(batch)} turns: it must "
+            "return one advantage per turn."
+        )
+    bad = np.flatnonzero(~np.isfinite(result))
+    if bad.size:
+        raise AdvantageError(
+            f"Estimator {name!r} returned {result[bad[0]]} for turn {bad[0]} ({bad.size} of "
+            f"{result.size} not finite). Check the size of the rewards and the divisions."
+        )

@@ -1,0 +1,47 @@
+"""The command ``gem-core``. ``gem-core --help`` lists the verbs, each a function of a module here.
+
+Modules of the verbs are imported when the verb is used, so ``gem-core list`` costs no more than
+listing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from gem_core.cli.parser import build_parser
+from gem_core.errors import GemError
+
+__all__ = ["main"]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one verb.
+
+    Args:
+        argv: arguments without the program's name; None = those of the process.
+
+    Returns:
+        The exit code: 0, 1 where a check says no, 2 for an error that the user can mend (one line
+        on stderr). Any other exception is a defect and propagates.
+    """
+    arguments = build_parser().parse_args(argv)
+    try:
+        return _run(arguments)
+    except GemError as error:
+        print(f"gem-core: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:
+        # The reader (head, less) has seen enough; keep the interpreter from flushing into it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from gem_core.trainers import resolve
+
+    code: int = resolve(arguments.verb)(arguments)
+    sys.stdout.flush()
+    return code

@@ -1,0 +1,43 @@
+"""``gem-core doctor``: which trainers can run here."""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import sys
+
+from gem_core.report.tables import plain_table
+from gem_core.trainers import check, get_trainer, installed_version, list_trainers
+
+
+def doctor(arguments: argparse.Namespace) -> int:
+    """Print what is here; 1 if the trainer that was asked for cannot run."""
+    chosen = arguments.trainer
+    found = [get_trainer(chosen)] if chosen else list(list_trainers().values())
+    statuses = [check(trainer) for trainer in found]
+    print(f"gem-core {installed_version('gem-core')}, Python {platform.python_version()}")
+    print(f"{sys.executable}\n")
+    print(
+        plain_table(
+            ("trainer", "package", "installed", "tested", "state"),
+            [
+                (
+                    s.trainer.name,
+                    s.trainer.distribution,
+                    s.version or "-",
+                    s.trainer.tested_range,
+                    "ready" if s.ready else "cannot run here",
+                )
+                for s in statuses
+            ],
+        )
+    )
+    for status in statuses:
+        for problem in status.problems:
+            print(f"\n{status.trainer.name}: {problem}")
+    if not chosen:
+        print(
+            "\nThe trainers pin conflicting packages, so one environment holds one of them "
+            "(docs/install.md)."
+        )
+    return 0 if not chosen or statuses[0].ready else 1

@@ -1,0 +1,109 @@
+"""``gem-core train``, ``eval``, ``report`` and ``quickstart``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import warnings
+from pathlib import Path
+
+from gem_core.errors import RunError
+from gem_core.recipe import Recipe, load_recipe, merge, parse_override, recipe_from_dict
+from gem_core.runs import IfExists, RunDir
+
+_QUICKSTART = Path("runs/quickstart")
+_QUIET = {
+    "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+    "HF_HUB_OFFLINE": "1",
+    "TRANSFORMERS_VERBOSITY": "error",
+}
+"""Keeps the libraries' own lines out of a quickstart; it needs nothing from the network."""
+
+
+def train(arguments: argparse.Namespace) -> int:
+    """Train a recipe."""
+    from gem_core.experiment import run_experiment
+
+    recipe = load_recipe(arguments.baseline, arguments.profile, arguments.overrides)
+    path = arguments.run or Path("runs") / f"{recipe.name}-{arguments.trainer}-seed{recipe.seed}"
+    run_experiment(recipe, arguments.trainer, path, _if_exists(arguments))
+    return 0
+
+
+def _if_exists(arguments: argparse.Namespace) -> IfExists:
+    if arguments.resume:
+        return "resume"
+    return "overwrite" if arguments.overwrite else "error"
+
+
+def evaluate(arguments: argparse.Namespace) -> int:
+    """Evaluate a run's model, or any model on a recipe's held-out episodes."""
+    from gem_core.evaluation.local import evaluate as measure
+    from gem_core.report.tables import plain_table, success
+    from gem_core.tiny import model_path
+
+    run = RunDir(arguments.source)
+    if run.exists:
+        recipe, own = _overridden(run.recipe, arguments.overrides), str(run.model)
+    else:
+        recipe = load_recipe(arguments.source, arguments.profile, arguments.overrides)
+        own = "" if arguments.model else model_path(recipe)
+    found = measure(recipe, arguments.model or own, arguments.episodes)
+    if arguments.json:
+        print(json.dumps(found, indent=1, sort_keys=True))
+        return 0
+    print(f"success {success(found)} on {found['episodes']:.0f} held-out episodes\n")
+    print(plain_table(("metric", "value"), [(k, f"{v:.4g}") for k, v in sorted(found.items())]))
+    return 0
+
+
+def _overridden(recipe: Recipe, overrides: list[str]) -> Recipe:
+    data = recipe.to_dict()
+    for override in overrides:
+        data = merge(data, parse_override(override))
+    return recipe_from_dict(data)
+
+
+def report(arguments: argparse.Namespace) -> int:
+    """Print the table of the finished runs and draw all of them."""
+    from gem_core.report import learning_curve, markdown_table, plain_table, record, result_rows
+    from gem_core.report.tables import HEAD
+
+    runs = [RunDir(path) for path in arguments.runs]
+    for run in runs:
+        if not run.exists:
+            raise RunError(f"{run.path} is not a run directory (it has no recipe.json).")
+    finished = [run.result for run in runs if run.finished]
+    table = markdown_table if arguments.markdown else plain_table
+    print(table(HEAD, result_rows(finished)))
+    if len(finished) < len(runs):
+        print(f"{len(runs) - len(finished)} of {len(runs)} runs are not finished.")
+    if arguments.record:
+        for run in runs:
+            print(f"Kept: {record(run, arguments.record / run.path.name).path}")
+    target = arguments.png or runs[0].path / "learning-curve.png"
+    print(f"Learning curve: {learning_curve(runs, target, metric=arguments.metric)}")
+    return 0
+
+
+def quickstart(arguments: argparse.Namespace) -> int:
+    """Train the tiny model on the smallest game and draw its learning curve."""
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""  # the same two layers on a CPU, wherever it runs
+    for name, value in _QUIET.items():
+        os.environ.setdefault(name, value)
+    warnings.simplefilter("ignore", FutureWarning)
+    from gem_core.experiment import run_experiment
+    from gem_core.report import learning_curve
+
+    recipe = load_recipe("guess-the-number-easy", "tiny", arguments.overrides)
+    # A quickstart that was interrupted goes on when it is started again.
+    run = run_experiment(
+        recipe,
+        arguments.trainer,
+        arguments.run or _QUICKSTART,
+        "overwrite" if arguments.overwrite else "resume",
+    )
+    print(f"Learning curve: {learning_curve([run], run.path / 'learning-curve.png')}")
+    print(f"Run directory:  {run.path}  (episodes.jsonl has what the policy wrote)")
+    return 0

@@ -1,0 +1,75 @@
+"""The grid: baselines x trainers x algorithms x seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+
+from gem_core.errors import unknown
+from gem_core.recipe import Recipe, load_recipe
+from gem_core.trainers import list_trainers
+
+ALGORITHMS: dict[str, tuple[str, ...]] = {
+    "rebn": ("algorithm.estimator=rebn", "batch.group_size=1"),
+    "reinforce": ("algorithm.estimator=reinforce", "batch.group_size=1"),
+    "grpo": ("algorithm.estimator=grpo", "batch.group_size=8"),
+    "ppo": ("algorithm.estimator=gae", "batch.group_size=1"),
+}
+"""Recipe overrides of each algorithm of a comparison; everything else stays the baseline's."""
+
+
+@dataclass(frozen=True, order=True)
+class Cell:
+    """One run of a comparison.
+
+    Attributes:
+        baseline: name or file of the baseline.
+        trainer: name of the trainer.
+        algorithm: a key of :data:`ALGORITHMS`.
+        seed: run seed.
+    """
+
+    baseline: str
+    trainer: str
+    algorithm: str
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """The cell's directory below the comparison's, and its name in progress lines."""
+        return f"{Path(self.baseline).stem}/{self.trainer}/{self.algorithm}/seed{self.seed}"
+
+    def overrides(self, extra: Sequence[str] = ()) -> list[str]:
+        """Recipe overrides of this cell; ``extra`` ones win."""
+        return [*ALGORITHMS[self.algorithm], f"seed={self.seed}", *extra]
+
+    def recipe(self, profile: str | None, extra: Sequence[str] = ()) -> Recipe:
+        """The resolved recipe."""
+        return load_recipe(self.baseline, profile, self.overrides(extra))
+
+
+def make_grid(
+    baselines: Iterable[str],
+    trainers: Iterable[str],
+    algorithms: Iterable[str],
+    seeds: Iterable[int],
+) -> list[Cell]:
+    """All cells, seeds outermost so that a grid that is stopped early is even.
+
+    Raises:
+        UnknownNameError: a trainer or algorithm that does not exist.
+    """
+    trainers, algorithms = list(trainers), list(algorithms)
+    known = list_trainers()
+    for name in trainers:
+        if name not in known:
+            raise unknown("trainer", name, known, f"Known: {list(known)}.")
+    for name in algorithms:
+        if name not in ALGORITHMS:
+            raise unknown("algorithm", name, ALGORITHMS, f"Known: {list(ALGORITHMS)}.")
+    return [
+        Cell(baseline, trainer, algorithm, seed)
+        for seed, baseline, algorithm, trainer in product(seeds, baselines, algorithms, trainers)
+    ]

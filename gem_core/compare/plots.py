@@ -1,0 +1,101 @@
+"""Plots of a comparison: learning curves per trainer with 95 % bands, and where the time went."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from gem_core.compare.results import CellResult, groups, mean_interval
+from gem_core.errors import RunError
+from gem_core.report.plots import new_figure, running_mean, save_figure
+
+COLOURS = {
+    "trl": "#0072b2",
+    "verl": "#d55e00",
+    "openrlhf": "#009e73",
+    "oat": "#cc79a7",
+    "rl2": "#e69f00",
+}
+_PHASES = ("rollout", "update", "sync")
+
+
+def curves(cells: Iterable[CellResult], path: Path, *, window: int = 10) -> Path:
+    """Training success over the steps: a row per baseline, a column per algorithm.
+
+    Thick line: mean over seeds of the running mean over ``window`` steps. Band: its 95 % interval
+    (two seeds or more).
+
+    Raises:
+        RunError: no finished cell.
+    """
+    grouped = groups(c for c in cells if c.status == "done")
+    if not grouped:
+        raise RunError("No finished cell to draw.")
+    baselines = sorted({baseline for baseline, _, _ in grouped})
+    algorithms = sorted({algorithm for _, algorithm, _ in grouped})
+    figure, grid = new_figure(len(baselines), len(algorithms))
+    for (baseline, algorithm, trainer), members in grouped.items():
+        axes = grid[baselines.index(baseline)][algorithms.index(algorithm)]
+        axes.set_title(f"{baseline}, {algorithm}", fontsize=9)
+        axes.set_ylim(0.0, 1.02)
+        _curve(axes, trainer, [_success(member, window) for member in members])
+    for row in grid:
+        row[0].set_ylabel("success rate")
+        for axes in row:
+            if axes.lines:
+                axes.legend(frameon=False, fontsize=7, loc="lower right")
+    for axes in grid[-1]:
+        axes.set_xlabel("training step")
+    return save_figure(figure, path)
+
+
+def times(cells: Iterable[CellResult], path: Path) -> Path:
+    """Seconds per step of every trainer, split into rollout, update, sync and the rest."""
+    done = [c for c in cells if c.result]
+    if not done:
+        raise RunError("No finished cell to draw.")
+    trainers = sorted({c.trainer for c in done})
+    figure, grid = new_figure(1, 1)
+    axes, left = grid[0][0], [0.0] * len(trainers)
+    parts = {t: _split([c for c in done if c.trainer == t]) for t in trainers}
+    for phase, colour in zip((*_PHASES, "other"), ("#56b4e9", "#e69f00", "#009e73", "#bbbbbb")):  # noqa: B905
+        widths = [parts[t][phase] for t in trainers]
+        axes.barh(trainers, widths, left=left, color=colour, label=phase)
+        left = [a + b for a, b in zip(left, widths, strict=True)]
+    axes.set_xlabel("seconds per training step (start-up spread over the steps)")
+    axes.legend(frameon=False, fontsize=8)
+    return save_figure(figure, path)
+
+
+def _curve(axes: Any, trainer: str, seeds: Sequence[dict[int, float]]) -> None:
+    steps = sorted(set.intersection(*(set(points) for points in seeds)))
+    points = [mean_interval([seed[step] for seed in seeds]) for step in steps]
+    means = [mean for mean, _ in points]
+    colour = COLOURS.get(trainer, "#000000")
+    axes.plot(steps, means, color=colour, lw=1.6, label=f"{trainer} ({len(seeds)})")
+    if len(seeds) > 1:
+        low = [max(0.0, mean - half) for mean, half in points]
+        high = [min(1.0, mean + half) for mean, half in points]
+        axes.fill_between(steps, low, high, color=colour, alpha=0.15, lw=0)
+
+
+def _success(cell: CellResult, window: int) -> dict[int, float]:
+    rows = cell.run.metrics()
+    values = running_mean([row["success/mean"] for row in rows], window)
+    return dict(zip((row["step"] for row in rows), values, strict=True))
+
+
+def _split(cells: Sequence[CellResult]) -> dict[str, float]:
+    """Mean seconds per step by phase."""
+    totals = dict.fromkeys((*_PHASES, "other"), 0.0)
+    steps = 0
+    for cell in cells:
+        assert cell.result is not None  # the caller keeps finished cells only
+        seconds = cell.result["seconds"]
+        steps += cell.result["steps"]
+        known = {phase: seconds.get(phase, 0.0) for phase in _PHASES}
+        for phase, spent in known.items():
+            totals[phase] += spent
+        totals["other"] += max(0.0, seconds["train"] - sum(known.values()))
+    return {phase: spent / max(1, steps) for phase, spent in totals.items()}

@@ -1,0 +1,165 @@
+"""Reading a comparison back: rows, tables and summaries from the result files alone."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gem_core.report.tables import markdown_table, success
+from gem_core.runs import RunDir
+
+HEAD = ("baseline", "algorithm", "trainer", "seeds", "before", "after", "train s", "cells")
+_T_975 = (math.nan, 12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
+"""Two-sided 95 % quantiles of Student's t by degrees of freedom (index), up to 9."""
+
+
+@dataclass(frozen=True)
+class CellResult:
+    """One cell as its files tell it.
+
+    Attributes:
+        baseline: recipe name, from the path.
+        trainer: trainer name, from the path.
+        algorithm: algorithm name, from the path.
+        seed: run seed, from the path.
+        status: ``done``, ``failed`` or ``unfinished``.
+        result: the ``result.json`` of a finished cell.
+        reason: why a failed cell failed.
+        path: its directory.
+    """
+
+    baseline: str
+    trainer: str
+    algorithm: str
+    seed: int
+    status: str
+    result: dict[str, Any] | None
+    reason: str | None
+    path: Path
+
+    @property
+    def run(self) -> RunDir:
+        """The cell's run directory."""
+        return RunDir(self.path)
+
+
+def read_cells(out: str | Path) -> list[CellResult]:
+    """All cells below a comparison's directory, in the order of their names."""
+    cells = []
+    for folder in sorted(Path(out).glob("*/*/*/seed*")):
+        algorithm, trainer, baseline = (p.name for p in list(folder.parents)[:3])
+        result, failure = _json(folder / "result.json"), _json(folder / "failed.json")
+        status = "done" if result else "failed" if failure else "unfinished"
+        reason = failure["reason"] if failure else None
+        seed = int(folder.name.removeprefix("seed"))
+        cells.append(CellResult(baseline, trainer, algorithm, seed, status, result, reason, folder))
+    return cells
+
+
+def groups(cells: Iterable[CellResult]) -> dict[tuple[str, str, str], list[CellResult]]:
+    """Cells by (baseline, algorithm, trainer), seeds together."""
+    found: dict[tuple[str, str, str], list[CellResult]] = {}
+    for cell in cells:
+        found.setdefault((cell.baseline, cell.algorithm, cell.trainer), []).append(cell)
+    return dict(sorted(found.items()))
+
+
+def mean_interval(values: Sequence[float]) -> tuple[float, float]:
+    """Mean and half-width of its 95 % interval over seeds (Student's t); NaN width for one value.
+
+    >>> [round(x, 3) for x in mean_interval([0.8, 0.9, 1.0])]
+    [0.9, 0.248]
+    """
+    mean = sum(values) / len(values)
+    if len(values) < 2:
+        return mean, math.nan
+    spread = math.sqrt(sum((v - mean) ** 2 for v in values) / (len(values) - 1))
+    quantile = _T_975[len(values) - 1] if len(values) <= len(_T_975) else 1.96
+    return mean, quantile * spread / math.sqrt(len(values))
+
+
+def summary_rows(cells: Iterable[CellResult]) -> list[tuple[str, ...]]:
+    """One line of :data:`HEAD` per baseline, algorithm and trainer."""
+    rows: list[tuple[str, ...]] = []
+    for (baseline, algorithm, trainer), members in groups(cells).items():
+        done = [c.result for c in members if c.result]
+        seeds = ",".join(str(c.seed) for c in members if c.result) or "-"
+        rows.append(
+            (
+                baseline,
+                algorithm,
+                trainer,
+                seeds,
+                _success(done, "before"),
+                _success(done, "after"),
+                _seconds(done),
+                _state(members),
+            )
+        )
+    return rows
+
+
+def markdown(cells: Iterable[CellResult]) -> str:
+    """The summary as a Markdown table."""
+    return markdown_table(HEAD, summary_rows(cells))
+
+
+def csv_text(cells: Iterable[CellResult]) -> str:
+    """Every cell as CSV: what it is, its state, and its figures."""
+    head = ["baseline", "algorithm", "trainer", "seed", "status", "reason"]
+    head += ["before", "after", "after_low", "after_high", "steps", "train_s", "rollout_s"]
+    head += ["update_s", "sync_s", "version"]
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(head)
+    for cell in cells:
+        names = [cell.baseline, cell.algorithm, cell.trainer, cell.seed, cell.status, cell.reason]
+        writer.writerow([*names, *_figures(cell.result)])
+    return buffer.getvalue()
+
+
+def _figures(result: dict[str, Any] | None) -> list[Any]:
+    if result is None:
+        return []
+    before, after, seconds = result["before"] or {}, result["after"] or {}, result["seconds"]
+    figures = [before.get("success/mean"), after.get("success/mean")]
+    figures += [after.get("success/low"), after.get("success/high"), result["steps"]]
+    figures += [seconds.get(k) for k in ("train", "rollout", "update", "sync")]
+    return [*figures, result["versions"].get("gem-core")]
+
+
+def _success(results: Sequence[dict[str, Any]], when: str) -> str:
+    """Mean over the seeds with its interval; one seed shows its evaluation's own interval."""
+    found = [r[when] for r in results if r[when]]
+    if not found:
+        return "-"
+    if len(found) == 1:
+        return success(found[0])
+    mean, half = mean_interval([f["success/mean"] for f in found])
+    return f"{mean:.3f} ± {half:.3f}"
+
+
+def _seconds(results: Sequence[dict[str, Any]]) -> str:
+    spent = [r["seconds"]["train"] for r in results]
+    return f"{sum(spent) / len(spent):.0f}" if spent else "-"
+
+
+def _state(cells: Sequence[CellResult]) -> str:
+    failed = [c for c in cells if c.status == "failed"]
+    if failed:
+        return f"{len(failed)} failed: {failed[0].reason}"
+    open_ = sum(c.status == "unfinished" for c in cells)
+    return f"{open_} unfinished" if open_ else "done"
+
+
+def _json(path: Path) -> dict[str, Any] | None:
+    if not path.exists():
+        return None
+    data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return data

@@ -1,0 +1,323 @@
+"""``Env`` and ``Wrapper``: the whole interface between a task and whoever plays it.
+
+``reset`` and ``step`` are short template methods that check the call and hand on to ``_reset`` and
+``_step``, which a subclass writes. Every random number of an environment comes from ``self.rng``;
+the global ``random`` and ``numpy.random`` are neither read nor written.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from operator import index
+from random import Random
+
+from .errors import ActionTypeError, EpisodeStateError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .registration import EnvSpec
+
+    Info = dict[str, Any]
+    State = dict[str, Any]
+    ResetResult = tuple[str, Info]
+    StepResult = tuple[str, float, bool, bool, Info]
+
+_MISSING = object()
+_FRESH, _RUNNING, _OVER, _CLOSED = range(4)
+_STATE_MESSAGES = {
+    _FRESH: "step() was called before reset(): call reset() to start an episode.",
+    _OVER: "The episode is over: call reset() before the next step().",
+    _CLOSED: "The environment is closed: make a new one.",
+}
+
+
+class Env(ABC):
+    """A task played in text, one episode at a time.
+
+    A subclass writes :meth:`_reset`, :meth:`_step` and :meth:`random_action`, and names the
+    attributes that hold the state of an episode in :attr:`_state_fields`.
+
+    Observations are strings. After ``reset`` the observation is the rules of the task; after a
+    step it is what just happened. A board, if there is one, is text in ``info["suffix"]``.
+    ``info["success"]`` (bool) is set at the end of an episode, ``info["error"]`` after an action
+    that was not accepted.
+
+    Attributes:
+        spec: What :func:`gem_core.make` built this environment from; ``None`` without ``make``.
+        rng: The only source of randomness. Set by the first ``reset``.
+        slow: ``True`` if a step may block (network, subprocess): callers then use a worker.
+        version: Raised when the same id and parameters would give different episodes than before;
+            part of the fingerprint.
+    """
+
+    spec: EnvSpec | None = None
+    rng: Random
+    slow: bool = False
+    version: int = 0
+
+    _state_fields: tuple[str, ...] = ()
+    _status: int = _FRESH
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> ResetResult:
+        """Start an episode.
+
+        Args:
+            seed: Any integer, also negative or beyond 64 bits: the same seed gives the same
+                episode. ``None`` goes on with the generator as it is; a generator that was
+                never seeded starts from the entropy of the operating system.
+            options: Passed on to the task; most take none.
+
+        Returns:
+            The first observation and the info dict.
+
+        Raises:
+            TypeError: The seed is not an integer.
+            EpisodeStateError: The environment was closed.
+        """
+        if self._status == _CLOSED:
+            raise EpisodeStateError(_STATE_MESSAGES[_CLOSED])
+        if seed is not None:
+            self._seed(seed)
+        elif getattr(self, "rng", None) is None:
+            self.rng = Random()
+        result = self._reset(options)
+        self._status = _RUNNING
+        return result
+
+    def step(self, action: str) -> StepResult:
+        """Play one action.
+
+        Args:
+            action: The text of the agent. Any string is accepted.
+
+        Returns:
+            ``(obs, reward, terminated, truncated, info)``. ``terminated``: the task came to its
+            own end. ``truncated``: it was cut off from outside, so a value bootstrap is right.
+
+        Raises:
+            ActionTypeError: The action is not a ``str``.
+            EpisodeStateError: No episode is running.
+        """
+        if not isinstance(action, str):
+            raise ActionTypeError(
+                f"An action is a str, not {type(action).__name__}: decode token ids to text first."
+            )
+        if self._status != _RUNNING:
+            raise EpisodeStateError(_STATE_MESSAGES[self._status])
+        result = self._step(action)
+        if result[2] or result[3]:
+            self._status = _OVER
+        return result
+
+    def close(self) -> None:
+        """Free what the environment holds. Closing twice is fine."""
+        if self._status != _CLOSED:
+            self._close()
+            self._status = _CLOSED
+
+    def get_state(self) -> State:
+        """Return the complete state as JSON-serialisable data, the generator's included.
+
+        Together with the parameters of the environment it fixes everything that follows:
+        ``other.set_state(env.get_state())`` makes ``other`` go on exactly as ``env`` would.
+        """
+        rng = getattr(self, "rng", None)
+        return {
+            "env": type(self).__name__,
+            "status": self._status,
+            "rng": None if rng is None else _rng_to_json(rng),
+            "fields": self._get_fields(),
+        }
+
+    def set_state(self, state: State) -> None:
+        """Take over a state from :meth:`get_state` of an environment with the same parameters.
+
+        Raises:
+            ValueError: The state belongs to another kind of environment.
+        """
+        self._check_state(state)
+        if state["rng"] is None:
+            if getattr(self, "rng", None) is not None:
+                del self.rng
+        else:
+            version, internal, gauss = state["rng"]
+            if getattr(self, "rng", None) is None:
+                self.rng = Random(0)
+            self.rng.setstate((version, tuple(internal), gauss))
+        self._set_fields(state["fields"])
+        self._status = state["status"]
+        if self._status != _FRESH:
+            self._restored()
+
+    def random_action(self, rng: Random) -> str:
+        """Return a random action in the right format, drawn from the caller's ``rng``.
+
+        Well-formed does not mean legal or good: the square may be taken.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not define random_action(rng).")
+
+    @property
+    def unwrapped(self) -> Env:
+        """The environment inside all wrappers."""
+        return self
+
+    @abstractmethod
+    def _reset(self, options: dict[str, Any] | None) -> ResetResult:
+        """Start an episode: draw the task from ``self.rng``, return observation and info."""
+
+    @abstractmethod
+    def _step(self, action: str) -> StepResult:
+        """Play one action of a running episode. Must not raise, whatever the text."""
+
+    def _close(self) -> None:  # noqa: B027
+        """Free resources; called once."""
+
+    def _restored(self) -> None:  # noqa: B027
+        """Rebuild what is derived from the fields of a started episode, after :meth:`set_state`."""
+
+    def _seed(self, seed: int) -> None:
+        try:
+            number = index(seed)
+        except TypeError:
+            raise TypeError(
+                f"seed must be an integer or None, not {type(seed).__name__} ({seed!r:.60})."
+            ) from None
+        # random.Random ignores the sign of its seed; zigzag keeps -1 and 1 apart.
+        number = 2 * number if number >= 0 else -2 * number - 1
+        rng = getattr(self, "rng", None)
+        if rng is None:
+            self.rng = Random(number)
+        else:
+            rng.seed(number)
+
+    def _get_fields(self) -> State:
+        # Not through __dict__: asking for it makes every later attribute access of CPython slower.
+        missing = _MISSING
+        values = ((name, getattr(self, name, missing)) for name in self._state_fields)
+        return {name: _copy(value) for name, value in values if value is not missing}
+
+    def _set_fields(self, fields: State) -> None:
+        for name in self._state_fields:
+            if name in fields:
+                setattr(self, name, _copy(fields[name]))
+            elif hasattr(self, name):
+                self.__dict__.pop(name, None)
+
+    def _check_state(self, state: State) -> None:
+        if state.get("env") != type(self).__name__:
+            raise ValueError(
+                f"This state belongs to {state.get('env')!r}, not to {type(self).__name__!r}: make "
+                "the environment that it was taken from, with the same wrappers."
+            )
+
+    def __enter__(self) -> Env:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        name = type(self).__name__
+        return f"<{name}>" if self.spec is None else f"<{name} {self.spec.id}>"
+
+
+class Wrapper(Env):
+    """An environment around another one; whatever it does not define is the inner one's.
+
+    Attributes are looked up in the inner environment at each access, never copied. A subclass
+    overrides ``reset`` and ``step`` and names the attributes of its own state in
+    ``_state_fields``.
+    """
+
+    def __init__(self, env: Env):
+        self.env = env
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> ResetResult:
+        """Start an episode of the inner environment."""
+        return self.env.reset(seed=seed, options=options)
+
+    def step(self, action: str) -> StepResult:
+        """Play one action in the inner environment."""
+        return self.env.step(action)
+
+    def close(self) -> None:
+        """Close the inner environment."""
+        self.env.close()
+
+    def get_state(self) -> State:
+        """Return the state of the wrapper and of everything inside it."""
+        return {
+            "env": type(self).__name__,
+            "fields": self._get_fields(),
+            "inner": self.env.get_state(),
+        }
+
+    def set_state(self, state: State) -> None:
+        """Take over a state from :meth:`get_state` of the same stack of wrappers."""
+        self._check_state(state)
+        self.env.set_state(state["inner"])
+        self._set_fields(state["fields"])
+        self._restored()
+
+    def random_action(self, rng: Random) -> str:
+        """Return a random well-formed action of the inner environment."""
+        return self.env.random_action(rng)
+
+    @property
+    def unwrapped(self) -> Env:
+        """The environment inside all wrappers."""
+        return self.env.unwrapped
+
+    @property
+    def spec(self) -> EnvSpec | None:  # type: ignore[override]
+        """The spec of the inner environment."""
+        return self.env.spec
+
+    @property
+    def rng(self) -> Random:  # type: ignore[override]
+        """The generator of the inner environment."""
+        return self.env.rng
+
+    @property
+    def slow(self) -> bool:  # type: ignore[override]
+        """Whether a step of the inner environment may block."""
+        return self.env.slow
+
+    @property
+    def version(self) -> int:  # type: ignore[override]
+        """The version of the inner environment."""
+        return self.env.version
+
+    def __getattr__(self, name: str) -> Any:
+        # The second test is for unpickling and copying, which look before `env` is there.
+        if name.startswith("_") or "env" not in self.__dict__:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return getattr(self.env, name)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}{self.env!r}>"
+
+    def _reset(self, options: dict[str, Any] | None) -> ResetResult:
+        raise NotImplementedError("A wrapper overrides reset().")
+
+    def _step(self, action: str) -> StepResult:
+        raise NotImplementedError("A wrapper overrides step().")
+
+
+def _copy(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_copy(v) for v in value]
+    if isinstance(value, dict):
+        return {k: _copy(v) for k, v in value.items()}
+    return value
+
+
+def _rng_to_json(rng: Random) -> list[Any]:
+    version, internal, gauss = rng.getstate()
+    return [version, list(internal), gauss]

@@ -1,0 +1,1 @@
+"""Data that ships with the package: word lists, crossword clues, a sample of articles."""

@@ -1,0 +1,123 @@
+"""Environments over a data set of questions, one item per episode."""
+
+from __future__ import annotations
+
+from ..errors import DataError, unknown
+from ._data_source import Source, Table, load
+from .single_turn import SingleTurn
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any, ClassVar
+
+
+class DatasetEnv(SingleTurn):
+    """One question of a data set, one answer.
+
+    Args:
+        dataset: A Hugging Face id (``"axon-rl/GSM-8k"``), the path of a ``.jsonl`` or ``.parquet``
+            file, or ``"sample"`` for the built-in sample.
+        sample: Name of the built-in sample of this family.
+        split: Split of a Hugging Face data set; needed if it has several.
+        subset: Configuration of a Hugging Face data set.
+        revision: Commit, tag or branch of a Hugging Face data set. The commit that was found is
+            in ``env.spec.data_revision`` in any case.
+        columns: What the columns are called, by role: ``{"question": "problem"}``.
+        strict: ``True``: data that are not here are an error. ``False``: the sample takes their
+            place, with a warning, ``info["sample"] = True`` and a data revision that says so.
+            ``None``: ``False`` for the data sets this package registers, ``True`` for all others.
+        **options: See :class:`~gem_core.envs.single_turn.SingleTurn`.
+
+    Raises:
+        DataError: The data cannot be read, or lack a column.
+        MissingDependencyError: The package that reads them is not installed.
+    """
+
+    #: Role -> name of the column unless ``columns`` says otherwise.
+    roles: ClassVar[Mapping[str, str]] = {"question": "question", "answer": "answer"}
+    #: Roles that a data set may lack.
+    optional: ClassVar[frozenset[str]] = frozenset()
+
+    _row: dict[str, Any]
+
+    def __init__(
+        self,
+        *,
+        dataset: str,
+        sample: str,
+        split: str | None = None,
+        subset: str | None = None,
+        revision: str | None = None,
+        columns: Mapping[str, str] | None = None,
+        strict: bool | None = None,
+        **options: Any,
+    ):
+        super().__init__(**options)
+        for role in columns or ():
+            if role not in self.roles:
+                raise unknown("role of a column", role, self.roles, f"{', '.join(self.roles)}.")
+        self._source = Source(dataset, sample, split, subset, revision)
+        self._strict = _strict(dataset) if strict is None else strict
+        self._named = {**self.roles, **(columns or {})}
+        self._use(load(self._source, self._strict))
+
+    @property
+    def is_sample(self) -> bool:
+        """Whether the built-in sample is played."""
+        return self._table.sample
+
+    def _use(self, table: Table) -> None:
+        self._table, self._count = table, table.size
+        self.data_revision = table.revision
+        # Samples have the roles for column names.
+        self._columns = {r: r for r in self.roles} if table.sample else self._named
+        first = table.row(0)
+        for role, column in self._columns.items():
+            if column not in first and role not in self.optional:
+                raise DataError(
+                    f"{self._source.dataset!r} has no column {column!r}; its columns are "
+                    f"{', '.join(first)}: say columns={{{role!r}: ...}}."
+                )
+
+    def _load(self) -> None:
+        row = self._table.row(self._item)
+        self._row = {role: row.get(column) for role, column in self._columns.items()}
+
+    def _question(self) -> str:
+        return str(self._row["question"])
+
+    def _solution(self) -> str:
+        answer = self._row["answer"]
+        return str(answer[0] if isinstance(answer, list) else answer)
+
+    def _extra(self) -> dict[str, Any]:
+        return {"sample": True} if self._table.sample else {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in self.__dict__.items() if k != "_table"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        table = load(self._source, self._strict)
+        if table.revision != state["data_revision"]:
+            raise DataError(
+                f"This environment plays {state['data_revision']!r}, but here "
+                f"{self._source.dataset!r} is {table.revision!r}; bring the same data here."
+            )
+        self._table = table
+
+
+def _strict(dataset: str) -> bool:
+    from ._data_specs import HUB_IDS
+
+    return dataset not in HUB_IDS
+
+
+def as_answers(value: Any) -> list[str]:
+    """Return the acceptable answers of a cell: a text, a number, or a list of such."""
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, list | tuple):
+        return [str(v) for v in value]
+    return [str(value)]

@@ -1,0 +1,71 @@
+"""An evaluation pass: every item of a data set exactly once, however it is spread.
+
+Items are visited by index, so it does not matter how many environments or machines share a pass::
+
+    for options in eval_items(env, part=rank, parts=world_size):
+        obs, info = env.reset(options=options)
+
+Where only a seed can be passed, the ``eval:*`` environments (``pick="seed"``) take item ``-1 - s``
+for seed ``s < 0``: the held-out episodes of a run, whose seeds are -1, -2, ..., are the items in
+their order.
+"""
+
+from __future__ import annotations
+
+from ..core import Env
+from ..registration import make
+from .single_turn import SingleTurn
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+def eval_items(
+    env: str | Env, *, part: int = 0, parts: int = 1, **kwargs: Any
+) -> list[dict[str, int]]:
+    """Return the options of ``reset`` for every item, or for one share of them.
+
+    Args:
+        env: An id or an environment over a data set.
+        part: Number of the share, from 0.
+        parts: Number of shares; each item is in exactly one.
+        **kwargs: For :func:`~gem_core.registration.make`, if ``env`` is an id.
+
+    Raises:
+        TypeError: The environment has no numbered items.
+        ValueError: There is no such share.
+
+    >>> eval_items("eval:AIME24", dataset="sample", part=1, parts=10)[0]
+    {'index': 1}
+    """
+    count = item_count(env, **kwargs)
+    if not 0 <= part < parts:
+        raise ValueError(f"part must be from 0 to parts - 1 = {parts - 1}, not {part}.")
+    return [{"index": index} for index in range(part, count, parts)]
+
+
+def eval_seeds(env: str | Env, **kwargs: Any) -> range:
+    """Return the seeds -1, -2, ... of one pass through an environment with ``pick="seed"``.
+
+    Raises:
+        TypeError: The environment draws its items at random.
+    """
+    made = make(env, **kwargs) if isinstance(env, str) else env
+    count = item_count(made)
+    if getattr(made.unwrapped, "pick", None) != "seed":
+        raise TypeError(f"{made!r} draws its items; make it with pick='seed', or use eval_items.")
+    return range(-1, -1 - count, -1)
+
+
+def item_count(env: str | Env, **kwargs: Any) -> int:
+    """Return how many items an environment over a data set has.
+
+    Raises:
+        TypeError: The environment has no numbered items.
+    """
+    made = make(env, **kwargs) if isinstance(env, str) else env
+    inner = made.unwrapped
+    if not isinstance(inner, SingleTurn):
+        raise TypeError(f"{made!r} has no numbered items: evaluate it on a range of seeds.")
+    return inner.item_count

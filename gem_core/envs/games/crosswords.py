@@ -1,0 +1,153 @@
+"""Crosswords: fill words into a grid, letter by letter, from their clues."""
+
+from __future__ import annotations
+
+from ...data.clues import clues
+from .game import Game, parse_int
+from .word_grid import EMPTY, lay_words
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from random import Random
+    from typing import Any
+
+    from ...core import StepResult
+
+_NUMBERS = {str(n): n for n in range(100)}
+_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+
+class Crosswords(Game):
+    """Enter one letter per turn.
+
+    Each right letter earns ``1 / letters``, so a filled grid has earned 1. A wrong letter is not
+    entered. Clues say where their word begins.
+
+    Args:
+        hardcore: Draw rarer words; ``None`` draws which at each reset.
+        num_words: Number of words, from 1 to 6.
+        max_turns: Number of letters that may be entered; ``None``: 10 more than there are.
+        **options: See :class:`~gem_core.envs.games.game.Game`.
+    """
+
+    _state_fields = (*Game._state_fields, "_rows", "_cols", "_solution", "_text", "_clues", "_left")
+    _rows: int
+    _cols: int
+    _solution: str  # the letters, row by row, "." where there is none
+    _text: str  # the grid as shown, with "_" for letters to be found
+    _clues: str
+    _left: int
+
+    def __init__(
+        self,
+        *,
+        hardcore: bool | None = False,
+        num_words: int | None = 3,
+        max_turns: int | None = 30,
+        **options: Any,
+    ):
+        super().__init__(max_turns=max_turns, **options)
+        if num_words is not None and not 1 <= num_words <= 6:
+            raise ValueError(f"num_words must be from 1 to 6, not {num_words}.")
+        self.hardcore = hardcore
+        self.num_words = num_words
+        self._varies = max_turns is None
+
+    def _start(self) -> None:
+        rng, hardcore = self.rng, self.hardcore
+        if hardcore is None:
+            hardcore = rng.random() < 0.5
+        known = clues(hardcore)
+        wanted = self.num_words or 3
+        while True:
+            drawn = dict(rng.sample(known, wanted))
+            grid = lay_words(list(drawn), rng, apart=True)
+            if len(grid.placed) == wanted:
+                break
+        top, left, self._rows, self._cols = grid.box()
+        rows = [
+            "".join(grid.cells[r * grid.side + left :][: self._cols])
+            for r in range(top, top + self._rows)
+        ]
+        self._solution = "".join(rows)
+        self._text = _draw(rows)
+        self._left = self._text.count("_")
+        if self.max_turns is None:
+            self._budget = self._left + 10
+        lines = []
+        for k, (word, start, step) in enumerate(grid.placed, 1):
+            row, col = divmod(start, grid.side)
+            way = "across" if step == 1 else "down"
+            where = f"{way} from row {row - top}, column {col - left}"
+            lines.append(f"{k}. {where}, {len(word)} letters: {drawn[word]}")
+        self._clues = "\n".join(lines)
+
+    def _rules(self) -> str:
+        return (
+            "You are playing Crosswords.\n"
+            f"Fill all cells shown as '_' with letters within {self._budget} turns, one letter per "
+            "turn; cells shown as '.' stay empty. Rows and columns are counted from 0. A wrong "
+            "letter is not entered and uses up the turn.\n"
+            "Write your move as row, column, letter, for example: "
+            f"{self._answer(self._example())}"
+        )
+
+    def _move(self, answer: str) -> StepResult:
+        tokens = answer.split()
+        if len(tokens) != 3:
+            tokens = answer[:100].replace(",", " ").split()
+            if len(tokens) != 3:
+                return self._malformed("it is not a row, a column and a letter")
+        letter = tokens[2].upper()
+        if len(letter) != 1 or not "A" <= letter <= "Z":
+            return self._malformed("the third part is not a letter")
+        row, col = _NUMBERS.get(tokens[0]), _NUMBERS.get(tokens[1])
+        if row is None or col is None:
+            if None in [parse_int(t.strip(",")) for t in tokens[:2]]:
+                return self._malformed("row and column are not whole numbers")
+            row, col = (_NUMBERS.get(t.strip(","), 99) for t in tokens[:2])
+        if row >= self._rows or col >= self._cols:
+            return self._invalid(
+                f"Rows are from 0 to {self._rows - 1}, columns from 0 to {self._cols - 1}."
+            )
+        return self._enter(row, col, letter)
+
+    def _enter(self, row: int, col: int, letter: str) -> StepResult:
+        cols, text = self._cols, self._text
+        at = (row + 1) * (3 * cols + 3) + 3 * col + 4
+        if text[at] != "_":
+            why = "has no letter" if text[at] == EMPTY else "is filled already"
+            return self._invalid(f"The cell in row {row}, column {col} {why}.")
+        if self._solution[row * cols + col] != letter:
+            obs = f"Turn {self._turn}: {letter} in row {row}, column {col} is wrong."
+            return self._go_on(obs, self._reward["step"])
+        self._text = f"{text[:at]}{letter}{text[at + 1 :]}"
+        self._left -= 1
+        letters = len(self._solution) - self._solution.count(EMPTY)
+        reward = self._reward["step"] + self._reward["success"] / letters
+        obs = f"Turn {self._turn}: {letter} in row {row}, column {col} is right."
+        if not self._left:
+            return self._win(f"{obs} The grid is filled. You have won.", reward)
+        return self._go_on(obs, reward)
+
+    def _board(self) -> str:
+        return f"{self._text}\n{self._clues}\nEnter your next letter."
+
+    def _example(self) -> str:
+        return "2 0 G"
+
+    def random_action(self, rng: Random) -> str:
+        """Return any letter in a cell that is still to be filled, drawn from ``rng``."""
+        random, cols, text = rng.random, self._cols, self._text
+        open_ = [i for i, c in enumerate(text) if c == "_"] or [3 * cols + 7]
+        row, place = divmod(open_[int(random() * len(open_))], 3 * cols + 3)
+        return self._answer(f"{row - 1} {(place - 4) // 3} {_LETTERS[int(random() * 26)]}")
+
+
+def _draw(rows: list[str]) -> str:
+    """Draw the grid with hidden letters; lines have one length."""
+    lines = ["  " + "".join(f"{c:3}" for c in range(len(rows[0])))]
+    for r, row in enumerate(rows):
+        cells = "".join(f"  {EMPTY if c == EMPTY else '_'}" for c in row)
+        lines.append(f"{r:2}{cells}")
+    return "\n".join(lines)

@@ -1,0 +1,189 @@
+"""2048: slide and merge tiles until one has reached a target."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from itertools import pairwise
+from math import log2
+
+from .game import Game
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from random import Random
+    from typing import Any
+
+    from ...core import StepResult
+
+    Row = tuple[int, ...]
+
+_DIRECTIONS = ("up", "down", "left", "right")
+#: (target, turns) that the random variant draws from.
+_SIZES = ((16, 20), (32, 30), (64, 50))
+
+
+class Game2048(Game):
+    """Reach a tile of ``target_tile`` by sliding all tiles in one of four directions.
+
+    A new largest tile earns ``log2(new / old) / log2(target / first)``, so the target has earned 1.
+    A move that moves nothing is invalid. When no move is possible the game is lost.
+
+    A new tile is 4 at most, so a target of ``t`` needs at least ``t / 4 - 2`` moves: GEM's hard
+    (512 in 50) and extreme-hard (2048 in 100) variants cannot be won, only played for progress.
+
+    Args:
+        target_tile: A power of 2 from 8; ``None`` draws target and turns at each reset.
+        max_turns: Number of moves.
+        board_size: Side of the board, from 2 to 8.
+        **options: See :class:`~gem_core.envs.games.game.Game`.
+    """
+
+    _state_fields = (*Game._state_fields, "_rows", "_target", "_first", "_best")
+    _rows: tuple[Row, ...]
+    _target: int
+    _first: int  # the largest tile at the start
+    _best: int  # the largest tile so far
+
+    def __init__(
+        self,
+        *,
+        target_tile: int | None = 64,
+        max_turns: int | None = 50,
+        board_size: int = 4,
+        **options: Any,
+    ):
+        super().__init__(max_turns=max_turns, **options)
+        if target_tile is not None and (target_tile < 8 or target_tile & (target_tile - 1)):
+            raise ValueError(f"target_tile must be a power of 2 from 8, not {target_tile}.")
+        if not 2 <= board_size <= 8:
+            raise ValueError(f"board_size must be from 2 to 8, not {board_size}.")
+        self.target_tile = target_tile
+        self.board_size = board_size
+        self._varies = target_tile is None or max_turns is None
+
+    def _start(self) -> None:
+        target = self.target_tile
+        if target is None or self.max_turns is None:
+            target, self._budget = self.rng.choice(_SIZES)
+        self._target = target
+        size = self.board_size
+        self._rows = ((0,) * size,) * size
+        self._add_tile()
+        self._add_tile()
+        self._first = self._best = max(map(max, self._rows))
+
+    def _restored(self) -> None:
+        self._rows = tuple(map(tuple, self._rows))
+
+    def _rules(self) -> str:
+        return (
+            f"You are playing 2048 on a board of {self.board_size}x{self.board_size} cells.\n"
+            f"Reach the tile {self._target} within {self._budget} turns. A move slides all tiles "
+            "as far as they go in one direction: up, down, left or right. Two equal tiles that "
+            "meet merge into one of twice the value. After each move a new tile, 2 or sometimes 4, "
+            "appears in an empty cell ('.'). A direction in which nothing moves uses up a turn; "
+            "when nothing can move in any direction, the game is lost.\n"
+            f"Write your move like this: {self._answer(self._example())}"
+        )
+
+    def _move(self, answer: str) -> StepResult:
+        if answer not in _DIRECTIONS:
+            answer = answer[:20].lower()
+            if answer not in _DIRECTIONS:
+                return self._malformed("it is not one of up, down, left and right")
+        moved = slide(self._rows, answer)
+        if moved == self._rows:
+            return self._invalid(f"Nothing can move {answer}.")
+        self._rows = moved
+        reward = self._reward["step"]
+        largest = max(map(max, moved))
+        if largest > self._best:
+            reward += self._progress(largest)
+        empty = self._add_tile()
+        obs = f"Turn {self._turn}: you moved {answer}."
+        if self._best >= self._target:
+            return self._win(f"{obs} You have reached {self._target}. You have won.", reward)
+        if empty == 1 and not can_move(self._rows):
+            return self._lose(f"{obs} No move is possible. You have lost.", reward, "lost")
+        return self._go_on(obs, reward)
+
+    def _progress(self, largest: int) -> float:
+        largest = min(largest, self._target)
+        whole = log2(self._target) - log2(self._first)
+        part = log2(largest) - log2(self._best)
+        self._best = largest
+        return self._reward["success"] * part / whole
+
+    def _add_tile(self) -> int:
+        """Put a 2 (9 of 10 times) or a 4 into an empty cell; return how many were empty before."""
+        rows, random = self._rows, self.rng.random
+        counts = [row.count(0) for row in rows]
+        empty = sum(counts)
+        skip = int(random() * empty)
+        tile = 2 if random() < 0.9 else 4
+        for r, count in enumerate(counts):
+            if skip < count:
+                row = list(rows[r])
+                at = -1
+                for _ in range(skip + 1):
+                    at = row.index(0, at + 1)
+                row[at] = tile
+                self._rows = (*rows[:r], tuple(row), *rows[r + 1 :])
+                break
+            skip -= count
+        return empty
+
+    def _board(self) -> str:
+        return "\n".join([*map(_row_text, self._rows), "Enter your next move."])
+
+    def _example(self) -> str:
+        return "left"
+
+    def random_action(self, rng: Random) -> str:
+        """Return one of the four directions, drawn from ``rng``."""
+        return self._answer(_DIRECTIONS[int(rng.random() * 4)])
+
+
+def slide(rows: tuple[Row, ...], direction: str) -> tuple[Row, ...]:
+    """Return the board after a move, before the new tile appears.
+
+    >>> slide(((2, 2), (0, 4)), "left")
+    ((4, 0), (4, 0))
+    """
+    if direction == "left":
+        return tuple(map(_to_start, rows))
+    if direction == "right":
+        return tuple(map(_to_end, rows))
+    columns = map(_to_start if direction == "up" else _to_end, zip(*rows, strict=True))
+    return tuple(zip(*columns, strict=True))
+
+
+def can_move(rows: tuple[Row, ...]) -> bool:
+    """Whether a full board has two equal tiles side by side."""
+    lines = (*rows, *zip(*rows, strict=True))
+    return any(a == b for line in lines for a, b in pairwise(line))
+
+
+# A row has few contents: remembering what becomes of each makes a move a handful of look-ups.
+@lru_cache(maxsize=1 << 15)
+def _to_start(row: Row) -> Row:
+    merged: list[int] = []
+    last = 0
+    for tile in row:
+        if tile and tile == last:
+            merged[-1] *= 2
+            last = 0
+        elif tile:
+            merged.append(tile)
+            last = tile
+    return tuple(merged + [0] * (len(row) - len(merged)))
+
+
+@lru_cache(maxsize=1 << 15)
+def _to_end(row: Row) -> Row:
+    return _to_start(row[::-1])[::-1]
+
+
+@lru_cache(maxsize=1 << 15)
+def _row_text(row: Row) -> str:
+    return " ".join(f"{tile:4}" if tile else "   ." for tile in row)

@@ -1,0 +1,119 @@
+"""Guess the Number: find a hidden number from the hints "higher" and "lower"."""
+
+from __future__ import annotations
+
+from math import ceil, sqrt
+
+from .game import Game
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from random import Random
+    from typing import Any
+
+    from ...core import StepResult
+
+_PROMPT = "Enter your next guess."
+
+
+class GuessTheNumber(Game):
+    """Guess a number between ``min_number`` and ``max_number``.
+
+    The reward is 1 for a hit. When the turns are used up it is ``1 - distance / (max - min)`` of
+    the last guess, if that was a valid new number; with ``compat="gem-0.1.0"`` a repeated number
+    is paid too, and guessing 0 is an error of the format.
+
+    Args:
+        min_number: Smallest possible number; ``None`` draws both bounds at each reset.
+        max_number: Largest possible number.
+        max_turns: Number of guesses; ``None``: enough for binary search.
+        **options: See :class:`~gem_core.envs.games.game.Game`.
+    """
+
+    _state_fields = (*Game._state_fields, "_low", "_high", "_target", "_guessed", "_last")
+    _low: int
+    _high: int
+    _target: int
+    _guessed: list[int]
+    _last: int
+
+    def __init__(
+        self,
+        *,
+        min_number: int | None = 1,
+        max_number: int | None = 50,
+        max_turns: int | None = 7,
+        **options: Any,
+    ):
+        super().__init__(max_turns=max_turns, **options)
+        if (min_number is None) != (max_number is None):
+            raise ValueError("Give both min_number and max_number, or None for both.")
+        if min_number is not None and max_number is not None and min_number >= max_number:
+            raise ValueError(
+                f"min_number ({min_number}) must be smaller than max_number ({max_number})."
+            )
+        self.min_number = min_number
+        self.max_number = max_number
+        self._varies = max_turns is None or min_number is None
+
+    def _start(self) -> None:
+        low, high = self.min_number, self.max_number
+        if low is None or high is None:
+            low = self.rng.randint(1, 10)
+            high = self.rng.randint(low + 5, low + 50)
+        if self.max_turns is None:
+            self._budget = ceil(sqrt(high - low)) + 1
+        self._low, self._high = low, high
+        self._target = low + int(self.rng.random() * (high - low + 1))
+        self._guessed = []
+        self._last = low - 1
+
+    def _rules(self) -> str:
+        return (
+            "You are playing Guess The Number.\n"
+            f"A number from {self._low} to {self._high} (both included) has been chosen. "
+            f"Find it within {self._budget} turns.\n"
+            "After each guess you are told whether the number is higher or lower than your guess. "
+            "A guess outside the range, or one made before, uses up a turn without a hint.\n"
+            f"Write your guess like this: {self._answer(self._example())}"
+        )
+
+    def _move(self, answer: str) -> StepResult:
+        try:
+            guess = self._last = int(answer)
+        except ValueError:
+            return self._malformed("it is not a whole number")
+        turn = self._turn
+        if guess == self._target:
+            reward = self._reward["success"]
+            return self._win(f"Turn {turn}: {guess} is the number. You have won.", reward)
+        if not self._low <= guess <= self._high:
+            if guess == 0 and self.compat:
+                return self._malformed("it is not a whole number")
+            return self._invalid(f"{answer:.12} is not between {self._low} and {self._high}.")
+        guessed = self._guessed
+        if guess in guessed:
+            return self._invalid(f"You have guessed {guess} before.")
+        guessed.append(guess)
+        hint = "higher" if guess < self._target else "lower"
+        obs = f"Turn {turn}: you guessed {guess}. The number is {hint}."
+        if turn < self._budget:
+            return obs, self._reward["step"], False, False, {"suffix": _PROMPT}
+        return self._out_of_turns(obs, self._reward["step"], {})
+
+    def _limit_reward(self, reward: float, valid: bool) -> float:
+        paid = valid or (self.compat is not None and self._low <= self._last <= self._high)
+        if not paid:
+            return reward
+        distance = abs(self._last - self._target)
+        return self._reward["success"] * (1 - distance / (self._high - self._low))
+
+    def _board(self) -> str:
+        return _PROMPT
+
+    def _example(self) -> str:
+        return str(self._low + (self._high - self._low) // 3)
+
+    def random_action(self, rng: Random) -> str:
+        """Return a number in the range, drawn from ``rng``."""
+        return self._answer(str(rng.randint(self._low, self._high)))

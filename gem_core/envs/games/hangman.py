@@ -1,0 +1,120 @@
+"""Hangman: find a hidden word letter by letter, or at once."""
+
+from __future__ import annotations
+
+from ...data.words import upper_words
+from .game import Game
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from random import Random
+    from typing import Any
+
+    from ...core import StepResult
+
+_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+#: (word length, turns) that the random variant draws from.
+_SIZES = ((3, 10), (5, 15), (7, 20))
+
+
+class Hangman(Game):
+    """Guess letters of a word, or the word.
+
+    Every revealed letter earns ``0.5 / word_length``; the end of the game, by the last letter or by
+    the word, earns 0.5 and what was still hidden, so a found word has earned 1. With
+    ``compat="gem-0.1.0"`` revealing all letters does not end the game: the word has to be given.
+
+    Args:
+        word_length: Length of the word; ``None`` draws length and turns at each reset.
+        max_turns: Number of guesses, right ones too.
+        words: The word list that the word is drawn from (:mod:`gem_core.data.words`).
+        **options: See :class:`~gem_core.envs.games.game.Game`.
+    """
+
+    _state_fields = (*Game._state_fields, "_word", "_shown", "_guessed")
+    _word: str
+    _shown: str  # the word with "_" for hidden letters
+    _guessed: str
+
+    def __init__(
+        self,
+        *,
+        word_length: int | None = 5,
+        max_turns: int | None = 15,
+        words: str = "basic",
+        **options: Any,
+    ):
+        super().__init__(max_turns=max_turns, **options)
+        self.word_length = word_length
+        self.words = words
+        self._varies = word_length is None or max_turns is None
+        upper_words(words, word_length)
+
+    def _start(self) -> None:
+        length = self.word_length
+        if length is None or self.max_turns is None:
+            length, self._budget = self.rng.choice(_SIZES)
+        candidates = upper_words(self.words, length)
+        self._word = candidates[int(self.rng.random() * len(candidates))]
+        self._shown = "_" * length
+        self._guessed = ""
+
+    def _rules(self) -> str:
+        goal = "Give the whole word" if self.compat else "Reveal all letters, or give the word,"
+        return (
+            "You are playing Hangman.\n"
+            f"Find an English word of {len(self._word)} letters, shown as '_' until they are "
+            f"revealed. {goal} within {self._budget} turns; every guess is a turn.\n"
+            "A letter that is in the word is revealed in all its places. A letter guessed before, "
+            "or a word of another length, uses up a turn.\n"
+            f"Write a guess of one letter like this: {self._answer('E')}, and of the word like "
+            f"this: {self._answer(self._example())}"
+        )
+
+    def _move(self, answer: str) -> StepResult:
+        guess = answer.upper()
+        if not guess.isalpha() or not guess.isascii():
+            return self._malformed("it is not a letter or a word of the letters A to Z")
+        if len(guess) == 1:
+            return self._letter(guess)
+        word, turn = self._word, self._turn
+        if guess == word:
+            hidden = self._shown.count("_")
+            reward = self._reward["success"] * (0.5 + 0.5 * hidden / len(word))
+            self._shown = word
+            obs = f"Turn {turn}: {word} is the word. You have won."
+            return self._win(obs, self._reward["step"] + reward)
+        if len(guess) != len(word):
+            return self._invalid(f"The word has {len(word)} letters, your guess {len(guess)}.")
+        return self._go_on(f"Turn {turn}: {guess} is not the word.", self._reward["step"])
+
+    def _letter(self, letter: str) -> StepResult:
+        word, turn = self._word, self._turn
+        if letter in self._guessed:
+            return self._invalid(f"You have guessed {letter} before.")
+        self._guessed += letter
+        reward = self._reward["step"]
+        if letter not in word:
+            return self._go_on(f"Turn {turn}: {letter} is not in the word.", reward)
+        shown = "".join([w if w == letter else s for w, s in zip(word, self._shown, strict=True)])
+        self._shown = shown
+        reward += self._reward["success"] * 0.5 * word.count(letter) / len(word)
+        obs = f"Turn {turn}: {letter} is in the word."
+        if shown == word and not self.compat:
+            reward += self._reward["success"] * 0.5
+            return self._win(f"{obs} All letters are revealed. You have won.", reward)
+        return self._go_on(obs, reward)
+
+    def _board(self) -> str:
+        return f"{' '.join(self._shown)}\nEnter your next guess."
+
+    def _example(self) -> str:
+        return "TRACEABILITY"[: len(self._word)].ljust(len(self._word), "S")
+
+    def random_action(self, rng: Random) -> str:
+        """Return a letter or, as often, a word of the right length, drawn from ``rng``."""
+        random = rng.random
+        if random() < 0.5:
+            return self._answer(_LETTERS[int(random() * 26)])
+        candidates = upper_words(self.words, len(self._word))
+        return self._answer(candidates[int(random() * len(candidates))])

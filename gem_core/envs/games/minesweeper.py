@@ -1,0 +1,240 @@
+"""Minesweeper: reveal every cell without a mine."""
+
+from __future__ import annotations
+
+from .game import Game, parse_int
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from random import Random
+    from typing import Any
+
+    from ...core import StepResult
+
+_DIGITS = {str(n): n for n in range(30)}
+_PROMPT = "Enter your next move."
+_NEIGHBOURS: dict[tuple[int, int], tuple[tuple[int, ...], ...]] = {}
+
+
+class Minesweeper(Game):
+    """Reveal all cells without a mine; flags are notes and never needed.
+
+    A revealed cell earns ``1 / safe cells``, so a cleared board has earned 1. A mine ends the game.
+    The first cell revealed and its neighbours are never mined. Where the mines are depends on the
+    seed and on the first cell alone: players of one seed meet the same mines, up to those that the
+    first cell pushes away. A flagged cell has to be unflagged before it can be revealed.
+
+    With ``compat="gem-0.1.0"`` the game is won only when all mines are flagged as well, and
+    revealing a flagged mine loses.
+
+    Args:
+        rows: Rows of the board, at most 30; ``None`` draws a square board with a fifth of its
+            cells mined at each reset.
+        cols: Columns, at most 30.
+        num_mines: Number of mines; at least 9 cells must stay free.
+        max_turns: Number of moves.
+        **options: See :class:`~gem_core.envs.games.game.Game`.
+    """
+
+    _state_fields = (*Game._state_fields, "_rows", "_cols", "_mines", "_cells", "_text", "_left")
+    _rows: int
+    _cols: int
+    _mines: int
+    _cells: str  # a mine "*" or the number of mines around, row by row; "" before the first reveal
+    _text: str  # the board as shown
+    _left: int  # safe cells that are not revealed
+
+    def __init__(
+        self,
+        *,
+        rows: int | None = 8,
+        cols: int | None = 8,
+        num_mines: int | None = 12,
+        max_turns: int | None = 64,
+        **options: Any,
+    ):
+        super().__init__(max_turns=max_turns, **options)
+        self.rows = rows
+        self.cols = cols
+        self.num_mines = num_mines
+        self._varies = None in (rows, cols, num_mines, max_turns)
+        if rows is not None and cols is not None and num_mines is not None:
+            if not (1 <= rows <= 30 and 1 <= cols <= 30):
+                raise ValueError(f"rows and cols must be from 1 to 30, not {rows} and {cols}.")
+            if not 1 <= num_mines <= rows * cols - 9:
+                raise ValueError(
+                    f"num_mines must be from 1 to rows * cols - 9, not {num_mines}: the first "
+                    "reveal keeps up to 9 cells free."
+                )
+
+    def _start(self) -> None:
+        rows, cols, mines = self.rows, self.cols, self.num_mines
+        if rows is None or cols is None or mines is None or self.max_turns is None:
+            rows = cols = 5 + int(self.rng.random() * 4)
+            mines = rows * cols // 5
+            self._budget = rows * cols
+        self._rows, self._cols, self._mines = rows, cols, mines
+        self._cells = ""
+        self._left = rows * cols - mines
+        self._text = _empty(rows, cols)
+
+    def _rules(self) -> str:
+        return (
+            f"You are playing Minesweeper on a board of {self._rows} rows and {self._cols} columns "
+            f"with {self._mines} mines.\n"
+            f"Reveal all cells without a mine within {self._budget} turns. Rows and columns are "
+            "counted from 0. '.' is a cell that is not revealed, a number says how many of the up "
+            "to 8 cells around it have a mine, 'F' is a flag. Revealing a mine loses the game; the "
+            "first cell you reveal never has one. When a 0 is revealed, the cells around it are "
+            "revealed as well.\n"
+            "A flag is a note for yourself; flagging a flagged cell removes the flag. A flagged "
+            "cell cannot be revealed."
+            f"{' The game is won when, besides, all mines are flagged.' if self.compat else ''}\n"
+            f"Write your move like this, first the row, then the column: "
+            f"{self._answer(self._example())} or "
+            f"{self._answer(f'flag {self._rows - 1} {self._cols // 2}')}"
+        )
+
+    def _move(self, answer: str) -> StepResult:
+        tokens = answer.split()
+        if len(tokens) != 3:
+            tokens = answer[:100].replace(",", " ").split()
+            if len(tokens) != 3:
+                return self._malformed("it is not a command, a row and a column")
+        row, col = _DIGITS.get(tokens[1]), _DIGITS.get(tokens[2])
+        if row is None or col is None:
+            if None in [parse_int(t.strip(",")) for t in tokens[1:]]:
+                return self._malformed("row and column are not whole numbers")
+            row, col = (_DIGITS.get(t.strip(","), 99) for t in tokens[1:])
+        if row >= self._rows or col >= self._cols:
+            return self._invalid(
+                f"Rows are from 0 to {self._rows - 1}, columns from 0 to {self._cols - 1}."
+            )
+        command = tokens[0].lower()
+        if command == "reveal":
+            return self._reveal(row, col)
+        if command == "flag":
+            return self._flag(row, col)
+        return self._invalid("The command must be 'reveal' or 'flag'.")
+
+    def _reveal(self, row: int, col: int) -> StepResult:
+        cols = self._cols
+        cell, at = row * cols + col, (row + 1) * (3 * cols + 3) + 3 * col + 4
+        shown = self._text[at]
+        if shown != "." and not (shown == "F" and self._flagged_mine_kills(cell)):
+            state = "flagged" if shown == "F" else "revealed already"
+            return self._invalid(f"The cell in row {row}, column {col} is {state}.")
+        if not self._cells:
+            self._cells = self._lay_mines(cell)
+        content = self._cells[cell]
+        if content == "*":
+            self._show(at, "*")
+            obs = f"Turn {self._turn}: row {row}, column {col} has a mine. You have lost."
+            return self._lose(obs, self._reward["fail"], "lost")
+        if content == "0":
+            count = self._flood(cell)
+        else:
+            self._show(at, content)
+            count = 1
+        self._left -= count
+        safe = self._rows * cols - self._mines
+        reward = self._reward["step"] + self._reward["success"] * count / safe
+        obs = f"Turn {self._turn}: you revealed row {row}, column {col}: {content} mines around."
+        if not self._left and not (self.compat and self._unflagged_mine()):
+            return self._win(f"{obs} All safe cells are revealed. You have won.", reward)
+        return self._go_on(obs, reward)
+
+    def _flag(self, row: int, col: int) -> StepResult:
+        at = (row + 1) * (3 * self._cols + 3) + 3 * col + 4
+        shown = self._text[at]
+        if shown not in ".F":
+            return self._invalid(f"The cell in row {row}, column {col} is revealed already.")
+        self._show(at, "F" if shown == "." else ".")
+        done = "flagged" if shown == "." else "took the flag from"
+        obs = f"Turn {self._turn}: you {done} row {row}, column {col}."
+        if self.compat and not self._left and not self._unflagged_mine():
+            return self._win(f"{obs} All mines are flagged. You have won.", self._reward["step"])
+        return self._go_on(obs, self._reward["step"])
+
+    def _show(self, at: int, content: str) -> None:
+        text = self._text
+        self._text = f"{text[:at]}{content}{text[at + 1 :]}"
+
+    def _position(self, cell: int) -> int:
+        row, col = divmod(cell, self._cols)
+        return (row + 1) * (3 * self._cols + 3) + 3 * col + 4
+
+    def _lay_mines(self, first: int) -> str:
+        """Draw an order of cells that does not depend on ``first``; mine the first ones allowed."""
+        around = _neighbours(self._rows, self._cols)
+        free = {first, *around[first]}
+        order = self.rng.sample(range(self._rows * self._cols), self._mines + 9)
+        mines = [cell for cell in order if cell not in free][: self._mines]
+        counts = [0] * (self._rows * self._cols)
+        for mine in mines:
+            for cell in around[mine]:
+                counts[cell] += 1
+        cells = list(map(str, counts))
+        for mine in mines:
+            cells[mine] = "*"
+        return "".join(cells)
+
+    def _flood(self, start: int) -> int:
+        """Reveal a zero and all that follows from it; return the number of cells revealed."""
+        around, cells = _neighbours(self._rows, self._cols), self._cells
+        text = list(self._text)
+        text[self._position(start)] = "0"
+        count, queue = 1, [start]
+        for cell in queue:
+            for other in around[cell]:
+                at = self._position(other)
+                if text[at] == ".":
+                    text[at] = cells[other]
+                    count += 1
+                    if cells[other] == "0":
+                        queue.append(other)
+        self._text = "".join(text)
+        return count
+
+    def _flagged_mine_kills(self, cell: int) -> bool:
+        return self.compat is not None and self._cells[cell : cell + 1] == "*"
+
+    def _unflagged_mine(self) -> bool:
+        text, cells = self._text, self._cells
+        return any(c == "*" and text[self._position(i)] != "F" for i, c in enumerate(cells))
+
+    def _board(self) -> str:
+        return f"{self._text}\n{_PROMPT}"
+
+    def _example(self) -> str:
+        return f"reveal {self._rows // 2} {self._cols - 1}"
+
+    def random_action(self, rng: Random) -> str:
+        """Return a cell to reveal (9 of 10 times) or to flag, drawn from ``rng``."""
+        random = rng.random
+        command = "flag" if random() < 0.1 else "reveal"
+        row, col = int(random() * self._rows), int(random() * self._cols)
+        return self._answer(f"{command} {row} {col}")
+
+
+def _empty(rows: int, cols: int) -> str:
+    """Draw a board without any cell revealed; lines have one length."""
+    head = "  " + "".join(f"{c:3}" for c in range(cols))
+    return "\n".join([head, *(f"{r:2}" + "  ." * cols for r in range(rows))])
+
+
+def _neighbours(rows: int, cols: int) -> tuple[tuple[int, ...], ...]:
+    """Return for each cell the cells around it."""
+    found = _NEIGHBOURS.get((rows, cols))
+    if found is None:
+        found = _NEIGHBOURS[rows, cols] = tuple(
+            tuple(
+                s * cols + d
+                for s in range(max(r - 1, 0), min(r + 2, rows))
+                for d in range(max(c - 1, 0), min(c + 2, cols))
+                if (s, d) != (r, c)
+            )
+            for r in range(rows)
+            for c in range(cols)
+        )
+    return found

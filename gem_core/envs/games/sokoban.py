@@ -1,0 +1,152 @@
+"""Sokoban: push all boxes onto goals. Every room can be solved."""
+
+from __future__ import annotations
+
+from .game import Game
+from .sokoban_room import make_room
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from random import Random
+    from typing import Any
+
+    from ...core import StepResult
+    from .sokoban_room import Room
+
+_DIRECTIONS = ("up", "down", "left", "right")
+#: (room, boxes, turns) that the random variant draws from.
+_SIZES = (((6, 6), 2, 20), ((8, 8), 5, 50))
+
+
+class Sokoban(Game):
+    """Push boxes onto goals; they cannot be pulled, and only one is pushed at a time.
+
+    The reward is 1 when solved. When the turns are used up it is the share of the boxes that are on
+    a goal. Rooms are made by :func:`~gem_core.envs.games.sokoban_room.make_room`, which plays
+    backwards like GEM's generator; they are as hard as GEM's, and the few whose shortest solution
+    is longer than the turn budget are there as well.
+
+    Args:
+        dim_room: Height and width, outer walls included, each from 5 to 16; ``None`` draws room,
+            boxes and turns at each reset.
+        num_boxes: Number of boxes and of goals, from 1 to 8.
+        max_turns: Number of moves.
+        **options: See :class:`~gem_core.envs.games.game.Game`.
+    """
+
+    _state_fields = (*Game._state_fields, "_text", "_width", "_player", "_boxes", "_left")
+    _text: str  # the room as shown; cell i is the character 2 * i
+    _width: int
+    _player: int  # index into the text
+    _boxes: int
+    _left: int  # boxes that are not on a goal
+
+    def __init__(
+        self,
+        *,
+        dim_room: Sequence[int] | None = (6, 6),
+        num_boxes: int | None = 2,
+        max_turns: int | None = 20,
+        **options: Any,
+    ):
+        super().__init__(max_turns=max_turns, **options)
+        if dim_room is not None and (
+            len(dim_room) != 2 or not all(5 <= side <= 16 for side in dim_room)
+        ):
+            raise ValueError(f"dim_room must be two numbers from 5 to 16, not {dim_room!r}.")
+        if num_boxes is not None and not 1 <= num_boxes <= 8:
+            raise ValueError(f"num_boxes must be from 1 to 8, not {num_boxes}.")
+        if dim_room is not None and num_boxes is not None and num_boxes > _most_boxes(dim_room):
+            raise ValueError(
+                f"A room of {dim_room[0]}x{dim_room[1]} has no space for {num_boxes} boxes: at "
+                f"most {_most_boxes(dim_room)}."
+            )
+        self.dim_room = dim_room
+        self.num_boxes = num_boxes
+        self._varies = None in (dim_room, num_boxes, max_turns)
+
+    def _start(self) -> None:
+        dim, boxes = self.dim_room, self.num_boxes
+        if dim is None or boxes is None or self.max_turns is None:
+            dim, boxes, self._budget = self.rng.choice(_SIZES)
+        room = make_room(dim[0], dim[1], boxes, self.rng)
+        self._text = _draw(room, dim[0])
+        self._width = dim[1]
+        self._player = 2 * room.player
+        self._boxes = self._left = boxes
+
+    def _rules(self) -> str:
+        return (
+            "You are playing Sokoban.\n"
+            f"Push all {self._boxes} boxes onto goals within {self._budget} turns. You move up, "
+            "down, left or right. Moving into a box pushes it one cell on, if there is no wall and "
+            "no other box behind it. Boxes cannot be pulled. A move that is not possible uses up a "
+            "turn.\n"
+            "# is a wall, _ floor, O a goal, X a box, √ a box on a goal, P you, S you on a goal.\n"
+            f"Write your move like this: {self._answer(self._example())}"
+        )
+
+    def _move(self, answer: str) -> StepResult:
+        if answer not in _DIRECTIONS:
+            answer = answer[:20].lower()
+            if answer not in _DIRECTIONS:
+                return self._malformed("it is not one of up, down, left and right")
+        step = 2 if answer in ("left", "right") else 2 * self._width
+        if answer in ("up", "left"):
+            step = -step
+        text = self._text
+        at = self._player
+        to = at + step
+        seen = text[to]
+        if seen == "#":
+            return self._invalid("There is a wall.")
+        if seen in "_O":
+            obs = f"Turn {self._turn}: you moved {answer}."
+        else:
+            beyond = to + step
+            behind = text[beyond]
+            if behind not in "_O":
+                what = "wall" if behind == "#" else "box"
+                return self._invalid(f"The box cannot move, there is a {what} behind it.")
+            self._left += (seen == "√") - (behind == "O")
+            text = f"{text[:beyond]}{'X' if behind == '_' else '√'}{text[beyond + 1 :]}"
+            obs = f"Turn {self._turn}: you moved {answer} and pushed a box."
+        # The cell that is left, then the cell that is entered.
+        text = f"{text[:at]}{'_' if text[at] == 'P' else 'O'}{text[at + 1 :]}"
+        self._text = f"{text[:to]}{'P' if seen in '_X' else 'S'}{text[to + 1 :]}"
+        self._player = to
+        if not self._left:
+            return self._win(
+                f"{obs} All boxes are on goals. You have won.", self._reward["success"]
+            )
+        return self._go_on(obs, self._reward["step"])
+
+    def _limit_reward(self, reward: float, valid: bool) -> float:
+        return self._reward["success"] * (self._boxes - self._left) / self._boxes
+
+    def _board(self) -> str:
+        return f"{self._text}\nEnter your next move."
+
+    def _example(self) -> str:
+        return "up"
+
+    def random_action(self, rng: Random) -> str:
+        """Return one of the four directions, drawn from ``rng``."""
+        return self._answer(_DIRECTIONS[int(rng.random() * 4)])
+
+
+def _most_boxes(dim: Sequence[int]) -> int:
+    """Return how many boxes surely leave the generator enough space."""
+    return max((dim[0] - 2) * (dim[1] - 2) // 6, 1)
+
+
+def _draw(room: Room, height: int) -> str:
+    cells = ["_" if room.floor >> i & 1 else "#" for i in range(height * room.width)]
+    for goal in room.goals:
+        cells[goal] = "O"
+    for box in room.boxes:
+        cells[box] = "X"
+    cells[room.player] = "P"
+    rows = range(0, len(cells), room.width)
+    return "\n".join(" ".join(cells[r : r + room.width]) for r in rows)

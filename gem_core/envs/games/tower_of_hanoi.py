@@ -1,0 +1,124 @@
+"""Tower of Hanoi: move a tower of disks from peg A to peg C."""
+
+from __future__ import annotations
+
+from .game import Game
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from random import Random
+    from typing import Any
+
+    from ...core import StepResult
+
+#: (disks, turns) that the random variant draws from.
+_SIZES = ((3, 10), (4, 20), (5, 35))
+_MOVES = {f"{a}{b}": (i, j) for i, a in enumerate("ABC") for j, b in enumerate("ABC")}
+_SPACED = {f"{a[0]} {a[1]}": move for a, move in _MOVES.items()}
+_SEPARATORS = str.maketrans("", "", " ,->\t\n")
+
+
+class TowerOfHanoi(Game):
+    """Move all disks to peg C, one at a time, never a larger one onto a smaller one.
+
+    The reward is 1 when solved. When the turns are used up it is the share of the disks on C. With
+    ``compat="gem-0.1.0"`` a disk may be "moved" to the peg that it is on.
+
+    Args:
+        num_disks: From 1 to 9; ``None`` draws disks and turns at each reset.
+        max_turns: Number of moves.
+        start: ``"A"``: all disks are on A, so every episode is the same. ``"random"``: every disk
+            is on a peg drawn from the seed (never all of them on C).
+        **options: See :class:`~gem_core.envs.games.game.Game`.
+    """
+
+    _state_fields = (*Game._state_fields, "_pegs", "_disks")
+    _pegs: list[str]  # the disks of each peg from below, one digit each
+    _disks: int
+
+    def __init__(
+        self,
+        *,
+        num_disks: int | None = 3,
+        max_turns: int | None = 10,
+        start: str = "A",
+        **options: Any,
+    ):
+        super().__init__(max_turns=max_turns, **options)
+        if num_disks is not None and not 1 <= num_disks <= 9:
+            raise ValueError(f"num_disks must be from 1 to 9, not {num_disks}.")
+        if start not in ("A", "random"):
+            raise ValueError(f"start must be 'A' or 'random', not {start!r}.")
+        self.num_disks = num_disks
+        self.start = start
+        self._varies = num_disks is None or max_turns is None
+
+    def _start(self) -> None:
+        if self.num_disks is None or self.max_turns is None:
+            self._disks, self._budget = self.rng.choice(_SIZES)
+        else:
+            self._disks = self.num_disks
+        tower = "987654321"[-self._disks :]
+        self._pegs = [tower, "", ""]
+        while self.start == "random":
+            self._pegs = ["", "", ""]
+            for disk in tower:
+                self._pegs[int(self.rng.random() * 3)] += disk
+            if self._pegs[2] != tower:
+                break
+
+    def _rules(self) -> str:
+        return (
+            f"You are playing Tower of Hanoi with {self._disks} disks on three pegs, A, B and C. "
+            "Disk 1 is the smallest.\n"
+            f"Bring all disks to peg C within {self._budget} turns. A move takes the top disk of "
+            "one peg and puts it on another peg. A disk must not lie on a smaller one.\n"
+            "Write your move like this, first the peg to take from, then the peg to put on: "
+            f"{self._answer(self._example())}"
+        )
+
+    def _move(self, answer: str) -> StepResult:
+        move = _SPACED.get(answer)
+        if move is None:
+            move = _MOVES.get(answer[:100].upper().translate(_SEPARATORS))
+            if move is None or len(answer) > 100:
+                return self._malformed("it does not name two of the pegs A, B and C")
+        source, target = move
+        pegs = self._pegs
+        taken, base = pegs[source], pegs[target]
+        if not taken:
+            return self._invalid(f"Peg {'ABC'[source]} is empty.")
+        disk = taken[-1]
+        if source != target:
+            if base and base[-1] < disk:
+                return self._invalid(
+                    f"Disk {disk} is larger than disk {base[-1]}, the top disk of peg "
+                    f"{'ABC'[target]}."
+                )
+            pegs[source] = taken[:-1]
+            pegs[target] = base + disk
+        elif not self.compat:
+            return self._invalid("Name two different pegs.")
+        obs = f"Turn {self._turn}: disk {disk} moved from {'ABC'[source]} to {'ABC'[target]}."
+        if len(pegs[2]) == self._disks:
+            return self._win(f"{obs} All disks are on C. You have won.", self._reward["success"])
+        return self._go_on(obs, self._reward["step"])
+
+    def _limit_reward(self, reward: float, valid: bool) -> float:
+        return self._reward["success"] * len(self._pegs[2]) / self._disks
+
+    def _board(self) -> str:
+        a, b, c = self._pegs
+        return (
+            "The disks on each peg, bottom to top:\n"
+            f"A: {' '.join(a or '-')}\nB: {' '.join(b or '-')}\nC: {' '.join(c or '-')}\n"
+            "Enter your next move."
+        )
+
+    def _example(self) -> str:
+        return "A B"
+
+    def random_action(self, rng: Random) -> str:
+        """Return a move between two different pegs, drawn from ``rng``."""
+        source, target = rng.sample("ABC", 2)
+        return self._answer(f"{source} {target}")

@@ -1,0 +1,142 @@
+"""Articles and their links: from a text file, or from a MediaWiki server."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from random import Random
+    from typing import Any, Protocol
+
+    class Wiki(Protocol):
+        """Where the articles come from."""
+
+        def draw(self, rng: Random) -> str:
+            """Return a random title."""
+
+        def page(self, title: str) -> Page | None:
+            """Return an article, or ``None`` if there is none of this title."""
+
+
+_LINK = re.compile(r"\[\[([^]|]+)(?:\|([^]]+))?\]\]")
+SAMPLE = Path(__file__).parents[2] / "data" / "wiki_sample.txt"
+
+
+class Page:
+    """An article.
+
+    Attributes:
+        title: Its title.
+        text: Its first sentences, without marks of links.
+        links: The titles that it links to, each once, itself left out.
+    """
+
+    __slots__ = ("links", "text", "title")
+
+    def __init__(self, title: str, text: str, links: tuple[str, ...]):
+        self.title = title
+        self.text = text
+        self.links = links
+
+
+class FileWiki:
+    """Articles of a text file, one line each: ``Title | Text with [[links]].``
+
+    ``[[Title|words]]`` shows other words than the title.
+
+    Args:
+        path: The file, UTF-8.
+
+    Raises:
+        ValueError: A line is malformed, or a link leads nowhere.
+    """
+
+    def __init__(self, path: Path):
+        self.pages: dict[str, Page] = {}
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            title, bar, text = line.partition(" | ")
+            if not bar:
+                raise ValueError(f"{path}:{number}: write 'Title | Text with [[links]].'")
+            links = dict.fromkeys(m[1] for m in _LINK.finditer(text) if m[1] != title)
+            shown = _LINK.sub(lambda m: m[2] or m[1], text)
+            self.pages[title] = Page(title, shown, tuple(links))
+        self.titles = tuple(self.pages)
+        for page in self.pages.values():
+            for link in page.links:
+                if link not in self.pages:
+                    raise ValueError(f"{path}: {page.title!r} links to {link!r}, which is missing.")
+
+    def draw(self, rng: Random) -> str:
+        """Return a random title."""
+        return self.titles[int(rng.random() * len(self.titles))]
+
+    def page(self, title: str) -> Page | None:
+        """Return an article, or ``None`` if there is none of this title."""
+        return self.pages.get(title)
+
+
+@cache
+def file_wiki(path: str | None) -> FileWiki:
+    """Return the articles of a file (``None``: of the sample), read once and shared."""
+    return FileWiki(SAMPLE if path is None else Path(path))
+
+
+class MediaWiki:
+    """The articles of a MediaWiki server, by its ``api.php``.
+
+    Args:
+        url: The address of ``api.php``.
+        timeout: Seconds to wait for an answer.
+    """
+
+    def __init__(self, url: str, timeout: float = 20.0):
+        self.url = url
+        self.timeout = timeout
+
+    def draw(self, rng: Random) -> str:
+        """Return the first article after random letters: the same one for the same seed.
+
+        Raises:
+            OSError: The server cannot be reached.
+        """
+        while True:
+            start = "".join(chr(65 + int(rng.random() * 26)) for _ in range(3)).capitalize()
+            found = self._query(
+                list="allpages", apfrom=start, apfilterredir="nonredirects", aplimit="1"
+            )["allpages"]
+            if found:
+                return str(found[0]["title"])
+
+    def page(self, title: str) -> Page | None:
+        """Return an article with up to 500 links, or ``None`` if there is none of this title.
+
+        Raises:
+            OSError: The server cannot be reached.
+        """
+        query = self._query(
+            titles=title, redirects="1", prop="links|extracts", plnamespace="0", pllimit="500",
+            exintro="1", explaintext="1", exchars="500",
+        )  # fmt: skip
+        found = next(iter(query["pages"].values()))
+        if "missing" in found or "invalid" in found:
+            return None
+        name = str(found["title"])
+        links = tuple(str(link["title"]) for link in found.get("links", ()))
+        text = str(found.get("extract", "")).strip()
+        return Page(name, text, tuple(link for link in links if link != name))
+
+    def _query(self, **parameters: str) -> dict[str, Any]:
+        import json
+        from urllib.parse import urlencode
+        from urllib.request import Request, urlopen
+
+        query = urlencode({"action": "query", "format": "json", **parameters})
+        request = Request(f"{self.url}?{query}", headers={"User-Agent": "gem-core WikiGame"})
+        with urlopen(request, timeout=self.timeout) as answer:
+            data: dict[str, Any] = json.load(answer)
+        if "query" not in data:
+            raise OSError(f"{self.url} did not answer as a MediaWiki api.php: {data!s:.200}")
+        return dict(data["query"])

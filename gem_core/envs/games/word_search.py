@@ -1,0 +1,190 @@
+"""Word Search: find the words hidden in a square of letters."""
+
+from __future__ import annotations
+
+from ...data.words import upper_words
+from .game import Game, parse_int
+from .word_grid import EMPTY, lay_words
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from random import Random
+    from typing import Any
+
+    from ...core import StepResult
+
+_NUMBERS = {str(n): n for n in range(100)}
+_LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+# A random byte below 234 = 9 * 26 becomes a letter, each equally often; the others are dropped.
+_TO_LETTER = bytes(_LETTERS[i % 26] for i in range(256))
+_DROPPED = bytes(range(234, 256))
+
+
+class WordSearch(Game):
+    """Name the first and the last cell of words that run across or down, forwards or backwards.
+
+    Which words are hidden is not told, only how many. Every word earns ``1 / words`` once, however
+    it is pointed at. With ``compat="gem-0.1.0"`` naming a found word backwards earns again.
+
+    Args:
+        num_words: Number of words, from 1 to 10.
+        hardcore: Draw words from the list ``"english"`` instead of ``"basic"``
+            (:mod:`gem_core.data.words`); ``None`` draws which at each reset.
+        max_turns: Number of attempts.
+        **options: See :class:`~gem_core.envs.games.game.Game`.
+    """
+
+    _state_fields = (*Game._state_fields, "_side", "_grid", "_words", "_ends", "_found", "_tried")
+    _side: int
+    _grid: str  # the letters, row by row; those of found words in lower case
+    _words: list[str]
+    _ends: list[int]  # first and last cell of each word
+    _found: list[str]
+    _tried: list[int]  # codes of attempts
+
+    def __init__(
+        self,
+        *,
+        num_words: int | None = 5,
+        hardcore: bool | None = False,
+        max_turns: int | None = 20,
+        **options: Any,
+    ):
+        super().__init__(max_turns=max_turns, **options)
+        if num_words is not None and not 1 <= num_words <= 10:
+            raise ValueError(f"num_words must be from 1 to 10, not {num_words}.")
+        self.num_words = num_words
+        self.hardcore = hardcore
+        self._varies = True  # the rules tell the size of the grid
+
+    def _start(self) -> None:
+        rng = self.rng
+        hardcore = self.hardcore
+        if hardcore is None:
+            hardcore = rng.random() < 0.5
+        if self.max_turns is None:
+            self._budget = 20
+        candidates = upper_words("english" if hardcore else "basic")
+        wanted = self.num_words or 5
+        while True:
+            drawn = {candidates[int(rng.random() * len(candidates))]: None for _ in range(wanted)}
+            if len(drawn) == wanted:
+                grid = lay_words(list(drawn), rng, apart=False)
+                if len(grid.placed) == wanted:
+                    break
+        self._side = grid.side
+        self._words = [word for word, _, _ in grid.placed]
+        self._ends = [x for w, at, step in grid.placed for x in (at, at + (len(w) - 1) * step)]
+        self._grid = _fill("".join(grid.cells), rng)
+        self._found = []
+        self._tried = []
+
+    def _rules(self) -> str:
+        last = self._side - 1
+        return (
+            "You are playing Word Search.\n"
+            f"{len(self._words)} English words are hidden in a square of letters, across (left to "
+            f"right) or down. Find them within {self._budget} turns. Name a word by the row and "
+            "the column of its first letter, then those of its last letter; rows and columns are "
+            f"counted from 0 to {last}. Letters of the words that you have found are shown in "
+            "lower case. An attempt made before uses up a turn.\n"
+            "Write your move like this, for a word in row 1 from column 0 to column 3: "
+            f"{self._answer(self._example())}"
+        )
+
+    def _move(self, answer: str) -> StepResult:
+        tokens = answer.split()
+        if len(tokens) != 4:
+            tokens = answer[:100].replace(",", " ").split()
+            if len(tokens) != 4:
+                return self._malformed("it is not four numbers: row, column, row, column")
+        get, side = _NUMBERS.get, self._side
+        try:
+            row, col, end_row, end_col = [get(t, -1) for t in tokens]
+            if min(row, col, end_row, end_col) < 0:
+                row, col, end_row, end_col = [_read(t) for t in tokens]
+        except ValueError:
+            return self._malformed("it is not four whole numbers")
+        if not (
+            0 <= row < side and 0 <= col < side and 0 <= end_row < side and 0 <= end_col < side
+        ):
+            return self._invalid(f"Rows and columns are from 0 to {side - 1}.")
+        if row != end_row and col != end_col:
+            return self._invalid("A word is in one row or in one column.")
+        return self._attempt(row * side + col, end_row * side + end_col)
+
+    def _attempt(self, first: int, last: int) -> StepResult:
+        code = first * self._side**2 + last
+        if code in self._tried:
+            return self._invalid("You have tried this before.")
+        self._tried.append(code)
+        if first > last and not self.compat:
+            first, last = last, first
+        for word, start, end in zip(self._words, self._ends[::2], self._ends[1::2], strict=True):
+            if (start, end) in ((first, last), (last, first)) or self._spells(word, first, last):
+                return self._hit(word, start, end)
+        obs = f"Turn {self._turn}: there is no hidden word."
+        return self._go_on(obs, self._reward["step"])
+
+    def _spells(self, word: str, first: int, last: int) -> bool:
+        """Whether other cells happen to have the letters of the word."""
+        side = self._side
+        step = 1 if first // side == last // side else side
+        cells = self._grid[min(first, last) : max(first, last) + 1 : step]
+        return len(cells) == len(word) and cells.upper() == word
+
+    def _hit(self, word: str, start: int, end: int) -> StepResult:
+        if word in self._found and not self.compat:
+            return self._invalid(f"You have found {word} before.")
+        side = self._side
+        step = 1 if start // side == end // side else side
+        cells = list(self._grid)
+        cells[start : end + 1 : step] = word.lower()
+        self._grid = "".join(cells)
+        if word not in self._found:
+            self._found.append(word)
+        reward = self._reward["step"] + self._reward["success"] / len(self._words)
+        obs = f"Turn {self._turn}: {word} is a hidden word."
+        if len(self._found) == len(self._words):
+            return self._win(f"{obs} All words are found. You have won.", reward)
+        return self._go_on(obs, reward)
+
+    def _board(self) -> str:
+        side, grid = self._side, self._grid
+        names = _names(side)
+        rows = [f"{names[r]}  {'  '.join(grid[r * side : (r + 1) * side])}" for r in range(side)]
+        found = f"Words found: {len(self._found)} of {len(self._words)}. Enter your next move."
+        return "\n".join([f"   {' '.join(names[:side])}", *rows, found])
+
+    def _example(self) -> str:
+        return "1 0 1 3"
+
+    def random_action(self, rng: Random) -> str:
+        """Return any two cells in one row or column, drawn from ``rng``."""
+        side, random = self._side, rng.random
+        row, col, end = (int(random() * side) for _ in range(3))
+        if random() < 0.5:
+            return self._answer(f"{row} {col} {row} {end}")
+        return self._answer(f"{row} {col} {end} {col}")
+
+
+def _read(token: str) -> int:
+    number = parse_int(token.strip(","))
+    if number is None:
+        raise ValueError(token)
+    return number
+
+
+def _names(side: int) -> list[str]:
+    return [f"{n:2}" for n in range(side)]
+
+
+def _fill(cells: str, rng: Random) -> str:
+    """Put random letters into the empty cells."""
+    parts = cells.split(EMPTY)
+    need = len(parts) - 1
+    letters = b""
+    while len(letters) < need:
+        letters += rng.randbytes(need + need // 8 + 8).translate(_TO_LETTER, _DROPPED)
+    text = letters.decode()
+    return parts[0] + "".join([a + b for a, b in zip(text, parts[1:], strict=False)])

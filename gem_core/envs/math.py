@@ -1,0 +1,94 @@
+"""``math:*`` and the mathematical ``eval:*``: questions whose answers math-verify judges."""
+
+from __future__ import annotations
+
+from ..errors import DataError
+from ..graders.math import grade_math, math_verify_installed, require_math_verify
+from .dataset import DatasetEnv, as_answers
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any, ClassVar
+
+
+class MathEnv(DatasetEnv):
+    """A mathematical question; the reward is 1 for a right answer, else 0.
+
+    Without math-verify (extra ``math``) the built-in sample can still be played: answers that are
+    not plain numbers then count as wrong, with ``info["grader_error"]``. Other data need it.
+
+    Args:
+        deadline_s: Seconds that judging one answer may take; then it counts as wrong.
+        **options: See :class:`~gem_core.envs.dataset.DatasetEnv`.
+    """
+
+    slow = True  # some answers are judged in a worker process
+
+    def __init__(self, *, deadline_s: float = 5.0, **options: Any):
+        super().__init__(**options)
+        self.deadline_s = deadline_s
+        self._algebra = math_verify_installed()
+        if not self.is_sample:
+            require_math_verify()
+
+    def _score(self, answer: str) -> tuple[float, dict[str, Any]]:
+        from ..errors import MissingDependencyError
+
+        try:
+            verdict = grade_math(
+                answer, as_answers(self._row["answer"]), deadline_s=self.deadline_s
+            )
+        except MissingDependencyError:
+            if not self.is_sample:
+                raise
+            return 0.0, {"grader_error": "math-verify is not installed"}
+        extra = {"grader_error": verdict.error} if verdict.error else {}
+        return float(verdict.correct), extra
+
+
+class GeometryEnv(MathEnv):
+    """A question about drawings, which are in ``info["images"]`` of ``reset``.
+
+    Each image is ``{"type": "image/png", "data": <base64>}``. The observation is the question, with
+    ``<image>`` where an image belongs.
+    """
+
+    roles: ClassVar[Mapping[str, str]] = {
+        "question": "question",
+        "answer": "answer",
+        "images": "images",
+    }
+
+    def _attachments(self) -> dict[str, Any]:
+        images = self._row["images"] or []
+        return {"images": [as_image(image) for image in images]}
+
+    def _question(self) -> str:
+        question = super()._question()
+        missing = len(self._row["images"] or []) - question.count("<image>")
+        return "<image>" * missing + question
+
+
+def as_image(cell: Any) -> dict[str, str]:
+    """Return an image cell as JSON data: of Parquet (bytes), of ``datasets`` (PIL), of a sample.
+
+    Raises:
+        DataError: The cell is none of these.
+    """
+    from base64 import b64encode
+
+    if isinstance(cell, dict) and isinstance(cell.get("data"), str):
+        return {"type": cell.get("type", "image/png"), "data": cell["data"]}
+    if isinstance(cell, dict) and cell.get("bytes"):
+        body: bytes = cell["bytes"]
+    elif callable(getattr(cell, "save", None)):
+        from io import BytesIO
+
+        buffer = BytesIO()
+        cell.save(buffer, format="PNG")
+        body = buffer.getvalue()
+    else:
+        raise DataError(f"Not an image: {type(cell).__name__}; give PNG or JPEG bytes.")
+    kind = "image/jpeg" if body[:3] == b"\xff\xd8\xff" else "image/png"
+    return {"type": kind, "data": b64encode(body).decode()}

@@ -1,0 +1,245 @@
+"""Games of two agents that take turns, and how one agent plays them against a scripted opponent."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from importlib import import_module
+from random import Random
+
+from ...core import Env
+from ...errors import unknown
+from ...parsing import get_parser, render
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from ...core import ResetResult, StepResult
+
+    #: Chooses a legal move from the game and a generator.
+    Opponent = Callable[["MultiAgentEnv", Random], str]
+else:
+    Opponent = object
+
+WIN, DRAW, LOSS, FORMAT_ERROR = 1.0, 0.5, 0.0, -0.1
+_MAX_ERRORS = 5
+SEATS = ("random", "first", "second")
+
+
+class MultiAgentEnv(Env):
+    """A game in which two agents act in turn; an action is always that of :attr:`agent`.
+
+    ``step`` returns the reward of the agent who acted; ``info["rewards"]`` has everybody's and
+    ``info["agent"]`` who acts next. The observation is meant for that next agent. An action that is
+    not a legal move changes nothing; the fifth such action of an agent loses the game. One policy
+    may play both sides (self-play); with :class:`AgainstOpponent` the other side is scripted.
+
+    A subclass writes ``_start``, ``_rules``, ``_play``, ``_winner``, ``_board``,
+    ``legal_moves`` and ``perfect_move``, and adds its own state to ``_state_fields``.
+
+    Args:
+        answer_format: Where the move is in an action: ``"boxed"``, ``"tag"`` or ``"plain"``.
+    """
+
+    agents: tuple[str, str] = ("first", "second")
+
+    _state_fields: tuple[str, ...] = ("_to_move", "_errors")
+    _to_move: int
+    _errors: list[int]
+
+    def __init__(self, *, answer_format: str = "boxed"):
+        self.answer_format = answer_format
+        self._parse = get_parser(answer_format)
+
+    @property
+    def agent(self) -> str:
+        """The agent whose action is expected."""
+        return self.agents[self._to_move]
+
+    @abstractmethod
+    def legal_moves(self) -> list[str]:
+        """Return the moves that are possible now."""
+
+    @abstractmethod
+    def perfect_move(self, rng: Random) -> str:
+        """Return a best move of the agent to move."""
+
+    @abstractmethod
+    def _start(self) -> None:
+        """Set up the game from ``self.rng``."""
+
+    @abstractmethod
+    def _rules(self) -> str:
+        """Return the rules, without who plays whom."""
+
+    @abstractmethod
+    def _play(self, move: str) -> None:
+        """Make a legal move for the agent to move."""
+
+    @abstractmethod
+    def _winner(self) -> int | None:
+        """Return who has won after the last move: 0, 1, -1 for a draw, ``None`` if it goes on."""
+
+    @abstractmethod
+    def _board(self) -> str:
+        """Return the position as text."""
+
+    def _reset(self, options: dict[str, Any] | None) -> ResetResult:
+        self._to_move, self._errors = 0, [0, 0]
+        self._start()
+        return self._rules(), {"suffix": self._board(), "agent": self.agent}
+
+    def _step(self, action: str) -> StepResult:
+        actor = self._to_move
+        move = self._parse(action)
+        move = None if move is None else " ".join(move[:100].lower().split())
+        if move is None or move not in self.legal_moves():
+            return self._refuse(actor, "invalid_format" if move is None else "invalid_action")
+        self._play(move)
+        self._to_move = 1 - actor
+        text = f"The {self.agents[actor]} player played {move}."
+        winner = self._winner()
+        if winner is None:
+            return text, 0.0, False, False, self._info([0.0, 0.0])
+        result = "It is a draw." if winner < 0 else f"The {self.agents[winner]} player has won."
+        return self._finish(f"{text} {result}", actor, winner, {})
+
+    def _refuse(self, actor: int, error: str) -> StepResult:
+        errors = list(self._errors)
+        errors[actor] += 1
+        self._errors = errors
+        text = f"That is not a legal move. Write it like this: {self.write(self.legal_moves()[0])}"
+        if errors[actor] >= _MAX_ERRORS:
+            return self._finish(f"{text} Too many errors.", actor, 1 - actor, {"error": error})
+        rewards = [0.0, 0.0]
+        rewards[actor] = FORMAT_ERROR if error == "invalid_format" else 0.0
+        return text, rewards[actor], False, False, {**self._info(rewards), "error": error}
+
+    def _finish(self, text: str, actor: int, winner: int, extra: dict[str, Any]) -> StepResult:
+        rewards = [DRAW, DRAW] if winner < 0 else [LOSS, LOSS]
+        if winner >= 0:
+            rewards[winner] = WIN
+        info = {**self._info(rewards), **extra}
+        info.update(success=winner == actor, end="draw" if winner < 0 else "decided")
+        return text, rewards[actor], True, False, info
+
+    def _info(self, rewards: list[float]) -> dict[str, Any]:
+        named = dict(zip(self.agents, rewards, strict=True))
+        return {"suffix": self._board(), "agent": self.agent, "rewards": named}
+
+    def write(self, move: str) -> str:
+        """Write a move in the answer format."""
+        return render(move, self.answer_format)
+
+    def random_action(self, rng: Random) -> str:
+        """Return a random legal move; any text of the right form when the game is over."""
+        return self.write(rng.choice(self.legal_moves() or ["1"]))
+
+
+def random_opponent(game: MultiAgentEnv, rng: Random) -> str:
+    """Play any legal move."""
+    return rng.choice(game.legal_moves())
+
+
+def perfect_opponent(game: MultiAgentEnv, rng: Random) -> str:
+    """Play a best move."""
+    return game.perfect_move(rng)
+
+
+OPPONENTS: dict[str, Opponent] = {"random": random_opponent, "perfect": perfect_opponent}
+
+
+class AgainstOpponent(Env):
+    """A two-player game in which everybody but the caller is scripted: an ordinary environment.
+
+    The reward at the end is 1 for a win, 0.5 for a draw and 0 for a loss; an action without an
+    answer costs 0.1.
+
+    Args:
+        game: ``"module:Class"`` of a :class:`MultiAgentEnv`.
+        opponent: ``"random"``, ``"perfect"``, or ``"module:function"`` of a function
+            ``(game, rng) -> move``.
+        seat: Which side the caller has: ``"first"``, ``"second"`` or ``"random"``.
+        success_at: The final reward from which the episode counts as a success.
+        **options: Keyword arguments of the game.
+    """
+
+    _state_fields = ("_seat", "_inner")
+    _seat: int
+
+    def __init__(
+        self,
+        *,
+        game: str,
+        opponent: str = "random",
+        seat: str = "random",
+        success_at: float = WIN,
+        **options: Any,
+    ):
+        if seat not in SEATS:
+            raise unknown("seat", seat, SEATS, f"There are {', '.join(SEATS)}.")
+        self.seat, self.success_at = seat, success_at
+        self.game: MultiAgentEnv = _attribute(game)(**options)
+        found = OPPONENTS.get(opponent)
+        if found is None and ":" not in opponent:
+            raise unknown("opponent", opponent, OPPONENTS, "Or give 'module:function'.")
+        self._opponent: Opponent = found or _attribute(opponent)
+
+    @property
+    def _inner(self) -> dict[str, Any]:
+        return self.game._get_fields()
+
+    @_inner.setter
+    def _inner(self, fields: dict[str, Any]) -> None:
+        self.game._set_fields(fields)
+
+    def _reset(self, options: dict[str, Any] | None) -> ResetResult:
+        self.game.rng = self.rng
+        first = int(self.rng.random() * 2)
+        self._seat = {"first": 0, "second": 1}.get(self.seat, first)
+        rules, info = self.game._reset(options)
+        side = self.game.agents[self._seat]
+        text = f"{rules}\nYou are the {side} player."
+        if self._seat != 0:
+            moved, *_, info = self._opponent_moves()
+            text = f"{text}\n{moved}"
+        return text, {"suffix": info["suffix"], "seat": side}
+
+    def _step(self, action: str) -> StepResult:
+        obs, reward, over, _, info = self.game._step(action)
+        error = {"error": info["error"]} if "error" in info else {}
+        if not over and not error:
+            moved, _, over, _, info = self._opponent_moves()
+            obs = f"{obs} {moved}"
+            reward = 0.0
+        if not over:
+            return obs, reward, False, False, {"suffix": info["suffix"], **error}
+        reward = info["rewards"][self.game.agents[self._seat]]
+        end = {"success": reward >= self.success_at, "end": info["end"]}
+        return obs, reward, True, False, {"suffix": info["suffix"], **end, **error}
+
+    def _opponent_moves(self) -> StepResult:
+        move = self._opponent(self.game, self.rng)
+        result = self.game._step(self.game.write(move))
+        if "error" in result[4]:
+            raise ValueError(
+                f"The opponent's move {move!r:.50} is not legal; correct the opponent."
+            )
+        return result
+
+    def random_action(self, rng: Random) -> str:
+        """Return a random legal move."""
+        return self.game.random_action(rng)
+
+    def peek(self) -> str:
+        """Return a best move, for baselines."""
+        return self.game.write(self.game.perfect_move(Random(0)))
+
+    def _restored(self) -> None:
+        self.game.rng = self.rng
+
+
+def _attribute(path: str) -> Any:
+    module, _, name = path.partition(":")
+    return getattr(import_module(module), name)

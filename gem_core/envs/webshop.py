@@ -1,0 +1,338 @@
+"""``webshop:*``: find, configure and buy the product that a customer describes.
+
+A compact shop after WebShop (Yao et al. 2022): a search page, result lists, product pages. It runs
+over a product file, so the real catalogue can take the place of the built-in one. Search is BM25.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from typing import NamedTuple
+
+from ..errors import DataError, MissingDependencyError, unknown
+from ._data_source import Source, load
+from .games.game import Game
+
+try:
+    import bm25s
+except ImportError as _error:
+    raise MissingDependencyError(
+        "webshop:* environments need bm25s: pip install 'gem-core[webshop]'."
+    ) from _error
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from random import Random
+    from typing import Any
+
+    from ..core import ResetResult, StepResult
+
+RENDERINGS = ("text", "text_rich", "html")
+SPLITS = ("train", "test")
+_PER_PAGE = 10
+_TEST_SHARE = 4  # every fourth product is a goal of the test split
+_ACTION = re.compile(r"(search|click)\s*\[(.*)\]", re.DOTALL | re.IGNORECASE)
+_NAVIGATION = ("Next", "Previous", "Buy now", "Back to results", "Back to search")
+_WORD = re.compile(r"[a-z0-9]+")
+_SHOWN = 60
+
+
+class Product(NamedTuple):
+    """A product; ``options`` maps the name of an option to its values."""
+
+    id: str
+    name: str
+    category: str
+    price: float
+    attributes: tuple[str, ...]
+    options: dict[str, tuple[str, ...]]
+    description: str
+
+
+class Catalogue:
+    """The products of a file and their search index; shared by all environments over it."""
+
+    def __init__(self, rows: list[dict[str, Any]]):
+        try:
+            self.products = [_product(row) for row in rows]
+        except (KeyError, TypeError, ValueError) as error:
+            raise DataError(
+                f"A product needs id, name, category, price, attributes, options: {error!r}."
+            ) from error
+        self.index = {product.id.lower(): i for i, product in enumerate(self.products)}
+        texts = [
+            words(f"{p.name} {p.category} {' '.join(p.attributes)} {p.description}")
+            for p in self.products
+        ]
+        self._engine = bm25s.BM25()
+        self._engine.index(texts, show_progress=False)
+        self._vocabulary = {word for text in texts for word in text}
+
+    def search(self, query: str, most: int = 50) -> list[int]:
+        """Return the numbers of the best products; equal scores stay in the file's order."""
+        asked = [word for word in words(query[:500]) if word in self._vocabulary]
+        if not asked:
+            return []
+        scores = self._engine.get_scores(asked).tolist()
+        ranked = sorted(range(len(scores)), key=lambda i: (-scores[i], i))
+        return [i for i in ranked[:most] if scores[i] > 0]
+
+
+def words(text: str) -> list[str]:
+    """Return the words of a text in lower case."""
+    return _WORD.findall(text.lower())
+
+
+def _product(row: dict[str, Any]) -> Product:
+    options = {str(k).lower(): tuple(map(str, v)) for k, v in (row.get("options") or {}).items()}
+    return Product(
+        str(row["id"]),
+        str(row["name"]),
+        str(row["category"]),
+        float(row["price"]),
+        tuple(map(str, row["attributes"])),
+        options,
+        str(row.get("description", "")),
+    )
+
+
+class WebShop(Game):
+    """Buy the product that fits a request.
+
+    ``search[words]`` searches, ``click[label]`` follows what is shown: a product's id, an option's
+    value, or a button. Buying ends the episode. The reward is that of WebShop (section 3.2 of the
+    paper) with the category in place of its text match for the type: the share of the wanted
+    attributes, options and price limit that are met, times 1 for the right category and 0.1 for
+    another. ``info["success"]`` is a reward of 1, ``info["score"]`` the score.
+
+    Args:
+        dataset: Product file (``.jsonl``, ``.parquet``) or Hugging Face id; ``"sample"`` is the
+            built-in catalogue. Columns: ``id``, ``name``, ``category``, ``price``,
+            ``attributes``, ``options`` (name -> values), ``description``.
+        split: ``"train"`` or ``"test"``: no product is a goal in both.
+        rendering: ``"text"``, ``"text_rich"`` (buttons are marked) or ``"html"``.
+        max_turns: The turn budget.
+        error_tolerance: That many actions that are malformed or impossible end the episode.
+        format_error_ends: Whether the first malformed action does.
+        **options: See :class:`~gem_core.envs.games.game.Game`.
+    """
+
+    _state_fields = (
+        *Game._state_fields,
+        *("_goal", "_wanted", "_picks", "_limit", "_page", "_found", "_first", "_item"),
+        *("_chosen", "_errors"),
+    )
+    _goal: int  # number of the product that the request describes
+    _wanted: list[str]
+    _picks: dict[str, str]
+    _limit: int
+    _page: str  # "search", "results" or "product"
+    _found: list[int]
+    _first: int
+    _item: int
+    _chosen: dict[str, str]
+    _errors: int
+
+    def __init__(
+        self,
+        *,
+        dataset: str = "sample",
+        split: str = "train",
+        rendering: str = "text",
+        max_turns: int = 15,
+        error_tolerance: int = 15,
+        format_error_ends: bool = False,
+        **options: Any,
+    ):
+        super().__init__(max_turns=max_turns, format_error_ends=format_error_ends, **options)
+        if rendering not in RENDERINGS:
+            raise unknown("rendering", rendering, RENDERINGS, f"{', '.join(RENDERINGS)}.")
+        if split not in SPLITS:
+            raise unknown("split", split, SPLITS, "There are 'train' and 'test'.")
+        if error_tolerance < 1:
+            raise ValueError(f"error_tolerance must be at least 1, not {error_tolerance}.")
+        self.rendering, self.split, self.error_tolerance = rendering, split, error_tolerance
+        self._varies = True
+        self._source = Source(dataset, "shop")
+        self._open()
+        count = len(self._shop.products)
+        held_out = [i % _TEST_SHARE == _TEST_SHARE - 1 for i in range(count)]
+        self._goals = [i for i in range(count) if held_out[i] == (split == "test")]
+        if not self._goals:
+            raise DataError(f"{dataset!r} has too few products for the split {split!r}.")
+
+    def _open(self) -> None:
+        table = load(self._source, strict=True)
+        self.data_revision, self._is_sample = table.revision, table.sample
+        shop = _catalogues.get(table.revision)
+        if shop is None:
+            shop = Catalogue([table.row(i) for i in range(table.size)])
+            _catalogues[table.revision] = shop
+        self._shop = shop
+
+    def _start(self) -> None:
+        goal = self._goals[int(self.rng.random() * len(self._goals))]
+        product = self._shop.products[goal]
+        self._goal = goal
+        self._wanted = self.rng.sample(product.attributes, min(2, len(product.attributes)))
+        self._picks = {n: self.rng.choice(v) for n, v in product.options.items() if v}
+        self._limit = 5 * (int(product.price) // 5 + 1 + self.rng.randint(0, 2))
+        self._page, self._found, self._first, self._item = "search", [], 0, -1
+        self._chosen, self._errors = {}, 0
+
+    def _reset(self, options: dict[str, Any] | None) -> ResetResult:
+        obs, info = super()._reset(options)
+        return obs, {**info, "sample": True} if self._is_sample else info
+
+    def _rules(self) -> str:
+        picks = "".join(f", {name} {value}" for name, value in self._picks.items())
+        return (
+            "You are shopping in a web shop. Find a product that fits the request, choose its "
+            "options and buy it. Prices are in dollars.\n"
+            f"Request: a {self._shop.products[self._goal].category} that is "
+            f"{' and '.join(self._wanted)}{picks}, with a price lower than {self._limit} dollars.\n"
+            f"You have {self._budget} turns. Actions: {self._answer('search[words]')} on the "
+            f"search page, and {self._answer('click[label]')} for a product id, the value of an "
+            "option or a button that the page shows.\n"
+            f"Write your action like this: {self._answer(self._example())}"
+        )
+
+    def _move(self, answer: str) -> StepResult:
+        action = _ACTION.fullmatch(answer.strip())
+        if action is None:
+            return self._malformed("it is neither search[...] nor click[...]")
+        kind, argument = action[1].lower(), " ".join(action[2].split())
+        if kind == "search":
+            return self._search(argument)
+        return self._click(argument.lower())
+
+    def _search(self, query: str) -> StepResult:
+        if self._page != "search":
+            return self._invalid("There is no search field here: click[back to search] first.")
+        self._found, self._first, self._page = self._shop.search(query), 0, "results"
+        return self._go_on(f"Turn {self._turn}: {len(self._found)} products found.", 0.0)
+
+    def _click(self, label: str) -> StepResult:
+        if label not in (button.lower() for button in self._buttons()):
+            return self._invalid(f"There is nothing to click named {label[:_SHOWN]!r}.")
+        if label == "buy now":
+            return self._buy()
+        if label == "back to search":
+            self._page = "search"
+        elif label in ("next", "previous"):
+            self._first += _PER_PAGE if label == "next" else -_PER_PAGE
+        elif label == "back to results":
+            self._page = "results"
+        elif self._page == "results":
+            self._page, self._item, self._chosen = "product", self._shop.index[label], {}
+        else:
+            self._choose(label)
+        return self._go_on(f"Turn {self._turn}: clicked {label}.", self._reward["step"])
+
+    def _choose(self, label: str) -> None:
+        # A value may belong to several options; the first one that lacks a choice gets it.
+        options = self._shop.products[self._item].options
+        fits = [(n, v) for n, values in options.items() for v in values if v.lower() == label]
+        name, value = next(((n, v) for n, v in fits if n not in self._chosen), fits[0])
+        self._chosen = {**self._chosen, name: value}
+
+    def _buy(self) -> StepResult:
+        score = self._score()
+        obs = f"Turn {self._turn}: you bought {self._shop.products[self._item].name}."
+        reward = score * self._reward["success"] or self._reward["fail"]
+        info = {"suffix": "", "success": score == 1, "score": score, "end": "bought"}
+        return obs, reward, True, False, info
+
+    def _score(self) -> float:
+        bought, goal = self._shop.products[self._item], self._shop.products[self._goal]
+        met = sum(a in bought.attributes for a in self._wanted)
+        met += sum(self._chosen.get(name) == value for name, value in self._picks.items())
+        met += bought.price < self._limit
+        share = met / (len(self._wanted) + len(self._picks) + 1)
+        return share if bought.category == goal.category else 0.1 * share
+
+    def _invalid(self, why: str) -> StepResult:
+        return self._count_error(super()._invalid(why))
+
+    def _malformed(self, why: str) -> StepResult:
+        return self._count_error(super()._malformed(why))
+
+    def _count_error(self, result: StepResult) -> StepResult:
+        self._errors += 1
+        if self._errors < self.error_tolerance or result[2]:
+            return result
+        obs, reward, _, _, info = result
+        return obs, reward, True, False, {**info, "success": False, "end": "too_many_errors"}
+
+    def _buttons(self) -> list[str]:
+        """Return what can be clicked on the page."""
+        if self._page == "search":
+            return []
+        if self._page == "results":
+            shown = self._found[self._first : self._first + _PER_PAGE]
+            labels = [self._shop.products[i].id for i in shown]
+            more = ["Next"] if self._first + _PER_PAGE < len(self._found) else []
+            return [*labels, *more, *(["Previous"] if self._first else []), "Back to search"]
+        values = [v for vs in self._shop.products[self._item].options.values() for v in vs]
+        return [*values, "Buy now", "Back to results", "Back to search"]
+
+    def _board(self) -> str:
+        lines = self._lines()
+        if self.rendering != "html":
+            return "\n".join(text for text, _ in lines)
+        tags = {"title": "h1", "button": "button", "text": "p"}
+        return "\n".join(f"<{tags[k]}>{html.escape(t)}</{tags[k]}>" for t, k in lines)
+
+    def _lines(self) -> list[tuple[str, str]]:
+        """Return the page as (text, kind) with kind title, text or button."""
+        if self._page == "search":
+            return [("Search page: type search[words].", "title")]
+        if self._page == "results":
+            lines = [(f"Results from {self._first + 1} of {len(self._found)}", "title")]
+            for i in self._found[self._first : self._first + _PER_PAGE]:
+                product = self._shop.products[i]
+                text = f"{product.name}, ${product.price:.2f}"
+                lines.append((f"{self._mark(product.id)} {text}", "button"))
+        else:
+            product = self._shop.products[self._item]
+            lines = [
+                (f"{product.name} ({product.id})", "title"),
+                (f"Category: {product.category}. Price: ${product.price:.2f}", "text"),
+                (f"Attributes: {', '.join(product.attributes)}", "text"),
+                (product.description[:500], "text"),
+            ]
+            for name, values in product.options.items():
+                chosen = self._chosen.get(name, "none")
+                listed = ", ".join(map(self._mark, values))
+                lines.append((f"Option {name}: {listed} (chosen: {chosen})", "button"))
+        lines += [(self._mark(b), "button") for b in self._buttons() if b in _NAVIGATION]
+        return lines
+
+    def _mark(self, label: str) -> str:
+        return f"[button] {label} [button_]" if self.rendering == "text_rich" else f"[{label}]"
+
+    def _example(self) -> str:
+        return "search[red kettle]"
+
+    def random_action(self, rng: Random) -> str:
+        """Search for a random word, or click anything on the page."""
+        buttons = self._buttons()
+        if not buttons:
+            return self._answer(f"search[{rng.choice(sorted(self._shop._vocabulary))}]")
+        return self._answer(f"click[{rng.choice(buttons)}]")
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in self.__dict__.items() if k != "_shop"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._open()
+        if self.data_revision != state["data_revision"]:
+            raise DataError(
+                f"This environment sells {state['data_revision']!r}, but here the file is "
+                f"{self.data_revision!r}; bring the same file here."
+            )
+
+
+_catalogues: dict[str, Catalogue] = {}

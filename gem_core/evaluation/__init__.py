@@ -1,0 +1,20 @@
+"""Evaluation on held-out seeds, the same for every trainer: one sampler, one set of tasks."""
+
+from __future__ import annotations
+
+from gem_core.evaluation.stats import wilson
+
+__all__ = ["evaluate", "wilson"]
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gem_core.evaluation.local import evaluate
+
+
+def __getattr__(name: str) -> object:
+    """Import the evaluator, and with it torch, when it is asked for."""
+    if name == "evaluate":
+        from gem_core.evaluation.local import evaluate
+
+        return evaluate
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,92 @@
+"""The one evaluator: a saved model on the held-out episodes of a recipe."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+
+from gem_core.episode import Episode
+from gem_core.evaluation.policy import HFPolicy
+from gem_core.evaluation.stats import wilson
+from gem_core.metrics import episode_metrics
+from gem_core.recipe import Recipe
+from gem_core.rollout import play_batch, require_healthy
+from gem_core.tasks import MachineFactory
+
+
+def evaluate(
+    recipe: Recipe, model_dir: str | Path, episodes: int | None = None
+) -> dict[str, float]:
+    """Play held-out episodes with a saved model and summarise them.
+
+    Args:
+        recipe: environments, context, limits, sampling; ``eval.temperature``; ``seed`` seeds the
+            sampler. The held-out tasks are the same for every run.
+        model_dir: Hugging Face directory or id, tokenizer included.
+        episodes: how many; None = ``eval.episodes``.
+
+    Returns:
+        :func:`gem_core.metrics.episode_metrics` and ``success/low``, ``success/high`` (95 %
+        Wilson interval), ``seconds``.
+    """
+    began = time.perf_counter()
+    played = evaluation_episodes(recipe, model_dir, episodes)
+    if torch.cuda.is_initialized():
+        torch.cuda.empty_cache()  # the trainer that runs next in this process needs the memory
+    return {**summarise(played), "seconds": time.perf_counter() - began}
+
+
+def evaluation_episodes(
+    recipe: Recipe, model_dir: str | Path, episodes: int | None = None
+) -> list[Episode]:
+    """Play held-out episodes with a saved model; arguments as of :func:`evaluate`.
+
+    Raises:
+        GemError: more than half of the episodes broke.
+    """
+    count = recipe.eval.episodes if episodes is None else episodes
+    # A trained model lies in a directory of its own; only the recipe's own id has revisions.
+    revision = recipe.model.revision if str(model_dir) == recipe.model.path else None
+    source = {"pretrained_model_name_or_path": str(model_dir), "revision": revision or "main"}
+    tokenizer = transformers.AutoTokenizer.from_pretrained(**source)
+    factory = MachineFactory(recipe, tokenizer)
+    gpu = recipe.hardware.device == "gpu" and torch.cuda.is_available()
+    device = "cuda" if gpu else "cpu"
+    model = transformers.AutoModelForCausalLM.from_pretrained(**source).to(device)
+    policy = HFPolicy(
+        model.to(getattr(torch, recipe.model.dtype)),
+        factory.stop_ids,
+        temperature=recipe.eval.temperature,
+        top_p=recipe.sampling.top_p,
+        top_k=recipe.sampling.top_k,
+        seed=recipe.seed,
+        max_batch=512 if device == "cpu" else 128,
+    )
+    with _threads(recipe):
+        played = play_batch([factory.held_out(k) for k in range(count)], policy)
+    require_healthy(played)
+    return played
+
+
+def summarise(episodes: list[Episode]) -> dict[str, float]:
+    """Common metrics of evaluation episodes with the interval of the success rate."""
+    low, high = wilson(sum(e.success for e in episodes), len(episodes))
+    return {**episode_metrics(episodes), "success/low": low, "success/high": high}
+
+
+@contextmanager
+def _threads(recipe: Recipe) -> Iterator[Any]:
+    """One torch thread for the tiny model: more only get in each other's way, and sums differ."""
+    before = torch.get_num_threads()
+    if recipe.model.path == "tiny":
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,38 @@
+"""Graders: is this answer right? They need no environment and are safe in any thread."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .code import CodeVerdict, grade_code
+    from .math import MathVerdict, grade_math
+    from .qa import exact_match, f1_score, normalise_answer
+
+_MODULES = {
+    "CodeVerdict": "code",
+    "MathVerdict": "math",
+    "exact_match": "qa",
+    "f1_score": "qa",
+    "grade_code": "code",
+    "grade_math": "math",
+    "normalise_answer": "qa",
+}
+
+__all__ = [
+    "CodeVerdict",
+    "MathVerdict",
+    "exact_match",
+    "f1_score",
+    "grade_code",
+    "grade_math",
+    "normalise_answer",
+]
+
+
+def __getattr__(name: str) -> object:
+    module = _MODULES.get(name)
+    if module is None:
+        raise AttributeError(f"module 'gem_core.graders' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"gem_core.graders.{module}"), name)

@@ -1,0 +1,212 @@
+"""Worker processes that run one function under a deadline, shared by all environments.
+
+A job that overruns its deadline costs its worker: the process is killed and another one takes its
+place, so the next job is not late. Calls come from any thread; nothing here uses signals in the
+calling process. Jobs and results are JSON, so a worker that an answer has subverted cannot make
+its parent run anything.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import json
+import os
+import select
+import subprocess
+import sys
+import threading
+import time
+from typing import Any
+
+from ..errors import GemError
+
+_HEADER = 8
+_START_S = 120.0
+_MAX_REPLY = 64 << 20
+
+
+class WorkerError(GemError, RuntimeError):
+    """A job that did not give a result; the message says why."""
+
+
+class DeadlineError(WorkerError, TimeoutError):
+    """A job that ran past its deadline; its worker was killed."""
+
+
+class WorkerDiedError(WorkerError):
+    """A worker that ended in the middle of a job (out of memory, stack overflow)."""
+
+
+class WorkerPool:
+    """Up to ``size`` processes, started on demand, that each run ``target`` on one job at a time.
+
+    Args:
+        target: ``"module:function"``; the function takes and returns JSON data. Its module is
+            imported in the workers only.
+        size: Most processes; ``None``: ``GEM_CORE_WORKERS`` or the number of CPUs, at most 8.
+        memory_mb: Address space of a worker; a job that needs more fails.
+    """
+
+    def __init__(self, target: str, size: int | None = None, memory_mb: int = 4096):
+        if size is not None and size < 1:
+            raise ValueError(f"A pool needs at least one worker, not {size}.")
+        self.target = target
+        self.size = size or _default_size()
+        self.memory_mb = memory_mb
+        self._reset()
+        atexit.register(self.close)
+        # A forked child must not talk to its parent's workers.
+        os.register_at_fork(after_in_child=self._reset)
+
+    def _reset(self) -> None:
+        self._free = threading.Condition()
+        self._idle: list[_Worker] = []
+        self._all: set[_Worker] = set()
+        self.replaced = 0
+
+    def call(self, job: Any, deadline_s: float) -> Any:
+        """Run ``target(job)`` in a worker and return its result.
+
+        The deadline begins when a worker takes the job; starting a worker does not count.
+
+        Raises:
+            DeadlineError: The job took longer than ``deadline_s`` seconds.
+            WorkerDiedError: The worker ended.
+            WorkerError: The function raised; the message is that of its exception.
+        """
+        worker = self._take()
+        try:
+            reply = worker.run(job, deadline_s)
+        except BaseException:
+            self._discard(worker)
+            raise
+        self._give_back(worker)
+        if "error" in reply:
+            raise WorkerError(reply["error"])
+        return reply["result"]
+
+    def close(self) -> None:
+        """Stop all workers. The next call starts new ones."""
+        with self._free:
+            workers, self._all, self._idle = self._all, set(), []
+            self._free.notify_all()
+        for worker in workers:
+            worker.kill()
+
+    def _take(self) -> _Worker:
+        with self._free:
+            while not self._idle:
+                if len(self._all) < self.size:
+                    worker = _Worker(self.target, self.memory_mb)
+                    self._all.add(worker)
+                    return worker
+                self._free.wait()
+            return self._idle.pop()
+
+    def _give_back(self, worker: _Worker) -> None:
+        with self._free:
+            if worker in self._all:
+                self._idle.append(worker)
+                self._free.notify()
+
+    def _discard(self, worker: _Worker) -> None:
+        worker.kill()
+        with self._free:
+            self._all.discard(worker)
+            self.replaced += 1
+            self._free.notify()
+
+
+class _Worker:
+    """One process and its two pipes."""
+
+    def __init__(self, target: str, memory_mb: int):
+        environ = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(p or os.getcwd() for p in sys.path),
+            "PYTHONHASHSEED": "0",  # the same order of sets in every worker
+            "OMP_NUM_THREADS": "1",
+            "OPENBLAS_NUM_THREADS": "1",
+        }
+        command = [sys.executable, "-m", "gem_core.graders._worker", target, str(memory_mb)]
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=environ,
+            start_new_session=True,
+        )
+        self._ready = False
+
+    def run(self, job: Any, deadline_s: float) -> dict[str, Any]:
+        if not self._ready:
+            reply = self._receive(time.monotonic() + _START_S)
+            if "error" in reply:
+                raise WorkerError(f"A worker could not start: {reply['error']}")
+            self._ready = True
+        self._send({"job": job, "deadline_s": deadline_s})
+        return self._receive(time.monotonic() + deadline_s)
+
+    def kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, 9)
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            with contextlib.suppress(OSError):
+                pipe.close()
+
+    def _send(self, message: Any) -> None:
+        assert self._process.stdin is not None
+        body = json.dumps(message).encode()
+        try:
+            self._process.stdin.write(len(body).to_bytes(_HEADER, "big") + body)
+            self._process.stdin.flush()
+        except OSError as error:
+            raise WorkerDiedError(f"The worker is gone: {error}.") from error
+
+    def _receive(self, until: float) -> dict[str, Any]:
+        size = int.from_bytes(self._read(_HEADER, until), "big")
+        if size > _MAX_REPLY:
+            raise WorkerDiedError(f"The worker announced a reply of {size} bytes.")
+        reply: dict[str, Any] = json.loads(self._read(size, until))
+        return reply
+
+    def _read(self, count: int, until: float) -> bytes:
+        assert self._process.stdout is not None
+        descriptor = self._process.stdout.fileno()
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN | select.POLLHUP)
+        parts, missing = [], count
+        while missing:
+            left = until - time.monotonic()
+            if left <= 0 or not poll.poll(left * 1000):
+                raise DeadlineError("The job ran past its deadline; its worker was killed.")
+            part = os.read(descriptor, missing)
+            if not part:
+                raise WorkerDiedError("The worker ended in the middle of a job.")
+            parts.append(part)
+            missing -= len(part)
+        return b"".join(parts)
+
+
+def _default_size() -> int:
+    chosen = os.environ.get("GEM_CORE_WORKERS")
+    if chosen:
+        return max(1, int(chosen))
+    return max(1, min(8, os.cpu_count() or 1))
+
+
+_pools: dict[str, WorkerPool] = {}
+_pools_lock = threading.Lock()
+os.register_at_fork(after_in_child=lambda: globals().update(_pools_lock=threading.Lock()))
+
+
+def shared_pool(target: str) -> WorkerPool:
+    """Return the process-wide pool that runs ``target``; made at the first call."""
+    with _pools_lock:
+        pool = _pools.get(target)
+        if pool is None:
+            pool = _pools[target] = WorkerPool(target)
+        return pool

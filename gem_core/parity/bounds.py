@@ -1,0 +1,9 @@
+"""The bounds within which two trainers count as equal; no torch needed to read them."""
+
+BOUNDS = {
+    "advantage": 1e-6,
+    "loss": 1e-3,
+    "cosine": 0.9999,
+    "norm": 0.01,
+}
+"""Largest advantage error, relative loss error, lowest cosine, largest relative norm error."""

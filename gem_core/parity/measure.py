@@ -1,0 +1,85 @@
+"""How far a replay is from the reference: the figures of the parity table, and their bounds."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from gem_core.parity.bounds import BOUNDS
+from gem_core.parity.reference import compare
+from gem_core.parity.replay import Replay, Row
+
+
+@dataclass
+class Measure:
+    """One trainer, one estimator, one frozen batch.
+
+    Attributes:
+        rows: number of trained sequences.
+        turns: number of trained turns.
+        ids: every token id and every mask entry is equal.
+        advantage: largest absolute error of an advantage.
+        loss: error of the loss, relative to the reference (absolute below 0.01).
+        cosine: cosine between the gradients.
+        norm: norm of the gradient over the reference's, minus 1.
+        faults: what is out of bounds, in words; empty = equal.
+    """
+
+    rows: int
+    turns: int
+    ids: bool
+    advantage: float
+    loss: float
+    cosine: float
+    norm: float
+    faults: list[str] = field(default_factory=list)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types."""
+        return asdict(self)
+
+
+def measure(found: Replay, expected: Replay) -> Measure:
+    """Hold a replay against the reference; every difference ends up in ``faults``."""
+    rows = sorted((r for r in found.rows if any(r.loss_mask)), key=_order)
+    wanted = sorted(expected.rows, key=_order)
+    same = len(rows) == len(wanted) and all(map(_same_ids, rows, wanted))
+    advantage = (
+        max(
+            (float(np.abs(a.advantages - b.advantages).max()) for a, b in zip(rows, wanted)),  # noqa: B905
+            default=float("nan"),
+        )
+        if same
+        else float("inf")
+    )
+    cosine, ratio = compare(found.gradients, expected.gradients)
+    loss = abs(found.loss - expected.loss) / max(abs(expected.loss), 0.01)
+    turns = sum(_runs(row.loss_mask) for row in wanted)
+    result = Measure(len(wanted), turns, same, advantage, loss, cosine, ratio - 1.0)
+    result.faults = _faults(result, len(rows))
+    return result
+
+
+def _faults(m: Measure, rows: int) -> list[str]:
+    checks = {
+        f"{rows} rows or other token ids or masks than the reference's {m.rows}": m.ids,
+        f"advantages differ by {m.advantage:.2e}": m.advantage <= BOUNDS["advantage"],
+        f"loss differs by {m.loss:.2e}": m.loss <= BOUNDS["loss"],
+        f"gradient cosine {m.cosine:.6f}": m.cosine >= BOUNDS["cosine"],
+        f"gradient norm off by {m.norm:+.2%}": abs(m.norm) <= BOUNDS["norm"],
+    }
+    return [text for text, holds in checks.items() if not holds]
+
+
+def _order(row: Row) -> tuple[int, list[int]]:
+    return row.episode, row.token_ids
+
+
+def _same_ids(a: Row, b: Row) -> bool:
+    return (a.episode, a.token_ids, a.loss_mask) == (b.episode, b.token_ids, b.loss_mask)
+
+
+def _runs(mask: list[int]) -> int:
+    return sum(now and not before for before, now in zip([0, *mask], mask, strict=False))

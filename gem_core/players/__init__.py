@@ -1,0 +1,35 @@
+"""Scripted players: a random one for every environment, experts for the games.
+
+Experts read only what an agent reads, the observations. They are baselines, tests of the
+environments, and the source of actions for behaviour cloning.
+
+>>> import gem_core
+>>> env = gem_core.make("game:GuessTheNumber-v0-easy")
+>>> player = get_player("expert", "game:GuessTheNumber-v0-easy", seed=0)
+>>> play_episode(env, player, seed=3).success
+True
+"""
+
+from __future__ import annotations
+
+from .player import (
+    EXPERTS,
+    Player,
+    RandomPlayer,
+    Result,
+    family,
+    get_player,
+    play_episode,
+    random_player,
+)
+
+__all__ = [
+    "EXPERTS",
+    "Player",
+    "RandomPlayer",
+    "Result",
+    "family",
+    "get_player",
+    "play_episode",
+    "random_player",
+]

@@ -1,0 +1,39 @@
+"""Crosswords by knowing the clues."""
+
+from __future__ import annotations
+
+import re
+from random import Random
+from typing import Any
+
+from ..data.clues import clues
+from .player import Player
+
+_CLUE = re.compile(r"^\d+\. (across|down) from row (\d+), column (\d+), \d+ letters: (.*)$", re.M)
+
+
+class ClueBook(Player):
+    """Looks the clues up and enters their words.
+
+    Args:
+        rng: The player's own generator.
+        answer_format: How actions are written.
+    """
+
+    def __init__(self, rng: Random, answer_format: str = "boxed"):
+        super().__init__(rng, answer_format)
+        self.words = {clue: word for hard in (False, True) for word, clue in clues(hard)}
+
+    def reset(self, obs: str, info: dict[str, Any]) -> None:
+        """Solve all clues."""
+        letters = {}
+        for way, row, col, clue in _CLUE.findall(info["suffix"]):
+            for i, letter in enumerate(self.words[clue]):
+                across = way == "across"
+                letters[int(row) + i * (not across), int(col) + i * across] = letter
+        self.todo = sorted(letters.items())
+
+    def act(self, obs: str, info: dict[str, Any]) -> str:
+        """Enter the next letter."""
+        (row, col), letter = self.todo.pop(0)
+        return self.answer(f"{row} {col} {letter}")

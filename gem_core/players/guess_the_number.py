@@ -1,0 +1,47 @@
+"""Binary search for Guess the Number."""
+
+from __future__ import annotations
+
+import re
+from random import Random
+from typing import Any
+
+from .player import Player
+
+_RANGE = re.compile(r"A number from (-?\d+) to (-?\d+)")
+_HINT = re.compile(r"you guessed (-?\d+)\. The number is (higher|lower)")
+
+
+class BinarySearch(Player):
+    """Guesses the middle of what the hints leave.
+
+    Args:
+        rng: The player's own generator.
+        noise: Probability that a guess is uniform over the whole range instead, hints or not: an
+            imperfect teacher, which leaves something to learn after behaviour cloning.
+        answer_format: How actions are written.
+    """
+
+    def __init__(self, rng: Random, noise: float = 0.0, answer_format: str = "boxed"):
+        super().__init__(rng, answer_format)
+        if not 0 <= noise <= 1:
+            raise ValueError(f"noise is a probability, not {noise}.")
+        self.noise = noise
+
+    def reset(self, obs: str, info: dict[str, Any]) -> None:
+        """Read the range from the rules."""
+        found = _RANGE.search(obs)
+        if found is None:
+            raise self.unreadable(obs)
+        self.low, self.high = self.first, self.last = int(found[1]), int(found[2])
+
+    def act(self, obs: str, info: dict[str, Any]) -> str:
+        """Narrow the range by the hint, then guess."""
+        hint = _HINT.search(obs)
+        if hint is not None and hint[2] == "higher":
+            self.low = max(self.low, int(hint[1]) + 1)
+        elif hint is not None:
+            self.high = min(self.high, int(hint[1]) - 1)
+        if self.noise and self.rng.random() < self.noise:
+            return self.answer(self.rng.randint(self.first, self.last))
+        return self.answer((self.low + self.high) // 2)

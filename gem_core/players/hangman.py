@@ -1,0 +1,59 @@
+"""Hangman by elimination."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from random import Random
+from typing import Any
+
+from ..data.words import upper_words
+from .player import Player
+
+_RULES = re.compile(r"word of (\d+) letters")
+
+
+class TellingLetter(Player):
+    """Guesses the letter that tells most about the word; a word when no letter tells more.
+
+    Args:
+        rng: The player's own generator.
+        words: The word list that the word is from.
+        answer_format: How actions are written.
+    """
+
+    def __init__(self, rng: Random, words: str = "basic", answer_format: str = "boxed"):
+        super().__init__(rng, answer_format)
+        self.words = words
+
+    def reset(self, obs: str, info: dict[str, Any]) -> None:
+        """List the words of this length."""
+        found = _RULES.search(obs)
+        if found is None:
+            raise self.unreadable(obs)
+        self.candidates = list(upper_words(self.words, int(found[1])))
+        self.guessed: set[str] = set()
+
+    def act(self, obs: str, info: dict[str, Any]) -> str:
+        """Drop the words that do not fit what is shown, then guess."""
+        shown = info["suffix"].splitlines()[0].split()
+        self.candidates = [w for w in self.candidates if self._fits(w, shown)]
+        letters = sorted({letter for word in self.candidates for letter in word} - self.guessed)
+        best = min(letters, key=self._left, default="")
+        if not best or self._left(best) >= (len(self.candidates) - 1) ** 2:
+            # No letter tells more than asking for one of the words does.
+            word = self.rng.choice(self.candidates)
+            self.candidates.remove(word)
+            return self.answer(word)
+        self.guessed.add(best)
+        return self.answer(best)
+
+    def _left(self, letter: str) -> int:
+        """Return the sum of squares of the groups of words that the letter tells apart."""
+        groups = Counter(tuple(w == letter for w in word) for word in self.candidates)
+        return sum(n * n for n in groups.values())
+
+    def _fits(self, word: str, shown: list[str]) -> bool:
+        return all(
+            w == s if s != "_" else w not in self.guessed for w, s in zip(word, shown, strict=True)
+        )

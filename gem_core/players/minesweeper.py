@@ -1,0 +1,176 @@
+"""Minesweeper by exact mine probabilities."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import combinations
+from math import comb
+from random import Random
+from typing import Any
+
+from .player import Player
+
+_MINES = re.compile(r"with (\d+) mines")
+#: Regions with more unknown cells than this are judged constraint by constraint.
+_EXACT = 22
+
+Cell = tuple[int, int]
+Constraint = tuple[frozenset[Cell], int]
+
+
+class MineOdds(Player):
+    """Reveals the cell that is least likely to be mined; never flags.
+
+    Args:
+        rng: The player's own generator.
+        answer_format: How actions are written.
+    """
+
+    def __init__(self, rng: Random, answer_format: str = "boxed"):
+        super().__init__(rng, answer_format)
+
+    def reset(self, obs: str, info: dict[str, Any]) -> None:
+        """Read the number of mines."""
+        found = _MINES.search(obs)
+        if found is None:
+            raise self.unreadable(obs)
+        self.mines = int(found[1])
+
+    def act(self, obs: str, info: dict[str, Any]) -> str:
+        """Work out the odds of every hidden cell, then take the best."""
+        lines = info["suffix"].splitlines()[1:-1]
+        board = {(r, c): x for r, line in enumerate(lines) for c, x in enumerate(line.split()[1:])}
+        hidden = {cell for cell, x in board.items() if x in ".F"}
+        if len(hidden) == len(board):
+            row, col = len(lines) // 2, len(lines[0].split()) // 2
+        else:
+            odds = mine_odds(board, hidden, self.mines)
+            row, col = min(odds, key=lambda cell: (odds[cell], cell))
+        return self.answer(f"reveal {row} {col}")
+
+
+def mine_odds(board: dict[Cell, str], hidden: set[Cell], mines: int) -> dict[Cell, float]:
+    """Return the probability that each hidden cell is mined, given the numbers on the board."""
+    constraints = _constraints(board, hidden)
+    known = _deduce(constraints)
+    odds = {cell: float(value) for cell, value in known.items()}
+    if any(value == 0 for value in known.values()):
+        return odds
+    open_ = [
+        (cells - known.keys(), n - sum(known.get(cell, 0) for cell in cells))
+        for cells, n in constraints
+    ]
+    regions = list(_regions([c for c in open_ if c[0]]))
+    border = set().union(*(cells for region in regions for cells, _ in region))
+    rest = hidden - known.keys() - border
+    left = mines - sum(known.values())
+    weights = {0: 1}  # mines on the border -> ways
+    counts: list[tuple[dict[int, int], dict[Cell, dict[int, int]]]] = []
+    for region in regions:
+        ways, per_cell = _arrangements(region)
+        counts.append((ways, per_cell))
+        weights = _convolve(weights, ways)
+    total = sum(n * comb(len(rest), left - k) for k, n in weights.items() if k <= left)
+    if not total:
+        return odds or dict.fromkeys(hidden, 0.5)
+    for i, (_, per_cell) in enumerate(counts):
+        others = {0: 1}
+        for j, (ways, _) in enumerate(counts):
+            if i != j:
+                others = _convolve(others, ways)
+        for cell, ways in per_cell.items():
+            both = _convolve(others, ways)
+            mined = sum(n * comb(len(rest), left - k) for k, n in both.items() if k <= left)
+            odds[cell] = mined / total
+    if rest:
+        expected = sum(k * n * comb(len(rest), left - k) for k, n in weights.items() if k <= left)
+        odds.update(dict.fromkeys(rest, (left - expected / total) / len(rest)))
+    return odds
+
+
+def _constraints(board: dict[Cell, str], hidden: set[Cell]) -> list[Constraint]:
+    found = []
+    for (r, c), x in board.items():
+        if x.isdigit():
+            around = {(s, d) for s in (r - 1, r, r + 1) for d in (c - 1, c, c + 1)} & hidden
+            if around:
+                found.append((frozenset(around), int(x)))
+    return found
+
+
+def _deduce(constraints: list[Constraint]) -> dict[Cell, int]:
+    """Apply "none or all of these are mined", also to the difference of nested constraints."""
+    known: dict[Cell, int] = {}
+    todo = set(constraints)
+    for cells, n in constraints:
+        todo.update((cells - other, n - m) for other, m in constraints if other < cells)
+    changed = True
+    while changed:
+        changed = False
+        for cells, n in todo:
+            free = [cell for cell in cells if cell not in known]
+            left = n - sum(known.get(cell, 0) for cell in cells)
+            if free and left in (0, len(free)):
+                known.update(dict.fromkeys(free, int(left > 0)))
+                changed = True
+    return known
+
+
+def _regions(constraints: list[Constraint]) -> Iterator[list[Constraint]]:
+    """Split constraints into groups that share no cell; very large groups into single ones."""
+    while constraints:
+        region, cells = [constraints[0]], set(constraints[0][0])
+        rest = constraints[1:]
+        grown = True
+        while grown:
+            touching = [c for c in rest if c[0] & cells]
+            grown = bool(touching)
+            rest = [c for c in rest if not c[0] & cells]
+            region += touching
+            cells = cells.union(*(c[0] for c in touching))
+        constraints = rest
+        if len(cells) <= _EXACT:
+            yield region
+        else:
+            taken: set[Cell] = set()
+            for c in sorted(region, key=lambda c: len(c[0])):
+                if not c[0] & taken:
+                    taken |= c[0]
+                    yield [c]
+
+
+def _arrangements(region: list[Constraint]) -> tuple[dict[int, int], dict[Cell, dict[int, int]]]:
+    """Count the ways to lay mines: by number of mines, and for each cell those that mine it."""
+    ways: dict[int, int] = {}
+    per_cell: dict[Cell, dict[int, int]] = {cell: {} for cells, _ in region for cell in cells}
+    for mined in _lay(sorted(region, key=lambda c: len(c[0])), frozenset(), frozenset()):
+        k = len(mined)
+        ways[k] = ways.get(k, 0) + 1
+        for cell in mined:
+            per_cell[cell][k] = per_cell[cell].get(k, 0) + 1
+    return ways, per_cell
+
+
+def _lay(
+    region: list[Constraint], mined: frozenset[Cell], free: frozenset[Cell]
+) -> Iterator[frozenset[Cell]]:
+    if not region:
+        yield mined
+        return
+    # The constraint with the fewest open cells branches least.
+    cells, n = min(region, key=lambda c: len(c[0] - mined - free))
+    rest = [c for c in region if c[0] != cells]
+    unknown = cells - mined - free
+    need = n - len(cells & mined)
+    if 0 <= need <= len(unknown):
+        for chosen in combinations(sorted(unknown), need):
+            yield from _lay(rest, mined.union(chosen), free | unknown.difference(chosen))
+
+
+def _convolve(a: dict[int, int], b: dict[int, int]) -> dict[int, int]:
+    found: dict[int, int] = {}
+    for i, x in a.items():
+        for j, y in b.items():
+            found[i + j] = found.get(i + j, 0) + x * y
+    return found

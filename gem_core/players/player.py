@@ -1,0 +1,181 @@
+"""The interface of a player, the registry of experts, and the random player."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from importlib import import_module
+from random import Random
+from typing import Any, NamedTuple
+
+from ..core import Env
+from ..errors import GemError, unknown
+from ..parsing import render
+from ..registration import make
+
+_HERE = "gem_core.players"
+#: Family of environments -> expert.
+EXPERTS: dict[str, str] = {
+    "game:Crosswords": f"{_HERE}.crosswords:ClueBook",
+    "game:FifteenPuzzle": f"{_HERE}.fifteen_puzzle:SlideSearch",
+    "game:Game2048": f"{_HERE}.game_2048:LookAhead",
+    "game:GuessTheNumber": f"{_HERE}.guess_the_number:BinarySearch",
+    "game:Hangman": f"{_HERE}.hangman:TellingLetter",
+    "game:Mastermind": f"{_HERE}.mastermind:ConsistentGuess",
+    "game:Minesweeper": f"{_HERE}.minesweeper:MineOdds",
+    "game:Sokoban": f"{_HERE}.sokoban:PushSearch",
+    "game:Sudoku": f"{_HERE}.sudoku:Solver",
+    "game:TowerofHanoi": f"{_HERE}.tower_of_hanoi:ShortestWay",
+    "game:WikiGame": f"{_HERE}.wiki_game:ShortestLinks",
+    "game:WordSearch": f"{_HERE}.word_search:LongestFirst",
+    "game:Wordle": f"{_HERE}.wordle:ConsistentWord",
+    "webshop:*": f"{_HERE}.web_shop:CarefulCustomer",
+    "multi:Nim": f"{_HERE}.multi_agent:PerfectPlayer",
+    "multi:ReturnsDesk": f"{_HERE}.multi_agent:AsksForEverything",
+    "multi:TicTacToe": f"{_HERE}.multi_agent:PerfectPlayer",
+    # Whole namespaces: the answer is in the data, and nothing else knows it.
+    **{
+        f"{name}:*": f"{_HERE}.player:Peek"
+        for name in ("rg", "math", "code", "qa", "logic", "eval")
+    },
+}
+KINDS = ("random", "expert")
+
+
+class Player(ABC):
+    """Chooses actions from observations.
+
+    Args:
+        rng: The player's own generator.
+        answer_format: How actions are written; the same as the environment's.
+    """
+
+    def __init__(self, rng: Random, answer_format: str = "boxed"):
+        self.rng = rng
+        self.answer_format = answer_format
+
+    @abstractmethod
+    def reset(self, obs: str, info: dict[str, Any]) -> None:
+        """Begin an episode with the result of the environment's ``reset``."""
+
+    @abstractmethod
+    def act(self, obs: str, info: dict[str, Any]) -> str:
+        """Return the action after the latest observation (at first that of ``reset``)."""
+
+    def answer(self, content: object) -> str:
+        """Write an answer in the answer format, and nothing else."""
+        return render(str(content), self.answer_format)
+
+    def unreadable(self, text: str) -> GemError:
+        """Build the error for an observation that the player cannot read."""
+        return GemError(f"{type(self).__name__} cannot read this observation: {text!r:.200}")
+
+
+class RandomPlayer(Player):
+    """Plays the environment's own random actions."""
+
+    def __init__(self, env: Env, rng: Random):
+        super().__init__(rng)
+        self.env = env
+
+    def reset(self, obs: str, info: dict[str, Any]) -> None:
+        """Nothing to remember."""
+
+    def act(self, obs: str, info: dict[str, Any]) -> str:
+        """Return a random well-formed action."""
+        return self.env.random_action(self.rng)
+
+
+class Peek(Player):
+    """Gives the answer that the data hold; the upper bound where no strategy can find it.
+
+    Unlike other experts it reads the environment (``env.peek()``) instead of the observation.
+    """
+
+    def __init__(self, rng: Random, env: Env):
+        super().__init__(rng)
+        self.env = env
+
+    def reset(self, obs: str, info: dict[str, Any]) -> None:
+        """Nothing to remember."""
+
+    def act(self, obs: str, info: dict[str, Any]) -> str:
+        """Return the right answer."""
+        answer: str = self.env.unwrapped.peek()  # type: ignore[attr-defined]
+        return answer
+
+
+def random_player(env: Env, rng: Random) -> RandomPlayer:
+    """Return a player of random well-formed actions for ``env``."""
+    return RandomPlayer(env, rng)
+
+
+def family(env_id: str) -> str:
+    """Return an id without its version and variant.
+
+    >>> family("game:Sudoku-v0-easy")
+    'game:Sudoku'
+    """
+    return env_id.partition("-v")[0]
+
+
+def get_player(
+    kind: str, env_id: str, seed: int | None = None, *, env: Env | None = None, **options: Any
+) -> Player:
+    """Return a scripted player for an environment.
+
+    Args:
+        kind: ``"random"`` or ``"expert"``.
+        env_id: Id of the environment that is going to be played.
+        seed: Seed of the player's own generator.
+        env: The environment to be played; a random player asks it for its actions. Without it a
+            random player makes one from the id, whose sizes are those of the id.
+        **options: Options of the expert, such as ``noise``; ``answer_format`` for all.
+
+    Raises:
+        UnknownNameError: No such kind, or no expert for this environment.
+    """
+    if kind not in KINDS:
+        raise unknown("kind of player", kind, KINDS, "There are 'random' and 'expert'.")
+    if kind == "expert":
+        expert = _expert(env_id)
+        if issubclass(expert, Peek):
+            return expert(Random(seed), make(env_id) if env is None else env, **options)
+        return expert(Random(seed), **options)
+    if env is None:
+        env = make(env_id, **options)
+        env.reset(seed=0)
+    return RandomPlayer(env, Random(seed))
+
+
+def _expert(env_id: str) -> type[Player]:
+    found = EXPERTS.get(family(env_id)) or EXPERTS.get(f"{env_id.partition(':')[0]}:*")
+    if found is None:
+        raise unknown("expert for", env_id, EXPERTS, f"There are: {', '.join(EXPERTS)}.")
+    module, _, name = found.partition(":")
+    cls: type[Player] = getattr(import_module(module), name)
+    return cls
+
+
+class Result(NamedTuple):
+    """What became of an episode."""
+
+    reward: float
+    turns: int
+    success: bool
+
+
+def play_episode(env: Env, player: Player, *, seed: int | None = None, limit: int = 1000) -> Result:
+    """Play one episode and return its reward, turns and success.
+
+    Raises:
+        GemError: The episode did not end within ``limit`` turns.
+    """
+    obs, info = env.reset(seed=seed)
+    player.reset(obs, info)
+    total = 0.0
+    for turn in range(1, limit + 1):
+        obs, reward, terminated, truncated, info = env.step(player.act(obs, info))
+        total += reward
+        if terminated or truncated:
+            return Result(total, turn, bool(info["success"]))
+    raise GemError(f"{env!r} did not end within {limit} turns; raise the limit.")

@@ -1,0 +1,69 @@
+"""A careful customer for the web shop."""
+
+from __future__ import annotations
+
+import re
+from random import Random
+from typing import Any
+
+from .player import Player
+
+_REQUEST = re.compile(
+    r"Request: a (.+?) that is (.+?)((?:, \w+ [^,]+)*), with a price lower than (\d+) dollars"
+)
+_PRODUCT = re.compile(r"Category: (.+)\. Price: \$([\d.]+)\nAttributes: (.*)")
+_RESULT = re.compile(r"^\[(\w+)\] (.+), \$([\d.]+)$", re.MULTILINE)
+
+
+class CarefulCustomer(Player):
+    """Searches for the words of the request and buys the first product that meets all of it.
+
+    It reads the ``text`` rendering.
+
+    Args:
+        rng: The player's own generator.
+        answer_format: How actions are written.
+    """
+
+    def __init__(self, rng: Random, answer_format: str = "boxed"):
+        super().__init__(rng, answer_format)
+
+    def reset(self, obs: str, info: dict[str, Any]) -> None:
+        """Read the request."""
+        found = _REQUEST.search(obs)
+        if found is None:
+            raise self.unreadable(obs)
+        self.category, self.limit = found[1], float(found[4])
+        self.attributes = found[2].split(" and ")
+        self.picks = [part.split(" ", 1)[1] for part in found[3].split(", ") if part]
+        self.seen: set[str] = set()
+        self.todo: list[str] = []
+
+    def act(self, obs: str, info: dict[str, Any]) -> str:
+        """Take the next step towards the purchase."""
+        page = info["suffix"]
+        if page.startswith("Search page"):
+            return self.answer(f"search[{self.category} {' '.join(self.attributes)}]")
+        product = _PRODUCT.search(page)
+        if product is None:
+            return self._from_results(page)
+        if not self._fits(product):
+            return self.answer("click[back to results]")
+        if not self.todo:
+            self.todo = [*self.picks, "buy now"]
+        return self.answer(f"click[{self.todo.pop(0)}]")
+
+    def _from_results(self, page: str) -> str:
+        for label, _, price in _RESULT.findall(page):
+            if label not in self.seen and float(price) < self.limit:
+                self.seen.add(label)
+                return self.answer(f"click[{label}]")
+        return self.answer("click[next]" if "[Next]" in page else "click[back to search]")
+
+    def _fits(self, product: re.Match[str]) -> bool:
+        has = product[3].split(", ")
+        return (
+            product[1] == self.category
+            and float(product[2]) < self.limit
+            and all(attribute in has for attribute in self.attributes)
+        )

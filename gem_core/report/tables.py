@@ -1,0 +1,78 @@
+"""Tables of results: plain text for the terminal, Markdown for documents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from gem_core.errors import RunError
+from gem_core.runs import RunDir
+
+Row = Sequence[str]
+HEAD = ("recipe", "trainer", "estimator", "seed", "steps", "before", "after", "train s")
+
+
+def before_after(runs: Iterable[RunDir]) -> str:
+    """A plain table with one line per finished run."""
+    return plain_table(HEAD, result_rows(run.result for run in runs))
+
+
+def result_rows(results: Iterable[Mapping[str, Any]]) -> list[Row]:
+    """The cells of :data:`HEAD` for each ``result.json``.
+
+    Raises:
+        RunError: a result of another format.
+    """
+    rows: list[Row] = []
+    for result in results:
+        if result.get("format") != 1:
+            raise RunError(f"Result of format {result.get('format')!r}; this version reads 1.")
+        rows.append(
+            (
+                result["name"],
+                result["trainer"],
+                result["estimator"],
+                str(result["seed"]),
+                str(result["steps"]),
+                success(result["before"]),
+                success(result["after"]),
+                f"{result['seconds']['train']:.0f}",
+            )
+        )
+    return rows
+
+
+def success(evaluation: Mapping[str, float] | None) -> str:
+    """Success rate with its 95 % interval, e.g. ``0.510 [0.466, 0.554]``; ``-`` for none."""
+    if evaluation is None:
+        return "-"
+    low, high = evaluation["success/low"], evaluation["success/high"]
+    return f"{evaluation['success/mean']:.3f} [{low:.3f}, {high:.3f}]"
+
+
+def plain_table(head: Row, rows: Iterable[Row]) -> str:
+    """Columns padded to their widest cell, separated by two spaces.
+
+    >>> print(plain_table(("a", "name"), [("10", "x")]))
+    a   name
+    10  x
+    """
+    lines = [tuple(head), *map(tuple, rows)]
+    widths = [max(len(line[k]) for line in lines) for k in range(len(head))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    )
+
+
+def markdown_table(head: Row, rows: Iterable[Row]) -> str:
+    """A Markdown table, ending in a newline.
+
+    >>> print(markdown_table(("a", "b"), [("1", "2")]), end="")
+    | a | b |
+    |---|---|
+    | 1 | 2 |
+    """
+    lines = [f"| {' | '.join(line)} |" for line in (head, *rows)]
+    lines.insert(1, "|" + "---|" * len(head))
+    return "\n".join(lines) + "\n"

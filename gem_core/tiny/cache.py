@@ -1,0 +1,135 @@
+"""Where built tiny models are kept, and the lock that lets only one process build each."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from gem_core.errors import RecipeError
+from gem_core.recipe import Recipe, TinyConfig
+
+BUILD = 1
+"""Raise it when the same settings build different weights."""
+
+
+def cache_root() -> Path:
+    """``$GEM_CORE_CACHE``, by default ``~/.cache/gem-core``."""
+    root = os.environ.get("GEM_CORE_CACHE")
+    return Path(root) if root else Path.home() / ".cache" / "gem-core"
+
+
+def model_path(recipe: Recipe) -> str:
+    """What to give to ``from_pretrained``: the recipe's model, or the directory of the tiny one.
+
+    With ``model.path = "tiny"`` the model is built if the cache does not hold it (some twenty
+    seconds); processes that ask at the same time wait for the one that builds.
+
+    Raises:
+        MissingDependencyError: torch, transformers or tokenizers is missing.
+        RecipeError: sizes that make no model.
+        UnknownNameError: a warm start on an environment without an expert.
+    """
+    if recipe.model.path != "tiny":
+        return recipe.model.path
+    _check(recipe.model.tiny)
+    settings = _settings(recipe)
+    folder = cache_root() / "tiny" / _digest(json.dumps(settings, sort_keys=True))
+    if not folder.exists():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with _locked(folder.with_suffix(".lock")):
+            if not folder.exists():
+                _build(recipe, settings, folder)
+    return str(folder)
+
+
+def _check(config: TinyConfig) -> None:
+    unit = 2 * config.heads
+    if config.hidden % unit:
+        raise RecipeError(
+            f"model.tiny.hidden: {config.hidden} is not a multiple of {unit}; {config.heads} heads "
+            "share it and rotary positions halve each head's part."
+        )
+
+
+def _settings(recipe: Recipe) -> dict[str, Any]:
+    """Everything the weights depend on, texts as hashes of what they are."""
+    from gem_core.context import TEMPLATES
+    from gem_core.registration import spec
+    from gem_core.tiny.expert import sample_actions
+
+    resolved = recipe.to_dict()
+    warm = recipe.model.tiny.warm_start_steps > 0
+    return {
+        "build": BUILD,
+        "corpus": _corpus_digest(),
+        "tiny": resolved["model"]["tiny"],
+        "seed": recipe.seed,
+        "context": resolved["context"],
+        "template": _digest(repr(TEMPLATES.get(recipe.context.template))),
+        "max_turns": recipe.limits.max_turns,
+        "env": [
+            {
+                **table,
+                "fingerprint": spec(e.id).replace(**e.kwargs).fingerprint(),
+                "expert": _digest(sample_actions(e)) if warm else None,
+            }
+            for e, table in zip(recipe.env, resolved["env"], strict=True)
+        ],
+    }
+
+
+@lru_cache(maxsize=1)
+def _corpus_digest() -> str:
+    from gem_core.tiny.corpus import corpus
+
+    return _digest("\0".join(corpus()))
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _build(recipe: Recipe, settings: dict[str, Any], folder: Path) -> None:
+    """Build beside the target and rename, so a killed build leaves nothing that looks finished."""
+    build = _builder()
+    partial = Path(tempfile.mkdtemp(prefix=folder.name + ".partial-", dir=folder.parent))
+    try:
+        build(recipe, settings, partial)
+        partial.chmod(0o755)  # mkdtemp's 0o700 would hide a shared cache from its other users
+        partial.rename(folder)
+    except BaseException:
+        shutil.rmtree(partial)
+        raise
+
+
+def _builder() -> Any:
+    from gem_core.errors import MissingDependencyError
+
+    try:
+        import tokenizers  # noqa: F401
+        import torch  # noqa: F401
+        import transformers  # noqa: F401
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"The tiny model needs {error.name}: pip install 'gem-core[hf]', or use the "
+            "environment of a trainer."
+        ) from error
+    from gem_core.tiny.warm_start import build
+
+    return build
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

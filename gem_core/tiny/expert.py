@@ -1,0 +1,91 @@
+"""Expert episodes for the warm start, played through the real episode machine."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from gem_core.core import Wrapper
+from gem_core.episode import Completion, Episode
+from gem_core.machine import Limits
+from gem_core.players import Player, get_player
+from gem_core.recipe import EnvConfig, Recipe
+from gem_core.registration import make
+from gem_core.tasks import MachineFactory, Task
+
+_FIRST_SEED = -(10**12)
+"""Warm-start seeds go down from here: they meet neither training nor held-out seeds."""
+
+
+class _Shown(Wrapper):
+    """Keeps what the environment last showed, for a player to look at."""
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        self.shown = super().reset(seed=seed, options=options)
+        return self.shown
+
+    def step(self, action: str) -> Any:
+        result = super().step(action)
+        self.shown = result[0], result[4]
+        return result
+
+
+def expert_episodes(recipe: Recipe, hf_tokenizer: Any, count: int) -> list[Episode]:
+    """Play ``count`` episodes with the noisy expert; environments take turns.
+
+    The episodes depend on the recipe's environments, context, seed and ``expert_noise`` only; of
+    its limits, the turn limit counts.
+
+    Args:
+        recipe: the experiment.
+        hf_tokenizer: Hugging Face tokenizer.
+        count: number of episodes.
+
+    Raises:
+        UnknownNameError: an environment without an expert.
+    """
+    from msgspec.structs import replace
+
+    plain = replace(recipe, limits=Limits(max_turns=recipe.limits.max_turns))
+    factory = MachineFactory(plain, hf_tokenizer)
+    first = _FIRST_SEED - recipe.seed * count
+    return [
+        _play(factory, Task(k, k % len(recipe.env), first - k, k), hf_tokenizer)
+        for k in range(count)
+    ]
+
+
+def _play(factory: MachineFactory, task: Task, hf_tokenizer: Any) -> Episode:
+    machine = factory(task)
+    machine.env = shown = _Shown(machine.env)
+    config = factory.recipe.env[task.env]
+    player = get_player("expert", config.id, seed=task.seed)
+    rng = random.Random(f"noise {task.seed}")
+    prompt = machine.start()
+    player.reset(*shown.shown)
+    while prompt is not None:
+        text = _act(player, shown, rng, factory.recipe.model.tiny.expert_noise)
+        ids = hf_tokenizer.encode(text, add_special_tokens=False)
+        prompt = machine.feed(Completion([*ids, hf_tokenizer.eos_token_id]))
+    return machine.episode
+
+
+def sample_actions(config: EnvConfig, episodes: int = 20) -> str:
+    """What the expert does without noise on a few fixed seeds: it names the expert in a cache."""
+    env, actions = make(config.id, **config.kwargs), []
+    for seed in range(episodes):
+        observation, info = env.reset(seed=seed)
+        player = get_player("expert", config.id, seed=seed)
+        player.reset(observation, info)
+        over = False
+        while not over:
+            actions.append(player.act(observation, info))
+            observation, _, terminated, truncated, info = env.step(actions[-1])
+            over = terminated or truncated
+    return "\n".join(actions)
+
+
+def _act(player: Player, env: _Shown, rng: random.Random, noise: float) -> str:
+    """The expert's action; with probability ``noise`` a random one instead."""
+    action = player.act(*env.shown)  # also when it is not used: the expert keeps track
+    return env.random_action(rng) if rng.random() < noise else action

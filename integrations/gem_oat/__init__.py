@@ -1,0 +1,16 @@
+"""Oat (oat-llm) as a trainer of gem-core; see README.md. Importing this imports nothing of Oat."""
+
+from __future__ import annotations
+
+from gem_core.trainers import Trainer
+
+TRAINER = Trainer(
+    name="oat",
+    distribution="oat-llm",
+    tested=("0.2.4", "0.3"),
+    # Oat's own metadata end at 3.10, where its GPU stack does; its CPU harness runs on 3.11.
+    python=((3, 10), (3, 12)),
+    install='pip install "gem-core[oat]"  # Linux, Python 3.10; see gem_oat/README.md',
+    launch="gem_oat.launch:run",
+    translate="gem_oat.config:translate",
+)

@@ -1,0 +1,75 @@
+"""Starts Oat: its own program of processes, or all in this one on a CPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gem_core.errors import GemError
+from gem_core.recipe import Recipe
+from gem_core.runs import RunDir
+from gem_core.tiny import model_path
+from gem_oat import _compat, config
+
+
+def run(recipe: Recipe, run: RunDir, *, resume: bool = False) -> None:
+    """Train ``recipe`` into ``run`` with Oat.
+
+    Args:
+        recipe: the experiment; ``hardware.device = "cpu"`` runs Oat's loop in this process, with
+            stand-ins for vLLM and launchpad.
+        run: where metrics, episodes, checkpoints and the model go.
+        resume: continue after the newest checkpoint, if there is one.
+
+    Raises:
+        MissingDependencyError: wrong Python, or a part of Oat's GPU stack is missing.
+        RecipeError: the recipe asks for what Oat cannot do.
+        GemError: Oat ended without a trained model.
+    """
+    config.translate(recipe)  # refuse before anything is imported
+    start = last_checkpoint(run) if resume else 0
+    if start == recipe.train.steps:
+        return  # the model was written before this checkpoint
+    if recipe.hardware.device == "cpu":
+        from gem_oat.testing import install
+
+        install()
+        from gem_oat.testing.in_process import launch
+    else:
+        _compat.require_gpu_stack()
+        launch = launch_program
+    launch(arguments(recipe, run, start))
+    if not run.model.exists():
+        raise GemError(f"Oat ended before step {recipe.train.steps}; its output says why.")
+
+
+def arguments(recipe: Recipe, run: RunDir, start: int = 0) -> Any:
+    """Oat's arguments with what the adapter's actors and learners read (``args.gem``)."""
+    from gem_oat.learner import GemRun
+
+    args = config.arguments(recipe)
+    args.pretrain = args.ref_pretrain = args.critic_pretrain = model_path(recipe)
+    args.save_path = str(run.path / "oat")
+    args.gem = GemRun(recipe, run.path, start)
+    return args
+
+
+def last_checkpoint(run: RunDir) -> int:
+    """Training steps behind the newest whole checkpoint, 0 where there is none."""
+    latest = run.checkpoints / "policy" / "latest"
+    return int(latest.read_text().removeprefix("step_")) if latest.exists() else 0
+
+
+def launch_program(args: Any) -> None:
+    """Oat's launcher: a process per actor and learner, and its shared memory."""
+    from oat.interface import get_program, lp
+
+    from gem_oat.learner import GemLearner
+    from gem_oat.rollout import GemActor
+
+    program, resources = get_program(args, learner_cls=GemLearner, actor_cls=GemActor)
+    lp.launch(
+        program,
+        launch_type=args.launch_type,
+        local_resources=resources,
+        terminal="current_terminal",
+    )

@@ -1,0 +1,103 @@
+"""OpenRLHF's trainer actors with gem_core's estimators, task order and logs put in.
+
+``train_ppo_ray`` takes its trainer classes from module attributes; :func:`installed` puts these
+subclasses there. Ray imports them in the worker, where they check themselves before step 1. A
+patch of the stock classes in the driver would not arrive in the worker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import ray
+from openrlhf.trainer import ppo_trainer, ppo_trainer_async
+
+from gem_core.metrics import episode_metrics
+from gem_openrlhf.advantages import GemExperienceMaker, check_installed
+from gem_openrlhf.metrics import common
+from gem_openrlhf.rollout import current_run
+
+
+class _Trains:
+    """Mixed into the actor that trains: estimators, the check before step 1, metrics."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        stock, self.run = self.experience_maker, current_run()
+        self.experience_maker = GemExperienceMaker(
+            self.run.recipe,
+            stock.actor_model_group,
+            stock.critic_model_group,
+            stock.reward_model_group,
+            stock.initial_model_group,
+            stock.kl_ctl,
+            stock.strategy,
+            stock.tokenizer,
+        )
+
+    def fit(self, *args: Any, **kwargs: Any) -> None:
+        check_installed(self, self.run.recipe)
+        super().fit(*args, **kwargs)
+
+    def save_logs_and_checkpoints(
+        self, global_step: int, logs_dict: Any, client_states: Any
+    ) -> None:
+        maker = self.experience_maker
+        metrics = episode_metrics(maker.episodes) | maker.summary | common(logs_dict)
+        self.run.log(global_step, metrics)
+        self.run.log_episodes(global_step, maker.episodes[: self.run.recipe.train.log_episodes])
+        super().save_logs_and_checkpoints(global_step, logs_dict, client_states)
+
+
+class _Generates:
+    """Mixed into the actor that draws prompts: task order instead of a shuffle, evaluation."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        rows = self.prompts_dataloader.dataset
+        self.prompts_dataloader = self.samples_generator.strategy.setup_dataloader(
+            rows, 1, shuffle=False, collate_fn=rows.collate_fn
+        )
+        self.samples_generator.prompts_dataloader = self.prompts_dataloader
+
+    def evaluate(self, step: int, **sampling: Any) -> dict[str, float]:
+        """Play the held-out episodes; nothing is returned to choose a best checkpoint by."""
+        samples = self.samples_generator.generate_eval_samples(**sampling)
+        episodes = [sample.labels[0][0] for sample in samples]
+        current_run().log_eval(step, "during", episode_metrics(episodes))
+        return {}
+
+
+class GemPPOTrainer(_Trains, _Generates, ppo_trainer.PPOTrainer.__ray_metadata__.modified_class):
+    """Synchronous mode: one actor generates and trains."""
+
+
+class GemTrainingActor(_Trains, ppo_trainer_async.TrainingActor.__ray_metadata__.modified_class):
+    """Asynchronous mode: the actor that trains."""
+
+
+class GemGenerateSamplesActor(
+    _Generates, ppo_trainer_async.GenerateSamplesActor.__ray_metadata__.modified_class
+):
+    """Asynchronous mode: the actor that draws prompts."""
+
+    def _run_eval(self) -> dict[str, float]:
+        sampling = {"temperature": self.args.eval.temperature, "n_samples_per_prompt": 1}
+        return self.evaluate(self._last_eval_step, **{**self.generate_kwargs, **sampling})
+
+
+@contextmanager
+def installed() -> Iterator[None]:
+    """Put the subclasses where ``train_ppo_ray`` and its controllers look for the stock classes."""
+    with ExitStack() as stack:
+        for module, ours in (
+            (ppo_trainer, GemPPOTrainer),
+            (ppo_trainer_async, GemTrainingActor),
+            (ppo_trainer_async, GemGenerateSamplesActor),
+        ):
+            name = ours.__name__.removeprefix("Gem")
+            stack.enter_context(patch.object(module, name, ray.remote(ours)))
+        yield

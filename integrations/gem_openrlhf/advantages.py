@@ -1,0 +1,158 @@
+"""Per-turn advantages of gem_core in OpenRLHF's experience maker.
+
+Stock OpenRLHF puts one summed reward on the last token, discounts per token (over the
+environment's tokens too) and whitens over tokens. Everything after the forward passes is replaced.
+All experiences of a step are in one process, so batch statistics need no reduction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from openrlhf.trainer.ppo_utils.experience import Experience
+from openrlhf.trainer.ppo_utils.experience_maker import RemoteExperienceMaker
+from openrlhf.utils.utils import zero_pad_sequences
+
+from gem_core.advantages import TurnBatch, compute_advantages, describe, value_targets
+from gem_core.advantages.episodes import turn_batch
+from gem_core.episode import Episode
+from gem_core.errors import GemError
+from gem_core.recipe import Recipe
+from gem_core.rollout import require_healthy
+
+
+class GemExperienceMaker(RemoteExperienceMaker):
+    """RemoteExperienceMaker with gem_core's estimators; the arguments after ``recipe`` are its own.
+
+    Attributes:
+        episodes: episodes of the last batch, in task order.
+        summary: ``advantage/*`` metrics of the last batch.
+    """
+
+    def __init__(self, recipe: Recipe, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.recipe = recipe
+        self.episodes: list[Episode] = []
+        self.summary: dict[str, float] = {}
+
+    def make_experience_batch(self, rollout_samples: list[Experience]) -> list[Experience]:
+        """Check and order the samples of one step, then do as OpenRLHF does."""
+        samples = sorted(rollout_samples, key=lambda sample: sample.labels[0][0].index)
+        self.episodes = [sample.labels[0][0] for sample in samples]
+        require_whole_step(self.recipe, self.episodes)
+        require_healthy(self.episodes)
+        for sample, episode in zip(samples, self.episodes, strict=True):
+            sample.rewards = torch.tensor([episode.total_reward])
+            sample.info["reward"] = sample.rewards.clone()
+            # OpenRLHF counts from the first to the last action token, observations included.
+            sample.response_length = sample.action_mask.sum(dim=-1)
+        return super().make_experience_batch(samples)
+
+    @torch.no_grad()
+    def compute_advantages_and_returns(self, experiences: list[Experience]) -> list[Experience]:
+        """Write one advantage per turn on that turn's action tokens, zeros elsewhere."""
+        algorithm, batch = self.recipe.algorithm, self._turns(experiences)
+        discount = {"gamma": algorithm.gamma, "lam": algorithm.lam}
+        flat = compute_advantages(algorithm.estimator, batch, **discount, **algorithm.options)
+        targets = flat
+        if batch.values is not None:  # from advantages that no option has whitened
+            targets = value_targets(compute_advantages("gae", batch, **discount), batch.values)
+        found = describe(batch, flat)
+        names = ("advantage_mean", "advantage_std", "constant", "masked_turns")
+        self.summary = {f"advantage/{k.removeprefix('advantage_')}": found[k] for k in names}
+        advantages, returns = iter(flat.tolist()), iter(targets.tolist())
+        for e in experiences:
+            e.advantages, e.returns = spread_turns(e, advantages), spread_turns(e, returns)
+            e.info["return"] = e.rewards.float()
+            for name in ("kl", "logprobs_diff"):  # a mean over no tokens, for an excluded episode
+                e.info[name] = torch.nan_to_num(e.info[name])
+            e.labels, e.kl = list(e.prompts), None  # the episodes stay in this process
+        return experiences
+
+    def _turns(self, experiences: list[Experience]) -> TurnBatch:
+        """The turns of the batch, with the KL penalty, values and bootstraps the recipe has."""
+        episodes = [episode for e in experiences for episode, _ in e.labels]
+        batch, algorithm = turn_batch(episodes), self.recipe.algorithm
+        if algorithm.kl_coef and algorithm.kl_in == "reward":
+            penalty = np.array([float(kl.sum()) for e in experiences for kl in at_turns(e, e.kl)])
+            batch = replace(batch, rewards=batch.rewards - self.kl_ctl.value * penalty)
+        if self.critic_model_group is None:
+            return batch
+        # The first entry belongs to the turn's last prompt token: the state before the action.
+        values = [float(v[0]) for e in experiences for v in at_turns(e, e.values)]
+        ends = [value for e in experiences for value in self._end_values(e)]
+        turns = [len(episode.turns) for episode in episodes]
+        return replace(batch, values=np.array(values), bootstrap=np.repeat(ends, turns))
+
+    def _end_values(self, experience: Experience) -> list[float]:
+        """V(s_T) of each episode that was cut off, 0 of the others, by OpenRLHF's critic."""
+        states = [state for _, state in experience.labels]
+        if not any(states):
+            return [0.0] * len(states)
+        rows = [torch.tensor([[*state, 0, 0]]) for state in states]  # the last token has no value
+        sequences = zero_pad_sequences(rows, side="right")
+        lengths = torch.tensor([len(state) for state in states])
+        last = torch.arange(sequences.shape[1] - 1)[None] == lengths[:, None] - 1
+        parts = self.args.critic.num_nodes * self.args.critic.num_gpus_per_node  # one each
+        refs = self._dispatch_forward(
+            self.critic_model_group,
+            self.args.train.colocate_all,
+            sequences=[sequences] * parts,
+            action_mask=[last.long()] * parts,
+            attention_mask=[torch.ones_like(sequences)] * parts,
+        )
+        values = self._flatten_results(refs, self.args.ds.ring_attn_size)[0]
+        return (values * last).sum(dim=-1).tolist()
+
+
+def at_turns(experience: Experience, per_token: torch.Tensor) -> Iterator[torch.Tensor]:
+    """The slice of ``per_token`` [B, T-1] under each action; index i belongs to token i + 1."""
+    for row, (episode, _) in zip(per_token, experience.labels, strict=True):
+        for _, _, start, end in episode.spans():
+            yield row[start - 1 : end - 1]
+
+
+def spread_turns(experience: Experience, per_turn: Iterator[float]) -> torch.Tensor:
+    """Put the next numbers of ``per_turn`` on the turns of ``experience``; float32 [B, T-1].
+
+    Raises:
+        GemError: OpenRLHF's action mask is not that of the episodes.
+    """
+    out = torch.zeros_like(experience.action_mask, dtype=torch.float32)
+    trained, count = torch.zeros_like(experience.action_mask), 0
+    for row, (episode, _) in enumerate(experience.labels):
+        for _, turn, start, end in episode.spans():
+            value = next(per_turn)
+            if not episode.turns[turn].aborted:
+                out[row, start - 1 : end - 1] = value
+                trained[row, start - 1 : end - 1] = 1
+                count += end - start
+    if not torch.equal(trained, experience.action_mask) or int(trained.sum()) != count:
+        raise GemError("OpenRLHF's action mask is not that of the episodes; was it truncated?")
+    return out
+
+
+def require_whole_step(recipe: Recipe, episodes: Sequence[Episode]) -> None:
+    """Raise GemError unless ``episodes`` are exactly the tasks of one training step."""
+    found, size = [episode.index for episode in episodes], recipe.batch.episodes
+    first = found[0] // size * size if found else 0
+    if found != list(range(first, first + size)):
+        raise GemError(
+            f"OpenRLHF dropped, repeated or reordered samples: a step got the tasks {found}, not "
+            f"{size} in a row from a multiple of {size}."
+        )
+
+
+def check_installed(trainer: Any, recipe: Recipe) -> None:
+    """Raise GemError unless ``trainer``, inside its Ray actor, uses gem_core's estimators."""
+    maker = trainer.experience_maker
+    ours = GemExperienceMaker.compute_advantages_and_returns
+    if type(maker).compute_advantages_and_returns is not ours or maker.recipe != recipe:
+        raise GemError(
+            f"OpenRLHF's trainer has the experience maker {type(maker).__name__}, which is not "
+            f"gem_core's {recipe.algorithm.estimator!r} of this recipe. Nothing was trained."
+        )

@@ -1,0 +1,1 @@
+"""CPU harness, for tests and the tiny profile only; it refuses to start where a GPU is."""

@@ -1,0 +1,9 @@
+"""Names that OpenRLHF imports for packed sequences."""
+
+from einops import rearrange
+
+from flash_attn import unavailable
+
+__all__ = ["index_first_axis", "pad_input", "rearrange", "unpad_input"]
+
+index_first_axis = pad_input = unpad_input = unavailable

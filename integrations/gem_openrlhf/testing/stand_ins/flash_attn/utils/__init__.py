@@ -1,0 +1,1 @@
+"""Names of flash-attn that OpenRLHF imports for ring attention."""

@@ -1,0 +1,1 @@
+"""Names of vLLM that OpenRLHF imports for the weight sync."""

@@ -1,0 +1,22 @@
+"""gem-core on RL2's PPO trainer; importing this module imports nothing of RL2."""
+
+from __future__ import annotations
+
+from gem_core.trainers import Trainer
+
+TRAINER = Trainer(
+    name="rl2",
+    distribution="rl-square",
+    tested=("0.0.2", "0.0.3"),
+    python=((3, 10), (3, 13)),
+    install="pip install 'gem-core[rl2]' in an environment of its own, on a machine with CUDA",
+    launch="gem_rl2.launch:run",
+    translate="gem_rl2.config:translate",
+    modules={
+        "ring_flash_attn": "pip install --no-deps ring-flash-attn==0.1.8",
+        "hydra": "pip install hydra-core",
+        "aiohttp": "pip install aiohttp",
+        "torchdata": "pip install torchdata",
+        "wandb": "pip install wandb",
+    },
+)

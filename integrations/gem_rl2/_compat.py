@@ -1,0 +1,134 @@
+"""The RL2 that this adapter was written against, and what has to be mended in it.
+
+RL2 has two APIs, and the version number of both is 0.0.2: the release on the package index, and the
+newer source, whose environments are a coroutine ``generate``. They are told apart by the module
+that the newer one talks to its engine with. Everything below can go when 0.0.2 is not supported
+any more, unless its docstring says otherwise.
+"""
+
+from __future__ import annotations
+
+import functools
+import multiprocessing
+import shutil
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from gem_core.trainers import require
+from gem_rl2 import TRAINER
+
+require(TRAINER)
+
+NEWER = find_spec("RL2.utils.communication") is not None
+"""The newer API (source) is here, not the released 0.0.2."""
+
+
+def mend(dtype: str) -> None:
+    """Repair 0.0.2 in this process.
+
+    * FSDP computes in ``dtype``; 0.0.2 has bfloat16 in its code.
+    * Checkpoints hold the optimizer, see :func:`_worker_state`.
+    * Averages over sequences work; 0.0.2 asks for the epsilon of a mask of booleans.
+    """
+    import torch
+    from RL2.utils import checkpointing, data_parallelism
+    from RL2.utils.functions import aggregate_values
+    from RL2.utils.offloading import model_offloading_manager
+    from RL2.workers import actor, critic
+    from torch.distributed.fsdp import MixedPrecision
+
+    kind = getattr(torch, dtype)
+    policy = MixedPrecision(param_dtype=kind, reduce_dtype=kind, buffer_dtype=kind)
+    data_parallelism.MixedPrecision = lambda **_: policy
+    checkpointing.get_worker_ckpt = model_offloading_manager(_worker_state)
+    checkpointing.load_worker_ckpt = model_offloading_manager(_load_worker_state)
+
+    @functools.wraps(aggregate_values)
+    def of_numbers(tensors: Any, *rest: Any) -> Any:
+        return aggregate_values(tuple(tensor.float() for tensor in tensors), *rest)
+
+    actor.aggregate_values = critic.aggregate_values = of_numbers
+
+
+def _worker_state(worker: Any) -> dict[str, Any]:
+    """A worker's checkpoint.
+
+    0.0.2 saves ``optimizer.state_dict()``, of which torch keeps one rank's shards, and loads into
+    the state of a fresh optimizer, which has no moments to be filled: a resumed run would start
+    with Adam at zero.
+    """
+    from torch.distributed.checkpoint.state_dict import StateDictOptions, get_state_dict
+
+    options = StateDictOptions(cpu_offload=True)
+    model, optimizer = get_state_dict(worker.model, worker.optimizer, options=options)
+    return {"model": model, "optimizer": optimizer, "scheduler": worker.scheduler.state_dict()}
+
+
+def _load_worker_state(worker: Any, state: dict[str, Any]) -> None:
+    from torch.distributed.checkpoint.state_dict import set_state_dict
+
+    parts = {"model_state_dict": state["model"], "optim_state_dict": state["optimizer"]}
+    set_state_dict(worker.model, worker.optimizer, **parts)
+    worker.scheduler.load_state_dict(state["scheduler"])
+
+
+def save_checkpoint(trainer: Any, workers: Any, step: int, *, keep: int) -> None:
+    """Replace ``save_ckpt``: a killed save leaves nothing that looks like a checkpoint.
+
+    Args:
+        trainer: RL2's trainer.
+        workers: actor and critic (or None).
+        step: after that many training steps.
+        keep: newest checkpoints kept.
+    """
+    import torch.distributed as dist
+    import torch.distributed.checkpoint as dcp
+    from RL2.utils.checkpointing import get_ckpt
+
+    every, folder = trainer.config.trainer.save_freq, Path(trainer.config.trainer.save_dir)
+    if every is None or step % every:
+        return
+    partial, target = folder / f"partial-{step}", folder / f"step{step}"
+    dcp.save(get_ckpt(trainer, workers, step), checkpoint_id=partial)
+    if dist.get_rank() == 0:
+        shutil.rmtree(target, ignore_errors=True)
+        partial.rename(target)
+        prune(folder, keep)
+    dist.barrier()
+
+
+def prune(folder: Path, keep: int) -> None:
+    """Delete all but the ``keep`` newest checkpoints of either API; RL2 keeps every one."""
+    steps = sorted(int(path.name[4:]) for path in folder.glob("step*"))
+    for old in steps[: -max(keep, 1)]:
+        shutil.rmtree(folder / f"step{old}")
+
+
+def save_model(trainer: Any, worker: Any, *, folder: Path, dtype: str) -> None:
+    """Replace ``save_model``: write the Hugging Face model, also from shards on several ranks.
+
+    0.0.2 asks FSDP for the full state, which fails on shards without CUDA; here each tensor is
+    gathered on its own, as RL2 does to update its engines.
+    """
+    import torch
+    import torch.distributed as dist
+    from RL2.utils.checkpointing import get_state_dict
+
+    kind, state = getattr(torch, dtype), get_state_dict(worker)
+    whole = {k: v.full_tensor() if hasattr(v, "full_tensor") else v for k, v in state.items()}
+    if dist.get_rank() == 0:
+        module = worker.model.module
+        module.config.dtype = kind
+        worker.tokenizer.save_pretrained(folder)
+        module.save_pretrained(folder, state_dict={k: v.to(kind) for k, v in whole.items()})
+    dist.barrier()
+
+
+def end_children() -> None:
+    """Terminate the engine and router processes, for which 0.0.2 waits forever at its exit."""
+    for process in multiprocessing.active_children():
+        process.terminate()
+        process.join(5)
+        if process.is_alive():
+            process.kill()

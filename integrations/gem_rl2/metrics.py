@@ -1,0 +1,77 @@
+"""What RL2 logs -> the common metrics of the run directory."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gem_core.episode import Episode
+from gem_core.errors import GemError
+from gem_core.metrics import episode_metrics
+from gem_core.recipe import Recipe
+from gem_core.runs import RunDir
+
+NAMES = {
+    "actor/loss": "loss/policy",
+    "actor/entropy": "entropy",
+    "actor/grad_norm": "grad_norm",
+    "actor/clip_ratio": "clip_ratio",
+    "actor/kl": "kl",
+    "critic/loss": "loss/value",
+    "critic/grad_norm": "grad_norm/value",
+    "timing/rollout": "time/rollout",
+    "timing/update_rollout": "time/sync",
+}
+"""RL2's name -> ours. Other ``timing/*`` are parts of ``time/update``."""
+
+
+class StepLog:
+    """Takes the place of ``wandb.log`` on rank 0 and writes one line per training step.
+
+    Args:
+        run: where to.
+        recipe: how many episodes are logged.
+        forward: the ``wandb.log`` to pass everything on to, or None.
+    """
+
+    def __init__(self, run: RunDir, recipe: Recipe, forward: Any = None) -> None:
+        self.run, self.recipe, self.forward = run, recipe, forward
+        self.seen: dict[str, list[float]] = defaultdict(list)
+        self.begin()
+
+    def begin(self) -> None:
+        """A training step begins."""
+        self.began = time.perf_counter()
+
+    def __call__(self, metrics: Mapping[str, Any], step: int | None = None) -> None:
+        """Collect; several epochs of one step are averaged, times are summed."""
+        for name, value in metrics.items():
+            self.seen[name].append(float(value))
+        if self.forward is not None:
+            self.forward(metrics, step=step)
+
+    def finish(self, step: int, episodes: Sequence[Episode], extra: Mapping[str, float]) -> None:
+        """Write the line of training step ``step``.
+
+        Raises:
+            GemError: loss or gradient is not finite, so further training would be noise.
+        """
+        found = {ours: _mean(self.seen[name]) for name, ours in NAMES.items() if name in self.seen}
+        for name in ("loss/policy", "grad_norm"):
+            if not math.isfinite(found.get(name, 0.0)):
+                raise GemError(f"{name} is {found[name]} at step {step}: lower algorithm.lr.")
+        parts = [sum(v) for k, v in self.seen.items() if k.startswith("timing/") and k not in NAMES]
+        times = {"time/update": sum(parts), "time/step": time.perf_counter() - self.began}
+        untrained = sum(not any(any(s.loss_mask) for s in e.segments) for e in episodes)
+        own = {**episode_metrics(episodes), "episodes/untrained": float(untrained)}
+        self.run.log(step, {**own, **extra, **found, **times})
+        self.run.log_episodes(step, episodes[: self.recipe.train.log_episodes])
+        self.seen.clear()
+        self.begin()
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)

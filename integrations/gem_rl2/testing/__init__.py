@@ -1,0 +1,35 @@
+"""CPU harness: lets the real RL2 train where there is no GPU. For tests and the tiny profile only.
+
+What it stands in for, and nothing else of RL2 is touched:
+
+* ``flash_attn``: the variable-length attention kernels in plain torch (:mod:`.attention`); the real
+  ``ring_flash_attn`` runs on top of them;
+* ``sglang`` and ``sglang_router``: a server process with the same HTTP interface around a Hugging
+  Face model (:mod:`.engine`, :mod:`.router`);
+* the device: NCCL becomes Gloo and CUDA calls become no-ops (:mod:`.device`).
+
+It refuses to work on a machine with a GPU.
+"""
+
+from __future__ import annotations
+
+from gem_core.errors import GemError
+
+
+def enable() -> None:
+    """Install the stand-ins in this process, before anything of ``RL2.workers`` is imported.
+
+    Raises:
+        GemError: there is a GPU, so the real engine and kernels must be used.
+    """
+    import torch
+
+    if torch.cuda.is_available():
+        raise GemError(
+            "hardware.device = 'cpu' is for machines without a GPU; this one has one. Use "
+            "hardware.device = 'gpu', or hide it with CUDA_VISIBLE_DEVICES=''."
+        )
+    from gem_rl2.testing import device, stand_ins
+
+    stand_ins.install()
+    device.patch()

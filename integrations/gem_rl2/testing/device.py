@@ -1,0 +1,59 @@
+"""What in torch and transformers insists on CUDA, turned to the CPU for this process."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.distributed.device_mesh as device_mesh
+import torch.distributed.fsdp._init_utils as fsdp_init
+import transformers.modeling_flash_attention_utils as flash_utils
+import transformers.modeling_utils as modeling
+
+
+def patch() -> None:
+    """Make RL2's CUDA calls harmless. Tested with torch 2.13 and transformers 4.56."""
+    _cuda()
+    _distributed()
+    _transformers()
+
+
+def _cuda() -> None:
+    cuda: Any = torch.cuda
+    cuda.current_device = lambda: torch.device("cpu")
+    for name in ("set_device", "synchronize", "empty_cache"):
+        setattr(cuda, name, lambda *args, **kwargs: None)
+
+
+def _distributed() -> None:
+    begin, mesh, exchange = dist.init_process_group, device_mesh.init_device_mesh, _self_exchange()
+    dist.init_process_group = lambda backend=None, *a, **k: begin("gloo", *a, **k)
+    device_mesh.init_device_mesh = lambda device_type, *a, **k: mesh("cpu", *a, **k)
+    dist.batch_isend_irecv = exchange
+    # FSDP synchronises initial weights over any device; only this check wants a GPU.
+    fsdp_init._check_module_states_for_sync_module_states = lambda *a, **k: None  # type: ignore[attr-defined]
+
+
+def _self_exchange() -> Any:
+    """NCCL lets a rank send to itself, which the newer RL2 does with one rank; Gloo does not."""
+    original = dist.batch_isend_irecv
+
+    def exchange(ops: list[Any]) -> list[Any]:
+        me = dist.get_rank()
+        sends = [op for op in ops if op.peer == me and op.op is dist.isend]
+        receives = [op for op in ops if op.peer == me and op.op is not dist.isend]
+        for send, receive in zip(sends, receives, strict=True):
+            receive.tensor.copy_(send.tensor)
+        others = [op for op in ops if op.peer != me]
+        return original(others) if others else []
+
+    return exchange
+
+
+def _transformers() -> None:
+    model: Any = modeling.PreTrainedModel
+    model._flash_attn_2_can_dispatch = lambda self, *a, **k: True
+    for module in (flash_utils, modeling):
+        if hasattr(module, "lazy_import_flash_attention"):
+            module.lazy_import_flash_attention = lambda *a, **k: (None,) * 4

@@ -1,0 +1,15 @@
+"""gem-core on TRL's GRPOTrainer; importing this module imports nothing of TRL."""
+
+from __future__ import annotations
+
+from gem_core.trainers import Trainer
+
+TRAINER = Trainer(
+    name="trl",
+    distribution="trl",
+    tested=("1.16", "2"),
+    python=((3, 11), (3, 15)),
+    install="pip install 'gem-core[trl]' in an environment of its own, Python 3.11 or newer",
+    launch="gem_trl.launch:run",
+    translate="gem_trl.config:translate",
+)

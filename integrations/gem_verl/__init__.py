@@ -1,0 +1,19 @@
+"""gem-core in verl: the recipe's experiment on ``verl.trainer.main_ppo``."""
+
+from __future__ import annotations
+
+from gem_core.trainers import Trainer
+
+_INSTALL = 'pip install "gem-core[verl]"'
+# verl's wheel does not declare these modules; its trainer cannot be imported without them.
+_MODULES = ("cachetools", "uvicorn", "fastapi", "zmq", "msgspec", "transfer_queue")
+TRAINER = Trainer(
+    name="verl",
+    distribution="verl",
+    tested=("0.9.1", "0.10"),
+    python=((3, 10), (3, 13)),
+    install=f"{_INSTALL} vllm (or sglang)",
+    launch="gem_verl.launch:run",
+    translate="gem_verl.config:translate",
+    modules=dict.fromkeys(_MODULES, _INSTALL),
+)

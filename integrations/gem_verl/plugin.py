@@ -1,0 +1,18 @@
+"""What every verl process loads: by the entry point ``verl.plugins`` and by ``external_lib``.
+
+verl swallows what an entry point raises, so it is printed here; ``external_lib`` raises it, and
+`gem_verl.sampler` asserts the registration before the first step.
+"""
+
+import os
+import traceback
+
+try:
+    if os.environ.get("GEM_VERL_CPU") == "1":
+        import gem_verl.testing.platform
+    import gem_verl.advantages
+
+    gem_verl.advantages.install()
+except Exception:
+    print("gem-core could not be loaded into verl:\n" + traceback.format_exc(), flush=True)
+    raise

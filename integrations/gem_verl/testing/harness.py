@@ -1,0 +1,64 @@
+"""What a CPU run of verl needs in its configuration and environment. Imports nothing of verl."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gem_core.errors import RecipeError
+from gem_core.recipe import Recipe
+
+ENGINE = "gem_hf"
+"""Name of the Hugging Face generation engine of `gem_verl.testing.engine` in verl."""
+FLAG = "GEM_VERL_CPU"
+
+
+def engine(recipe: Recipe) -> str:
+    """The generation engine of CPU runs. Raises RecipeError for one that needs a GPU."""
+    if recipe.hardware.engine not in ("default", "hf"):
+        raise RecipeError(
+            f"verl cannot honour hardware.engine = {recipe.hardware.engine!r} with "
+            "hardware.device = 'cpu': it needs a GPU. Leave it out, or use 'hf'."
+        )
+    if recipe.hardware.nodes != 1:
+        raise RecipeError("verl cannot honour hardware.nodes > 1 with hardware.device = 'cpu'.")
+    return ENGINE
+
+
+def environment(base: dict[str, str]) -> dict[str, str]:
+    """``base`` with what chooses the CPU platform in every process of the run."""
+    ours = {
+        FLAG: "1",
+        "VERL_PLATFORM": "cpu",
+        "VERL_ENGINE_DEVICE": "cuda",  # the engine registered for CUDA is plain torch
+        "OMP_NUM_THREADS": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "HYDRA_FULL_ERROR": "1",
+    }
+    # Ray would look for its logical GPUs among the visible ones.
+    return {key: value for key, value in base.items() if key != "CUDA_VISIBLE_DEVICES"} | ours
+
+
+def keys(recipe: Recipe) -> dict[str, Any]:
+    """Overrides on top of a GPU run's. ``gpus_per_node`` becomes the number of CPU ranks."""
+    actor, ref = "actor_rollout_ref.actor", "actor_rollout_ref.ref"
+    found: dict[str, Any] = {}
+    for model in ("actor_rollout_ref.model", "critic.model"):
+        found[f"{model}.use_remove_padding"] = False
+        found[f"+{model}.override_config.attn_implementation"] = "sdpa"
+    for owner in (actor, f"{actor}.fsdp_config", ref, f"{ref}.fsdp_config", "critic.fsdp"):
+        found[f"{owner}.use_torch_compile"] = False
+    for owner in (actor, "critic"):
+        found[f"{owner}.ppo_max_token_len_per_gpu"] = 10**7  # a whole minibatch at once
+    return found | {
+        "actor_rollout_ref.rollout.load_format": "auto",
+        "actor_rollout_ref.rollout.agent.num_workers": 1,
+        "trainer.device": "cpu",
+        "+trainer.v1.sampler.sampler_kwargs.poll_interval": 0.05,
+        "transfer_queue.backend.SimpleStorage.num_data_storage_units": 1,
+        "transfer_queue.backend.SimpleStorage.total_storage_size": 10_000,
+        "ray_kwargs.ray_init.num_cpus": 16,
+        "+ray_kwargs.ray_init.num_gpus": recipe.hardware.gpus_per_node,
+        "+ray_kwargs.ray_init.include_dashboard": False,
+        "+ray_kwargs.ray_init.object_store_memory": 200_000_000,
+    }

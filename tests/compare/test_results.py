@@ -1,0 +1,68 @@
+"""Tables, pictures and the page come from the files alone."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import shutil
+from pathlib import Path
+
+import pytest
+
+from gem_core.compare.page import write_page
+from gem_core.compare.plots import curves, times
+from gem_core.compare.results import csv_text, markdown, mean_interval, read_cells
+from gem_core.compare.runner import Plan, run_grid
+from gem_core.errors import RunError
+
+
+@pytest.fixture
+def grid(tmp_path, cells, behave):
+    behave("oat/rebn/seed2", "fails")
+    run_grid(cells, Plan(tmp_path), lambda _: None)
+    return tmp_path
+
+
+def test_cells_are_read_from_their_paths(grid):
+    cells = read_cells(grid)
+    assert [(c.trainer, c.seed, c.status) for c in cells] == [
+        *[("oat", seed, "done" if seed < 2 else "failed") for seed in range(3)],
+        *[("trl", seed, "done") for seed in range(3)],
+    ]
+    assert cells[2].reason == "RuntimeError: out of luck" and cells[0].algorithm == "rebn"
+
+
+def test_table_pools_seeds_and_names_failures(grid):
+    text = markdown(read_cells(grid))
+    (oat,) = [line for line in text.splitlines() if "| oat |" in line]
+    (trl,) = [line for line in text.splitlines() if "| trl |" in line]
+    assert "| 0,1,2 |" in trl and "0.850 ± 0.124" in trl and trl.endswith("| 6 | done |")
+    assert "| 0,1 |" in oat and "1 failed: RuntimeError: out of luck" in oat
+
+
+def test_csv_has_every_cell(grid):
+    rows = list(csv.DictReader(io.StringIO(csv_text(read_cells(grid)))))
+    assert len(rows) == 6 and rows[3]["after"] == "0.8" and rows[2]["status"] == "failed"
+
+
+def test_the_page_stands_alone(grid, tmp_path):
+    cells = read_cells(grid)
+    pictures = [curves(cells, grid / "curves.png"), times(cells, grid / "times.png")]
+    assert all(p.read_bytes().startswith(b"\x89PNG") for p in pictures)
+    page = write_page(cells, pictures, grid / "report.html")
+    away = Path(shutil.copy(page, tmp_path / "elsewhere.html"))
+    text = away.read_text()
+    assert text.count("data:image/png;base64,") == 2 and 'src="http' not in text
+    assert "RuntimeError: out of luck" in text and "5 of 6 cells finished" in text
+
+
+def test_nothing_to_draw_is_said(tmp_path):
+    with pytest.raises(RunError, match="No finished cell"):
+        curves([], tmp_path / "x.png")
+
+
+def test_interval_over_seeds():
+    mean, half = mean_interval([0.8, 0.9, 1.0])
+    assert mean == pytest.approx(0.9) and half == pytest.approx(4.303 * 0.1 / math.sqrt(3))
+    assert math.isnan(mean_interval([0.5])[1])

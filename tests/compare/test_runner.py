@@ -1,0 +1,107 @@
+"""The grid runner: no cell lost, none repeated, whatever is killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from gem_core.compare.grid import Cell, make_grid
+from gem_core.compare.runner import Plan, command, run_cell, run_grid, status, trainer_python
+from gem_core.errors import UnknownNameError
+
+
+def alive(pid):
+    stat = Path(f"/proc/{pid}/stat")
+    return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+def test_cells_run_once(tmp_path, cells, behave, starts):
+    plan, said = Plan(tmp_path), []
+    assert run_grid(cells, plan, said.append)["done"] == 6
+    assert run_grid(cells, plan, said.append)["done"] == 6
+    assert [starts(plan, cell) for cell in cells] == [1] * 6
+    assert sum("done before" in line for line in said) == 6
+
+
+def test_a_failed_cell_keeps_reason_and_log_and_stops_nobody(tmp_path, cells, behave, starts):
+    behave("trl/rebn/seed1", "fails")
+    plan = Plan(tmp_path)
+    assert run_grid(cells, plan, lambda _: None) == {
+        "done": 5, "failed": 1, "started": 0, "waiting": 0,
+    }  # fmt: skip
+    failure = json.loads((plan.directory(cells[1]) / "failed.json").read_text())
+    assert failure["reason"] == "RuntimeError: out of luck" and failure["exit_code"] == 1
+    assert "something happened" in (plan.directory(cells[1]) / "log.txt").read_text()
+    run_grid(cells, plan, lambda _: None)
+    assert starts(plan, cells[1]) == 1  # not again unless asked
+    behave("trl/rebn/seed1", "trains")
+    assert run_grid(cells, Plan(tmp_path, retry_failed=True), lambda _: None)["done"] == 6
+    assert starts(plan, cells[1]) == 2
+
+
+def test_the_budget_ends_a_cell_and_its_children(tmp_path, cells, behave):
+    behave("seed0", "hangs")
+    plan = Plan(tmp_path, budget_s=3.0)
+    assert "budget of 3 s" in run_cell(cells[0], plan)
+    assert status(cells[0], plan) == "failed"
+    child = int((plan.directory(cells[0]) / "child").read_text())
+    assert not alive(child)
+
+
+def test_a_recipe_that_is_wrong_fails_before_anything_starts(tmp_path, cells, behave, starts):
+    plan = Plan(tmp_path, extra=("algorithm.gama=1",))
+    assert "algorithm.gamma" in run_cell(cells[0], plan)
+    assert starts(plan, cells[0]) == 0
+
+
+def test_a_runner_killed_in_a_cell_goes_on_and_ends_the_orphan(tmp_path, cells, behave, starts):
+    """The outer runner is a process of its own, killed with SIGKILL; its cell lives on."""
+    behave("seed0", "trains")
+    plan, cell = Plan(tmp_path), cells[0]
+    folder = plan.directory(cell)
+    outer = (
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "from gem_core.compare import runner\n"
+        "from gem_core.compare.grid import Cell\n"
+        "from pathlib import Path\n"
+        "cell = Cell('guess-the-number-easy', 'trl', 'rebn', 0)\n"
+        "code = 'import pathlib, sys, time; p = pathlib.Path(sys.argv[1]);'\n"
+        'code += \'(p / "recipe.json").write_text("{}"); time.sleep(300)\'\n'
+        "runner.command = lambda c, p: [sys.executable, '-c', code, str(p.directory(c))]\n"
+        "runner.run_cell(cell, runner.Plan(Path(sys.argv[2])))\n"
+    )
+    root = str(Path(__file__).parents[2])
+    process = subprocess.Popen([sys.executable, "-c", outer, root, str(tmp_path)])
+    while not (folder / "recipe.json").exists():
+        assert process.poll() is None
+        time.sleep(0.05)
+    orphan = int((folder / "pid").read_text())
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    assert alive(orphan) and status(cell, plan) == "started"
+    assert run_cell(cell, plan) is None
+    assert not alive(orphan) and status(cell, plan) == "done" and starts(plan, cell) == 1
+
+
+def test_the_command_is_the_train_verb_with_resume(tmp_path, monkeypatch):
+    monkeypatch.setenv("GEM_CORE_PYTHON_TRL", "/some/python")
+    argv = command(Cell("guess-the-number-easy", "trl", "grpo", 2), Plan(tmp_path, "tiny"))
+    assert argv[:5] == ["/some/python", "-m", "gem_core.cli", "train", "guess-the-number-easy"]
+    assert argv[-1] == "--resume" and "seed=2" in argv and "batch.group_size=8" in argv
+    assert trainer_python("trl") == "/some/python"
+
+
+def test_grids_are_even_and_guess_names():
+    grid = make_grid(["a", "b"], ["trl", "oat"], ["rebn", "grpo"], [0, 1])
+    assert len(set(grid)) == 16 and {cell.seed for cell in grid[:8]} == {0}
+    with pytest.raises(UnknownNameError, match="Did you mean 'grpo'"):
+        make_grid(["a"], ["trl"], ["grop"], [0])
+    with pytest.raises(UnknownNameError, match="Did you mean 'verl'"):
+        make_grid(["a"], ["verll"], ["rebn"], [0])

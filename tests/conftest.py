@@ -1,0 +1,111 @@
+"""Which trainer is under test, and what every test may rely on.
+
+An environment holds at most one trainer, so a run names it: ``--trainer trl`` (or the variable
+``GEM_TRAINER``). Only that trainer's folder and the contract suite are then collected beside the
+core tests, and test files import their trainer plainly. A trainer that is asked for but not
+installed is a usage error, never a skip: a run cannot pass by testing nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import pytest
+
+# Before any test imports torch, transformers or ray. A value that the caller set stays.
+for _key, _value in {
+    "HF_HUB_OFFLINE": "1",  # tests download nothing
+    "CUDA_VISIBLE_DEVICES": "",  # the suite is a CPU suite, also on a GPU machine
+    "OMP_NUM_THREADS": "1",  # tiny matrices, and the same sums on every machine
+    "TOKENIZERS_PARALLELISM": "false",
+}.items():
+    os.environ.setdefault(_key, _value)
+
+DISTRIBUTIONS = {
+    "trl": "trl",
+    "verl": "verl",
+    "openrlhf": "openrlhf",
+    "oat": "oat-llm",
+    "rl2": "rl-square",
+}
+HERE = Path(__file__).resolve().parent
+TORCH = (HERE / "evaluation", HERE / "parity", HERE / "tiny")
+WITH_A_TRAINER = (HERE / "contract", *TORCH)
+INTEGRATIONS = HERE / "integrations"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add ``--trainer`` and ``--slow``."""
+    group = parser.getgroup("gem-core")
+    group.addoption(
+        "--trainer",
+        metavar="NAME",
+        default=os.environ.get("GEM_TRAINER") or "none",
+        help=f"trainer under test: none, {', '.join(DISTRIBUTIONS)} (default: $GEM_TRAINER, none)",
+    )
+    group.addoption("--slow", action="store_true", help="also run the tests marked slow")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the marker; refuse a trainer that is unknown or missing, and hidden paths."""
+    config.addinivalue_line("markers", "slow: takes minutes; runs only with --slow")
+    trainer = config.getoption("--trainer")
+    if trainer != "none":
+        _installed_version(trainer)
+    for argument in config.args:
+        path = (config.invocation_params.dir / str(argument).split("::")[0]).resolve()
+        if _hidden(path, trainer):
+            wanted = next((name for name in DISTRIBUTIONS if name in path.parts), "NAME")
+            raise pytest.UsageError(f"{argument} is hidden without: --trainer {wanted}")
+
+
+def _installed_version(trainer: str) -> str:
+    if trainer not in DISTRIBUTIONS:
+        raise pytest.UsageError(
+            f"--trainer {trainer}: unknown; choose none, {', '.join(DISTRIBUTIONS)}"
+        )
+    try:
+        return version(DISTRIBUTIONS[trainer])
+    except PackageNotFoundError:
+        raise pytest.UsageError(
+            f"--trainer {trainer}: the distribution {DISTRIBUTIONS[trainer]!r} is not installed "
+            f"in this environment; run: make test-{trainer}"
+        ) from None
+
+
+def _hidden(path: Path, trainer: str) -> bool:
+    """Whether ``path`` needs a trainer that is not under test."""
+    folders = [INTEGRATIONS / name for name in DISTRIBUTIONS if name != trainer]
+    if trainer == "none":
+        folders += WITH_A_TRAINER
+    return any(folder == path or folder in path.parents for folder in folders)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Hide the other trainers' folders; leave every other decision to pytest."""
+    return True if _hidden(collection_path, config.getoption("--trainer")) else None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselect, and so count, the slow tests unless they are asked for."""
+    if config.getoption("--slow"):
+        return
+    slow = [item for item in items if item.get_closest_marker("slow")]
+    if slow:
+        items[:] = [item for item in items if not item.get_closest_marker("slow")]
+        config.hook.pytest_deselected(items=slow)
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    """Say which trainer, in which version."""
+    trainer = config.getoption("--trainer")
+    installed = "" if trainer == "none" else f" {_installed_version(trainer)}"
+    return f"trainer: {trainer}{installed}"
+
+
+@pytest.fixture(scope="session")
+def trainer_name(pytestconfig: pytest.Config) -> str:
+    """The trainer under test, or "none"."""
+    return str(pytestconfig.getoption("--trainer"))

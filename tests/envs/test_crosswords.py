@@ -1,0 +1,111 @@
+"""Crosswords."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+import gem_core
+from gem_core.data.clues import clues
+
+EASY, HARD = "game:Crosswords-v0-easy", "game:Crosswords-v0-hard"
+CLUE = re.compile(r"(across|down) from row (\d+), column (\d+), (\d+) letters: (.*)")
+
+
+def cells(env: gem_core.Env) -> dict[tuple[int, int], str]:
+    lines = env._solution
+    return {divmod(i, env._cols): c for i, c in enumerate(lines) if c != "."}
+
+
+def test_clues_are_well_formed() -> None:
+    everything = clues(False) + clues(True)
+    assert len(everything) >= 100
+    assert len({w for w, _ in everything}) == len({c for _, c in everything}) == len(everything)
+    for word, clue in everything:
+        assert re.fullmatch("[A-Z]{3,12}", word) and clue.strip() == clue
+        assert word.lower() not in clue.lower()
+
+
+@pytest.mark.parametrize("env_id", [EASY, HARD])
+def test_clues_say_where_their_words_are(env_id: str) -> None:
+    env = gem_core.make(env_id)
+    for seed in range(60):
+        env.reset(seed=seed)
+        letters, seen = cells(env), set()
+        found = CLUE.findall(env._clues)
+        assert len(found) == 3
+        for way, row, col, length, clue in found:
+            places = [
+                (int(row) + i * (way == "down"), int(col) + i * (way == "across"))
+                for i in range(int(length))
+            ]
+            word = "".join(letters[p] for p in places)
+            assert (word, clue) in clues(env_id == HARD)
+            seen.update(places)
+        assert seen == set(letters)
+        assert len(letters) <= env._budget
+
+
+def test_words_touch_only_where_they_cross() -> None:
+    env = gem_core.make(HARD)
+    for seed in range(60):
+        env.reset(seed=seed)
+        lines = [env._solution[r * env._cols :][: env._cols] for r in range(env._rows)]
+        columns = ["".join(column) for column in zip(*lines, strict=True)]
+        runs = [run for line in lines + columns for run in line.split(".") if len(run) > 1]
+        assert sorted(runs) == sorted(
+            word for word, clue in clues(True) if f": {clue}" in env._clues
+        )
+
+
+def test_right_letters_add_up_to_one() -> None:
+    env = gem_core.make(EASY)
+    env.reset(seed=4)
+    total = 0.0
+    for (row, col), letter in cells(env).items():
+        obs, reward, terminated, _, info = env.step(f"\\boxed{{{row} {col} {letter.lower()}}}")
+        total += reward
+        assert "is right" in obs and info["suffix"].splitlines()[row + 1].split()[col + 1] == letter
+    assert (terminated, info["success"]) == (True, True) and total == pytest.approx(1)
+
+
+def test_wrong_letters_are_not_entered() -> None:
+    env = gem_core.make(EASY)
+    _, before = env.reset(seed=4)
+    (row, col), letter = next(iter(cells(env).items()))
+    other = "Q" if letter != "Q" else "Z"
+    obs, reward, terminated, _, info = env.step(f"\\boxed{{{row}, {col}, {other}}}")
+    assert "is wrong" in obs and (reward, terminated) == (0.0, False)
+    assert info["suffix"] == before["suffix"] and "error" not in info
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [("0 0", "format"), ("0 0 AB", "format"), ("a 0 A", "format"), ("0 0 1", "format"),
+     ("99 0 A", "action"), ("-1 0 A", "action")],
+)  # fmt: skip
+def test_errors(answer: str, error: str) -> None:
+    env = gem_core.make(EASY)
+    env.reset(seed=0)
+    assert env.step(f"\\boxed{{{answer}}}")[4]["error"] == f"invalid_{error}"
+
+
+def test_cells_without_a_letter_and_filled_ones_are_invalid() -> None:
+    env = gem_core.make(EASY, max_turns=99)
+    for seed in range(20):
+        env.reset(seed=seed)
+        if "." in env._solution:
+            break
+    row, col = divmod(env._solution.index("."), env._cols)
+    assert "has no letter" in env.step(f"\\boxed{{{row} {col} A}}")[0]
+    (row, col), letter = next(iter(cells(env).items()))
+    env.step(f"\\boxed{{{row} {col} {letter}}}")
+    assert "filled already" in env.step(f"\\boxed{{{row} {col} {letter}}}")[0]
+
+
+def test_the_random_variant_has_turns_to_spare() -> None:
+    env = gem_core.make("game:Crosswords-v0-random")
+    for seed in range(40):
+        env.reset(seed=seed)
+        assert env._budget == len(cells(env)) + 10

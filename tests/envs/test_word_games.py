@@ -1,0 +1,124 @@
+"""Wordle and Hangman, and the word lists behind them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+
+import pytest
+
+import gem_core
+from gem_core.core import Env
+from gem_core.data.words import LISTS, upper_words, words
+from gem_core.envs.games.wordle import marks
+from gem_core.errors import UnknownNameError
+
+WORDLE, HANGMAN = "game:Wordle-v0-hard", "game:Hangman-v0-hard"
+
+
+def with_word(word: str, env_id: str, **kwargs: object) -> Env:
+    env = gem_core.make(env_id, word_length=len(word), **kwargs)
+    env.reset(seed=0)
+    state = env.get_state()
+    state["fields"].update(_word=word)
+    env.set_state(state)
+    return env
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_word_lists_are_clean(name: str) -> None:
+    assert list(words(name)) == sorted(set(words(name)))
+    assert all(w.isascii() and w.isalpha() and w.islower() for w in words(name))
+    assert words(name) is words(name) and upper_words(name, 5) is upper_words(name, 5)
+    with pytest.raises(UnknownNameError, match="Did you mean"):
+        words(name + "x")
+    with pytest.raises(ValueError, match="no words of length 99"):
+        upper_words(name, 99)
+
+
+def plain_marks(word: str, guess: str) -> str:
+    """The definition, letter by letter: greens first, then yellows while letters are left."""
+    left = Counter(w for w, g in zip(word, guess, strict=True) if w != g)
+    found = []
+    for w, g in zip(word, guess, strict=True):
+        if w == g:
+            found.append("G")
+        elif left[g]:
+            left[g] -= 1
+            found.append("Y")
+        else:
+            found.append("X")
+    return "".join(found)
+
+
+def test_marks_agree_with_the_definition() -> None:
+    rng = Random(0)
+    for _ in range(3000):
+        word, guess = ("".join(rng.choices("ABC", k=4)) for _ in range(2))
+        assert "".join(marks(word, guess)) == plain_marks(word, guess)
+
+
+def test_wordle_pays_each_green_once_and_the_word() -> None:
+    env = with_word("HELLO", WORDLE)
+    obs, reward, *_ = env.step("\\boxed{hotel}")
+    assert "H O T E L\nG Y X Y Y" in obs and reward == pytest.approx(0.1)
+    obs, reward, *_ = env.step("\\boxed{H A L L S}")
+    assert "G X G G X" in obs and reward == pytest.approx(0.2)
+    _, reward, terminated, _, info = env.step("\\boxed{HELLO}")
+    assert (reward, terminated, info["success"]) == (pytest.approx(0.7), True, True)
+
+
+def test_wordle_takes_any_letters_once() -> None:
+    env = with_word("HELLO", WORDLE)
+    assert "error" not in env.step("\\boxed{zzzzz}")[4]
+    assert env.step("\\boxed{ZZZZZ}")[4]["error"] == "invalid_action"
+    assert env.step("\\boxed{HELL}")[4]["error"] == "invalid_action"
+    assert env.step("\\boxed{HELL0}")[4]["error"] == "invalid_format"
+
+
+def test_the_rules_of_wordle_hold_no_hint() -> None:
+    env = gem_core.make(WORDLE)
+    assert len({env.reset(seed=s)[0] for s in range(20)}) == 1
+    assert len({env._word for s in range(50) if env.reset(seed=s)}) > 40
+
+
+def test_hangman_ends_when_all_letters_are_revealed() -> None:
+    env = with_word("PEPPERY", HANGMAN)
+    obs, reward, terminated, _, info = env.step("\\boxed{p}")
+    assert "P _ P P _ _ _" in info["suffix"] and reward == pytest.approx(0.5 * 3 / 7)
+    assert not terminated and "is in the word" in obs
+    total = reward + sum(env.step(f"\\boxed{{{x}}}")[1] for x in "ER")
+    _, reward, terminated, _, info = env.step("\\boxed{Y}")
+    assert (terminated, info["success"]) == (True, True)
+    assert total + reward == pytest.approx(1)
+
+
+def test_hangman_pays_the_word_with_what_is_hidden() -> None:
+    env = with_word("PEPPERY", HANGMAN)
+    total = env.step("\\boxed{P}")[1] + env.step("\\boxed{Z}")[1] + env.step("\\boxed{PEPPERS}")[1]
+    _, reward, terminated, _, info = env.step("\\boxed{peppery}")
+    assert (terminated, info["success"]) == (True, True)
+    assert total + reward == pytest.approx(1) and "P E P P E R Y" in info["suffix"]
+
+
+def test_compat_hangman_asks_for_the_word() -> None:
+    env = with_word("TOO", HANGMAN, compat="gem-0.1.0")
+    env.step("\\boxed{T}")
+    assert not env.step("\\boxed{O}")[2]
+    assert env.step("\\boxed{TOO}")[1:3] == (0.5, True)
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [("P", "action"), ("TOOLONGER", "action"), ("3", "format"), ("é", "format")],
+)
+def test_hangman_errors(answer: str, error: str) -> None:
+    env = with_word("PEPPERY", HANGMAN)
+    env.step("\\boxed{P}")
+    assert env.step(f"\\boxed{{{answer}}}")[4]["error"] == f"invalid_{error}"
+
+
+def test_lengths_without_words_are_refused() -> None:
+    for env_id in (WORDLE, HANGMAN):
+        with pytest.raises(ValueError, match="no words of length 40"):
+            gem_core.make(env_id, word_length=40)

@@ -1,0 +1,129 @@
+"""Word Search."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+
+import pytest
+
+import gem_core
+from gem_core.data.words import upper_words
+from gem_core.envs.games.word_grid import lay_words
+from gem_core.envs.games.word_search import _fill
+
+EASY, HARD = "game:WordSearch-v0-easy", "game:WordSearch-v0-hard"
+
+
+def hidden(env: gem_core.Env) -> Iterator[tuple[str, int, int]]:
+    return zip(env._words, env._ends[::2], env._ends[1::2], strict=True)
+
+
+def place(env: gem_core.Env, k: int) -> list[int]:
+    start, end = env._ends[2 * k : 2 * k + 2]
+    return [*divmod(start, env._side), *divmod(end, env._side)]
+
+
+def step(env: gem_core.Env, where: list[int]) -> tuple[str, float, bool, bool, dict[str, object]]:
+    return env.step(f"\\boxed{{{' '.join(map(str, where))}}}")
+
+
+@pytest.mark.parametrize("env_id", [EASY, HARD])
+def test_words_are_where_they_are_said_to_be(env_id: str) -> None:
+    env = gem_core.make(env_id)
+    words = set(upper_words("english" if env_id == HARD else "basic"))
+    for seed in range(60):
+        env.reset(seed=seed)
+        side = env._side
+        assert len(env._grid) == side**2 and env._grid.isalpha() and env._grid.isupper()
+        assert side == round(1.5 * max(map(len, env._words)))
+        for word, start, end in hidden(env):
+            across = start // side == end // side
+            assert env._grid[start : end + 1 : 1 if across else side] == word
+            assert word in words
+        assert len(set(env._words)) == 5
+
+
+def test_finding_all_words_earns_one() -> None:
+    env = gem_core.make(HARD)
+    env.reset(seed=2)
+    results = [step(env, place(env, k)) for k in range(5)]
+    assert [r[1] for r in results] == [pytest.approx(0.2)] * 5
+    assert [r[2] for r in results] == [False] * 4 + [True]
+    assert results[-1][4]["success"] is True
+    lower = sum(c.islower() for c in env._grid)
+    assert lower == len({
+        i
+        for _, start, end in hidden(env)
+        for i in range(start, end + 1, 1 if end - start < env._side else env._side)
+    })  # fmt: skip
+
+
+def test_a_found_word_never_scores_again() -> None:
+    env = gem_core.make(EASY)
+    env.reset(seed=2)
+    where = place(env, 0)
+    assert step(env, where)[1] == pytest.approx(0.2)
+    for again in (where, where[2:] + where[:2]):
+        _, reward, _, _, info = step(env, again)
+        assert (reward, info["error"]) == (0.0, "invalid_action")
+    env.reset(seed=2)
+    assert step(env, where[2:] + where[:2])[1] == pytest.approx(0.2)
+    assert step(env, where)[4]["error"] == "invalid_action"
+
+
+def test_compat_pays_the_reversed_word_again() -> None:
+    env = gem_core.make(EASY, compat="gem-0.1.0")
+    env.reset(seed=2)
+    where = place(env, 0)
+    assert step(env, where)[1] == step(env, where[2:] + where[:2])[1] == pytest.approx(0.2)
+    assert step(env, where)[4]["error"] == "invalid_action"
+
+
+def test_a_second_copy_of_a_word_counts_as_the_word() -> None:
+    env = gem_core.make(EASY, num_words=1)
+    env.reset(seed=0)
+    word, start, _ = next(iter(hidden(env)))
+    side = env._side
+    row = 0 if start // side != 0 else side - 1
+    state = env.get_state()
+    grid = state["fields"]["_grid"]
+    state["fields"]["_grid"] = grid[: row * side] + word + grid[row * side + len(word) :]
+    env.set_state(state)
+    assert step(env, [row, 0, row, len(word) - 1])[2] is True
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [("1 2 3", "format"), ("a b c d", "format"), ("0 0 1 1", "action"), ("0 0 0 99", "action"),
+     ("-1 0 -1 2", "action"), ("1 2 3 4 5", "format")],
+)  # fmt: skip
+def test_errors(answer: str, error: str) -> None:
+    env = gem_core.make(EASY)
+    env.reset(seed=0)
+    assert env.step(f"\\boxed{{{answer}}}")[4]["error"] == f"invalid_{error}"
+
+
+def test_a_wrong_attempt_costs_a_turn_and_is_remembered() -> None:
+    env = gem_core.make(EASY)
+    env.reset(seed=0)
+    wrong = [0, 0, 0, 0]
+    obs, reward, terminated, _, info = step(env, wrong)
+    assert "no hidden word" in obs and (reward, terminated) == (0.0, False) and "error" not in info
+    assert step(env, wrong)[4]["error"] == "invalid_action"
+
+
+def test_letters_between_the_words_are_uniform() -> None:
+    text = _fill("." * 26_000, Random(0))
+    counts = [text.count(c) for c in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"]
+    assert sum(counts) == 26_000 and all(850 < n < 1150 for n in counts)
+    assert _fill("A.B..", Random(1))[::2][:2] == "AB"
+
+
+def test_words_cross_where_they_can() -> None:
+    crossed = 0
+    for seed in range(50):
+        grid = lay_words(["TREE", "ELEMENT", "ROT"], Random(seed), apart=False)
+        assert len(grid.placed) == 3
+        crossed += len("TREEELEMENTROT") - sum(c != "." for c in grid.cells)
+    assert crossed > 30

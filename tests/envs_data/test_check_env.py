@@ -1,0 +1,66 @@
+"""``check_env`` on every id outside ``game:``; the check in another process is one for all."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import warnings
+
+import pytest
+
+import gem_core
+from gem_core.checker import trace
+from gem_core.envs._data_source import SampleDataWarning
+
+IDS = [i for i in gem_core.list_envs() if not i.startswith("game:")]
+#: Seconds for an item or a grading: these get the fewest plays, and only with --slow.
+HEAVY = ("rg:futoshiki", "rg:intermediate_integration", "rg:knight_swap", "rg:quantum_lock")
+STEPS = 3
+SEEDS = (0, 1)
+
+
+def expensive(env_id: str) -> bool:
+    return env_id in HEAVY or env_id.startswith("code:") or env_id == "eval:CodeContest"
+
+
+@pytest.mark.parametrize(
+    "env_id", [pytest.param(i, marks=pytest.mark.slow) if expensive(i) else i for i in IDS]
+)
+@pytest.mark.filterwarnings("ignore::gem_core.envs._data_source.SampleDataWarning")
+@pytest.mark.filterwarnings("ignore::UserWarning:reasoning_gym")
+@pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")
+def test_every_id_keeps_its_promises(env_id: str) -> None:
+    steps, seeds = (1, (0,)) if expensive(env_id) else (STEPS, SEEDS)
+    gem_core.check_env(env_id, skip=("process",), steps=steps, seeds=seeds)
+
+
+CHILD = """
+import contextlib, json, sys, warnings
+warnings.simplefilter("ignore")
+sys.path[:] = json.loads(sys.argv[1])
+import gem_core
+from gem_core.checker import trace
+ids, steps = json.loads(sys.stdin.read())
+with contextlib.redirect_stdout(sys.stderr):  # some packages print while they load
+    traces = {i: trace(gem_core.make(i), 0, steps) for i in ids}
+print(json.dumps(traces))
+"""
+
+
+def test_another_process_plays_the_same_episodes() -> None:
+    ids = [i for i in IDS if not expensive(i)]
+    done = subprocess.run(
+        [sys.executable, "-c", CHILD, json.dumps(sys.path)],
+        input=json.dumps([ids, STEPS]),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    there = json.loads(done.stdout)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SampleDataWarning)
+        warnings.simplefilter("ignore", PendingDeprecationWarning)
+        for env_id in ids:
+            assert trace(gem_core.make(env_id), 0, STEPS) == there[env_id], env_id

@@ -1,0 +1,87 @@
+"""One whole experiment with the trainer under test: the same command and files for all five."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from gem_core.runs import RunDir
+
+STEPS = 2
+
+
+@pytest.fixture(scope="module")
+def arguments(tmp_path_factory, trainer_name):
+    """``gem-core train`` for two small steps."""
+    small = ("train.steps=2", "batch.episodes=8", "eval.episodes=20", "train.save_every=1")
+    folder = tmp_path_factory.mktemp("experiment") / "run"
+    argv = ["train", "guess-the-number-easy", "--profile", "tiny", "--trainer", trainer_name]
+    for override in small:
+        argv += ["--set", override]
+    return [sys.executable, "-m", "gem_core.cli", *argv, "--run", str(folder)], folder
+
+
+@pytest.fixture(scope="module")
+def trained(arguments):
+    """The finished run and what the command printed."""
+    command, folder = arguments
+    done = subprocess.run(command, capture_output=True, text=True, timeout=800)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+    return RunDir(folder), done.stdout
+
+
+def test_the_result_holds_both_evaluations_and_where_it_was_made(trained, trainer_name):
+    run, _ = trained
+    result = run.result
+    assert (result["trainer"], result["steps"], result["n"]) == (trainer_name, STEPS, 20)
+    for when in ("before", "after"):
+        assert result[when]["episodes"] == 20
+        assert result[when]["success/low"] <= result[when]["success/mean"]
+    assert result["seconds"]["train"] > 0
+    assert {"torch", "transformers"} <= set(result["versions"])
+    assert list(result["environments"]) == ["game:GuessTheNumber-v0-easy"]
+    assert [(row["when"], row["step"]) for row in run.evals()] == [("before", 0), ("after", STEPS)]
+
+
+def test_every_step_has_the_common_metrics(trained):
+    rows = trained[0].metrics()
+    assert [row["step"] for row in rows] == [1, STEPS]
+    for row in rows:
+        assert row["episodes"] == 8
+        assert {"success/mean", "reward/mean", "turns/mean", "time/rollout", "time/update"} <= set(
+            row
+        )
+
+
+def test_the_table_is_printed(trained, trainer_name):
+    last = trained[1].rstrip().splitlines()[-1]
+    assert last.split()[:2] == ["guess-the-number-easy", trainer_name]
+
+
+def test_the_model_differs_from_where_it_began(trained):
+    from safetensors.torch import load_file
+
+    from gem_core.tiny import model_path
+
+    run, _ = trained
+    start = load_file(f"{model_path(run.recipe)}/model.safetensors")
+    end = load_file(run.model / "model.safetensors")
+    assert any(not start[name].equal(end[name]) for name in start)
+
+
+def test_a_finished_run_is_left_alone(trained, arguments):
+    run, _ = trained
+    before = json.dumps(run.result)
+    again = subprocess.run([*arguments[0], "--resume"], capture_output=True, text=True, timeout=300)
+    assert again.returncode == 0
+    assert "nothing to do" in again.stdout
+    assert json.dumps(run.result) == before
+
+
+def test_a_run_is_not_overwritten_unasked(trained, arguments):
+    done = subprocess.run(arguments[0], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 2
+    assert "gem-core: " in done.stderr.splitlines()[-1]

@@ -1,0 +1,59 @@
+"""The evaluator: the same held-out episodes, the same figures, an interval."""
+
+from __future__ import annotations
+
+import pytest
+
+from gem_core.episode import Episode, StopReason, Turn
+from gem_core.errors import GemError
+from gem_core.evaluation import evaluate
+from gem_core.evaluation.local import evaluation_episodes, summarise
+from gem_core.recipe import load_recipe
+
+
+def test_figures_repeat_exactly(recipe, model_dir):
+    first, again = (evaluate(recipe, model_dir, 40) for _ in range(2))
+    assert first.pop("seconds") > 0
+    again.pop("seconds")
+    spent = "time/env"
+    first.pop(spent), again.pop(spent)
+    assert first == again
+    assert first["episodes"] == 40
+    assert first["success/low"] <= first["success/mean"] <= first["success/high"]
+
+
+def test_the_tasks_are_the_held_out_ones(recipe, model_dir):
+    episodes = evaluation_episodes(recipe, model_dir, 5)
+    assert [e.seed for e in episodes] == [-1, -2, -3, -4, -5]
+
+
+def test_the_recipe_gives_the_count(recipe, model_dir):
+    from msgspec.structs import replace
+
+    few = replace(recipe, eval=replace(recipe.eval, episodes=3))
+    assert evaluate(few, model_dir)["episodes"] == 3
+
+
+def test_summary_counts_successes():
+    episodes = [Episode("e", k, turns=[Turn(0, "", "", reward=1.0)]) for k in range(10)]
+    for episode in episodes[:8]:
+        episode.success = True
+    found = summarise(episodes)
+    assert found["success/mean"] == 0.8
+    assert (round(found["success/low"], 4), round(found["success/high"], 4)) == (0.4902, 0.9433)
+
+
+def test_an_environment_that_breaks_is_no_evaluation(model_dir, tmp_path):
+    from gem_core.registration import register
+
+    register("test:Broken-v0", "gem_core.parity.frozen:_Scripted", turns=1, dense=0, raises=1)
+    path = tmp_path / "r.toml"
+    path.write_text('name = "r"\n[[env]]\nid = "test:Broken-v0"\n[context]\ntemplate = "no"\n')
+    recipe = load_recipe(path, "tiny", ["model.tiny.warm_start_steps=0"])
+    with pytest.raises(GemError, match="scripted fault"):
+        evaluate(recipe, model_dir, 4)
+
+
+def test_reasons_are_kept(recipe, model_dir):
+    episodes = evaluation_episodes(recipe, model_dir, 20)
+    assert {e.stop_reason for e in episodes} <= {StopReason.TERMINATED, StopReason.INVALID_FORMAT}

@@ -1,0 +1,134 @@
+"""The math grader: math-verify's verdicts, in any thread, in bounded time."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from math_verify import parse, verify
+
+from gem_core.graders import grade_math, math
+from gem_core.graders._math_fast import fast_verdict, number
+from gem_core.graders.pool import shared_pool
+
+PAIRS = [
+    json.loads(line)
+    for line in (Path(__file__).parents[2] / "benchmarks/throughput/math_pairs.jsonl")
+    .read_text()
+    .splitlines()
+]
+
+
+def reference(answer: str, gold: str) -> bool:
+    logging.getLogger("math_verify").setLevel(logging.ERROR)
+    # Its own timeouts are by the clock, so they are long: a busy machine changes no verdict.
+    golds, answers = (parse(f"\\boxed{{{t}}}", parsing_timeout=60) for t in (gold, answer))
+    return bool(verify(golds, answers, timeout_seconds=60))
+
+
+def test_the_fixed_set_is_large_and_mixed() -> None:
+    right = sum(pair["right"] for pair in PAIRS)
+    assert len(PAIRS) >= 500 and 0.3 < right / len(PAIRS) < 0.7
+    assert len({(pair["answer"], pair["gold"]) for pair in PAIRS}) == len(PAIRS)
+    plain = sum(fast_verdict(pair["answer"], pair["gold"]) is not None for pair in PAIRS)
+    assert 0.6 < plain / len(PAIRS) < 0.9
+
+
+def test_verdicts_equal_math_verifys_on_the_fixed_set() -> None:
+    for pair in PAIRS:
+        answer, gold = pair["answer"], pair["gold"]
+        verdict = grade_math(answer, gold, deadline_s=60)
+        assert (verdict.correct, verdict.error) == (pair["right"], None), pair
+        assert reference(answer, gold) == pair["right"], pair
+
+
+NUMBERS = st.one_of(
+    st.integers(-(10**15) + 1, 10**15 - 1).map(str),
+    st.integers(0, 10**12).map("{:,}".format),
+    st.tuples(st.integers(-999, 999), st.integers(0, 999_999)).map(lambda t: f"{t[0]}.{t[1]}"),
+    st.tuples(st.integers(-99, 99), st.integers(1, 60)).map(lambda t: f"{t[0]}/{t[1]}"),
+    st.tuples(st.integers(-99, 99), st.integers(1, 60)).map(
+        lambda t: f"\\frac{{{t[0]}}}{{{t[1]}}}"
+    ),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(NUMBERS, NUMBERS)
+def test_fast_verdicts_equal_math_verifys_on_random_numbers(answer: str, gold: str) -> None:
+    fast = fast_verdict(answer, gold)
+    assert fast is None or fast == reference(answer, gold)
+
+
+@settings(max_examples=100, deadline=None)
+@given(NUMBERS, st.integers(1, 9))
+def test_equal_numbers_in_another_form(gold: str, factor: int) -> None:
+    value = number(gold)
+    if value is None:
+        return
+    answer = f"\\frac{{{value.numerator * factor}}}{{{value.denominator * factor}}}"
+    fast = fast_verdict(answer, gold)
+    assert fast is None or fast == reference(answer, gold)
+
+
+def test_several_gold_answers() -> None:
+    assert grade_math("2", ["1", "2"]).correct
+    assert not grade_math("3", ["1", "2"]).correct
+    assert not grade_math("3", []).correct
+
+
+def test_it_works_in_threads() -> None:
+    hard = [p for p in PAIRS if fast_verdict(p["answer"], p["gold"]) is None][:60]
+    verdicts: dict[int, bool] = {}
+
+    def work(start: int) -> None:
+        for i in range(start, len(hard), 6):
+            verdicts[i] = grade_math(hard[i]["answer"], hard[i]["gold"], deadline_s=60).correct
+
+    math._memory.clear()
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [verdicts[i] for i in range(len(hard))] == [p["right"] for p in hard]
+
+
+def test_a_hanging_comparison_costs_only_itself() -> None:
+    pool = shared_pool("gem_core.graders._math_slow:run")
+    before = pool.replaced
+    begun = time.monotonic()
+    verdict = grade_math("(x+y+z+w)^{200}-1", "(x+y+z)^{200}+w", deadline_s=1)
+    assert not verdict.correct and verdict.method == "none" and "deadline" in str(verdict.error)
+    assert time.monotonic() - begun < 60
+    # The answers after it are judged as ever.
+    for answer in ("(x+1)^2", "x(x+2)+1", "1+x^2+2x", "(1+x)(1+x)"):
+        assert grade_math(answer, "x^2+2x+1", deadline_s=60).correct
+    assert pool.replaced == before + 1
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "x" * 100_000,
+        "{" * 1500,
+        "\\frac{" * 300,
+        "\x00",
+        "\ud800",
+        "1" * 1999,
+        "((((((((" * 200,
+        "\\sqrt{" * 200 + "x" + "}" * 200,
+        "__import__('os').system('true')",
+        "\\input{/etc/passwd}",
+        "",
+    ],
+)
+def test_hostile_answers_are_wrong_and_nothing_else(answer: str) -> None:
+    assert not grade_math(answer, "x^2+1", deadline_s=3).correct
+    assert grade_math("1+x^2", "x^2+1", deadline_s=60).correct

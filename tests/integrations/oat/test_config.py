@@ -1,0 +1,130 @@
+"""A recipe as Oat's arguments, through Oat's own parser."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from gem_core.errors import RecipeError, UnknownNameError
+from gem_core.recipe import load_recipe
+from gem_oat import config
+
+GPU = ["hardware.device=gpu", "hardware.engine=default"]
+
+
+@pytest.fixture
+def gpus(monkeypatch):
+    """Oat's validation asks how many there are."""
+    return lambda count: monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
+
+
+def test_the_tiny_profile_parses(recipe):
+    args = config.arguments(recipe("batch.micro_batch=4", "algorithm.minibatches=2"))
+    assert args.algo.name == "PPO" and args.critic_type == "drgrpo"
+    assert (args.bf16, args.flash_attn, args.use_fused_lm_head) == (False, False, False)
+    assert args.cliprange == 0.2 and args.tis_c is None and args.num_samples == 1
+    assert (args.learning_rate, args.adam_beta_1, args.adam_beta_2) == (2e-3, 0.9, 0.95)
+    assert args.train_batch_size == args.train_batch_size_per_device == 4
+
+
+def test_the_paper_profile_parses_for_eight_gpus(gpus):
+    gpus(8)
+    args = config.arguments(
+        load_recipe("guess-the-number-easy", "paper", [*GPU, "hardware.gpus_per_node=8"])
+    )
+    assert args.gpus == args.rollout_batch_size == 8
+    assert args.bf16 and args.flash_attn and args.vllm_sleep and args.collocate
+    assert args.num_ppo_epochs == 2 and args.learning_rate == 1e-6
+    assert args.generate_max_length == 4096 and args.max_model_len == 12800
+
+
+@pytest.mark.parametrize("profile", ["tiny", "paper"])
+def test_the_command_line_needs_no_gpu_and_no_oat(profile):
+    words = config.translate(load_recipe("guess-the-number-easy", profile))
+    assert all(isinstance(word, str) for word in words)
+
+
+def test_kl_goes_where_the_recipe_says(recipe):
+    in_loss = config.arguments(recipe("algorithm.kl_coef=0.1"))
+    assert (in_loss.beta, in_loss.kl_penalty_coef) == (0.1, 0.0)
+    in_reward = config.arguments(recipe("algorithm.kl_coef=0.1", "algorithm.kl_in=reward"))
+    assert (in_reward.beta, in_reward.kl_penalty_coef) == (0.0, 0.1)
+
+
+@pytest.mark.parametrize("estimator", ["rebn", "gae"])
+def test_only_gae_trains_a_critic(recipe, estimator):
+    args = config.arguments(recipe(f"algorithm.estimator={estimator}", "algorithm.critic_lr=0.25"))
+    assert (args.critic_type == "ppo") == (estimator == "gae")
+    assert args.critic_learning_rate == 0.25
+
+
+@pytest.mark.parametrize(("steps", "epochs", "minibatches", "warmup", "micro"), [
+    (300, 1, 1, 7, "none"), (7, 2, 3, 5, "4"), (3, 2, 1, 0, "1"),
+])  # fmt: skip
+def test_oats_arithmetic_plans_the_recipes_updates(
+    recipe, steps, epochs, minibatches, warmup, micro
+):
+    """The sums of LearnerBase._init, for the data set of the adapter's learner."""
+    overrides = [f"train.steps={steps}", f"algorithm.epochs={epochs}"]
+    overrides += [f"algorithm.minibatches={minibatches}", f"algorithm.warmup_steps={warmup}"]
+    overrides += [f"batch.micro_batch={micro}"] * (micro != "none")
+    args = config.arguments(recipe(*overrides, "algorithm.lr_schedule=cosine"))
+    per_epoch = int(steps * args.max_epochs // args.train_batch_size)
+    total = math.ceil(args.num_prompt_epoch * per_epoch) * args.max_step_adjustment
+    assert total == steps * epochs * minibatches
+    assert math.ceil(total * args.lr_warmup_ratio) == warmup
+    assert args.lr_scheduler == "cosine"
+
+
+@pytest.mark.parametrize(("overrides", "message"), [
+    (["algorithm.clip_high=0.3"], r"algorithm\.clip_low = 0\.2 and algorithm\.clip_high = 0\.3"),
+    (["algorithm.entropy_coef=0.1"], r"algorithm\.entropy_coef"),
+    (["model.revision=abc"], r"model\.revision"),
+    (["train.steps=0"], r"train\.steps"),
+    (["hardware.engine=sglang"], r"hardware\.engine"),
+    ([*GPU, "hardware.engine=hf"], r"hardware\.engine = 'hf' and hardware\.device = 'gpu'"),
+    (["hardware.gpus_per_node=2"], r"hardware\.gpus_per_node = 2: on a CPU"),
+    ([*GPU, "hardware.nodes=2"], r"hardware\.nodes = 2: start it once per node"),
+    ([*GPU, "hardware.gpus_per_node=3"], r"batch\.episodes = 8.*multiple of 3 GPUs"),
+    (["trainer.oat.use_fused_lm_head=true"], r"batch\.micro_batch.*no gradient"),
+    (["trainer.oat.use_fused_lm_head=true", "batch.micro_batch=2"], r"batch\.micro_batch = 2"),
+    (["trainer.oat.pi_buffer_maxlen_per_device=64"], r"oat\.pi_buffer_maxlen_per_device belongs"),
+])  # fmt: skip
+def test_what_oat_cannot_do_is_refused_by_name(recipe, overrides, message):
+    with pytest.raises(RecipeError, match=message):
+        config.translate(recipe(*overrides))
+
+
+def test_two_nodes_are_told_who_they_are(recipe, gpus):
+    gpus(1)
+    native = {"master_addr": '"10.0.0.1"', "master_port": 29500, "group_rank": 1}
+    words = [f"trainer.oat.{key}={value}" for key, value in native.items()]
+    args = config.arguments(recipe(*GPU, "hardware.nodes=2", *words))
+    assert (args.num_groups, args.group_rank, args.master_addr) == (2, 1, "10.0.0.1")
+    assert args.rollout_batch_size == 2
+
+
+def test_native_arguments_win_and_are_checked(recipe):
+    args = config.arguments(recipe("trainer.oat.tis_c=2.0", "trainer.oat.zero_stage=1"))
+    assert (args.tis_c, args.zero_stage) == (2.0, 1)
+    with pytest.raises(UnknownNameError, match="Did you mean 'zero_stage'"):
+        config.arguments(recipe("trainer.oat.zero_stag=1"))
+    with pytest.raises(RecipeError, match="refuses a value"):
+        config.arguments(recipe("trainer.oat.zero_stage=many"))
+
+
+def test_the_fused_head_is_used_where_it_is_right(recipe):
+    assert config.arguments(recipe("batch.micro_batch=1")).use_fused_lm_head
+
+
+def test_max_queries_ends_no_run_early(recipe):
+    """Oat stops after max_train rows, 50,000 by default; the recipe counts steps."""
+    assert config.arguments(recipe()).max_queries >= 10**12
+
+
+def test_translation_is_pure(recipe, tmp_path, monkeypatch):
+    monkeypatch.setenv("GEM_CORE_CACHE", str(tmp_path / "cache"))
+    assert config.translate(recipe()) == config.translate(recipe())
+    assert not (tmp_path / "cache").exists()

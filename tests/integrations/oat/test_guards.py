@@ -1,0 +1,159 @@
+"""Each fault of Oat that the adapter guards against: the fault itself, and that it is caught."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from datetime import timedelta
+
+import oat.learners.rl
+import oat.utils.distributed
+import pytest
+import torch
+import transformers
+from oat.algorithms.ppo import PPOLearner
+from oat.utils.launcher import get_free_port
+from oat.utils.lm_head import FusedLinear
+
+from gem_core.errors import GemError, MissingDependencyError
+from gem_core.runs import RunDir
+from gem_oat import _compat, launch
+from gem_oat.testing import install
+
+
+def fused_gradient(batch):
+    hidden = torch.randn(batch, 9, 16, requires_grad=True)
+    head = torch.randn(30, 16, requires_grad=True)
+    ids = torch.randint(0, 30, (batch, 9))
+    logps, _ = FusedLinear(compute_entropy=True)(
+        (hidden * 1.0)[:, :-1], head, ids[:, 1:], temperature=1.0
+    )
+    logps.sum().backward()
+    return hidden.grad
+
+
+def test_oats_fused_head_still_drops_the_gradient_of_the_body():
+    """When this fails, Oat is repaired: allow the fused head for any micro-batch."""
+    assert fused_gradient(1) is not None and fused_gradient(2) is None
+
+
+def test_a_fused_head_with_two_rows_is_stopped_before_the_update(recipe, learner):
+    made = learner(recipe("batch.micro_batch=1"))
+    assert made.args.use_fused_lm_head
+    gem = made.args.gem
+    made.args.gem = type(gem)(recipe("batch.micro_batch=2"), gem.path)
+    with pytest.raises(GemError, match="no gradient with 2 or more rows"):
+        made.run()
+    assert made.model.model.global_steps == 0
+
+
+def test_version_strings_no_longer_break_the_weight_group():
+    """torch 2.10 and later: Oat takes "2.13" for older than "2.6" and passes a lost argument."""
+    port = get_free_port()
+    group = oat.utils.distributed.init_process_group(
+        backend="gloo",
+        init_method=f"tcp://127.0.0.1:{port}",
+        world_size=1,
+        rank=0,
+        group_name="gem-test",
+        timeout=timedelta(seconds=30),
+    )
+    assert group.size() == 1
+    helper = oat.utils.distributed._new_process_group_helper
+    _compat.fix_process_group(oat.utils.distributed)
+    assert oat.utils.distributed._new_process_group_helper is helper, "wrapped twice"
+    with pytest.raises(TypeError, match="pg_options"):
+        helper.__closure__[0].cell_contents(
+            1, 0, [], "gloo", torch.distributed.HashStore(), group_name="x", pg_options=None
+        )
+
+
+def test_the_critic_has_every_schedule():
+    """Oat gives ``min_lr`` to the critic's schedule; most of transformers' do not take it."""
+    weights = [torch.nn.Parameter(torch.zeros(1))]
+    keywords = {"num_warmup_steps": 0, "num_training_steps": 4}
+    for name in ("constant_with_warmup", "linear", "cosine", "cosine_with_min_lr"):
+        least = {"scheduler_specific_kwargs": {"min_lr": 1e-4}}
+        optimizer = torch.optim.AdamW(weights, lr=1e-3)
+        oat.learners.rl.get_scheduler(name, optimizer, **keywords, **least)
+    with pytest.raises(TypeError, match="min_lr"):
+        transformers.get_scheduler("linear", optimizer, **keywords, **least)
+
+
+def test_the_data_set_is_as_long_as_the_run(recipe, learner):
+    """GEM's own has 1e9 items, 46 GB of indices per rank in torch's sampler."""
+    made = learner(recipe("train.steps=5"), start=0)
+    made._init(made.args, made.actors)
+    assert len(made.prompts_dataset) == 5 and made.max_steps == 5
+    assert [batch[0][0] for batch in made.prompts_dataloader] == [f"{n}/0/1" for n in range(5)]
+
+
+def test_a_stale_row_is_never_trained_on(recipe, learner, rows):
+    made = learner(recipe())
+    made._init(made.args, made.actors)
+    made.steps = 0
+    made.process_feedback_data(rows[:9])
+    made.process_feedback_data(rows[20:24])
+    assert list(made.pi_buffer) == rows[20:24]
+    made.process_feedback_data(rows)
+    assert list(made.pi_buffer) == rows, "Oat's buffer length cut the batch"
+
+
+def test_advantages_that_are_not_gem_cores_stop_before_the_update(recipe, learner, monkeypatch):
+    """Oat's own advantage with one sample per prompt is identically 0, without an error."""
+    rewards = torch.tensor([[0.0, 1.0], [0.0, 0.3]])
+    made = learner(recipe())
+    own = PPOLearner.compute_monte_carlo_advantages(made, rewards, None)
+    assert own.tolist() == [0.0, 0.0]
+    monkeypatch.setattr(
+        type(made), "compute_monte_carlo_advantages", PPOLearner.compute_monte_carlo_advantages
+    )
+    with pytest.raises(GemError, match="did not ask gem_core for advantages"):
+        made.run()
+    assert made.model.model.global_steps == 0
+
+
+def test_a_resumed_actor_has_the_checkpoints_weights(recipe, learner):
+    """Oat's own resume loads the learner and lets the actor sample from the first weights."""
+    small = recipe("train.save_every=1")
+    learner(small).run()
+    again = learner(small, start=1)
+    again._init(again.args, again.actors)
+    mine = dict(again.model.model.module.named_parameters())
+    for name, weight in again.actors[0].actor.llm.model.named_parameters():
+        assert torch.equal(weight, mine[name]), name
+    first = learner(small)
+    first._init(first.args, first.actors)
+    started = dict(first.model.model.module.named_parameters())
+    assert any(not torch.equal(started[name], mine[name]) for name in mine)
+
+
+def test_the_harness_refuses_a_gpu(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    with pytest.raises(GemError, match="does not run beside a GPU"):
+        install()
+
+
+def test_a_gpu_recipe_on_the_wrong_python_says_which(recipe, tmp_path):
+    gpu = recipe("hardware.device=gpu", "hardware.engine=vllm")
+    run = RunDir.create(tmp_path / "run", gpu, "oat")
+    assert sys.version_info[:2] != (3, 10)
+    with pytest.raises(MissingDependencyError, match=r"Python 3\.10 only.*this is Python 3\.11"):
+        launch.run(gpu, run)
+
+
+def test_missing_parts_of_the_gpu_stack_are_named(monkeypatch):
+    monkeypatch.setattr(_compat.sys, "version_info", (3, 10, 13))
+    monkeypatch.setattr(_compat, "find_spec", lambda name: None)
+    with pytest.raises(MissingDependencyError, match=r"vllm and launchpad.*pip install vllm"):
+        _compat.require_gpu_stack()
+
+
+def test_an_untested_oat_is_refused_at_import():
+    code = (
+        "import importlib.metadata as m; real = m.version; "
+        "m.version = lambda name: '0.9.0' if name == 'oat-llm' else real(name); "
+        "import gem_oat.config, gem_oat._compat"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode and "oat-llm 0.9.0 is outside the tested range" in done.stderr

@@ -1,0 +1,61 @@
+"""Two steps of Oat's program (shared memory, actor, learner) with the harness's launcher.
+
+Run as ``three_processes.py FOLDER [fail]``; writes the run and, after every sync, digests of the
+learner's and of the actor's weights.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from pathlib import Path
+
+from gem_oat.testing import install
+
+install()
+
+from gem_core.recipe import load_recipe  # noqa: E402
+from gem_core.runs import RunDir  # noqa: E402
+from gem_oat import learner, rollout  # noqa: E402
+
+
+def digest(parameters):
+    found = hashlib.sha256()
+    for name, weight in sorted(parameters):
+        found.update(name.encode() + weight.detach().float().numpy().tobytes())
+    return found.hexdigest()
+
+
+class Actor(rollout.GemActor):
+    def weights(self):
+        return digest(self.llm.model.named_parameters())
+
+    def step(self, *args, **kwargs):
+        if self.args.wb_run_name == "fail":
+            sys.exit("the actor is gone")
+        return super().step(*args, **kwargs)
+
+
+class Learner(learner.GemLearner):
+    def sync_params_to_actors(self):
+        super().sync_params_to_actors()
+        mine = digest(self.model.model.module.named_parameters())
+        with (Path(self.gem.path).parent / "digests").open("a") as file:
+            file.write(f"{mine} {self.actors[0].weights()}\n")
+
+
+def main(folder: Path, name: str) -> None:
+    from gem_oat import launch
+
+    recipe = load_recipe(
+        "guess-the-number-easy", "tiny",
+        ["batch.episodes=8", "train.steps=2", "algorithm.epochs=2", "eval.every=2",
+         "eval.inside_episodes=4", f"trainer.oat.wb_run_name={name}"],
+    )  # fmt: skip
+    run = RunDir.create(folder / "run", recipe, "oat")
+    learner.GemLearner, rollout.GemActor = Learner, Actor
+    launch.launch_program(launch.arguments(recipe, run))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), (sys.argv[2:] or ["train"])[0])

@@ -1,0 +1,253 @@
+"""Executor -> Experience -> our estimator, by OpenRLHF's own code, against gem_core."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from openrlhf.trainer.ppo_utils import experience_maker
+from openrlhf.trainer.ppo_utils.experience import make_experience_batch, split_experience_batch
+from openrlhf.trainer.ppo_utils.experience_maker import RemoteExperienceMaker
+from openrlhf.trainer.ppo_utils.samples_generator import SamplesGenerator
+from vllm import SamplingParams
+
+from gem_core.advantages import register_estimator
+from gem_core.errors import GemError
+from gem_core.parity.frozen import frozen_episodes
+from gem_core.parity.replay import turn_advantages
+from gem_openrlhf.advantages import GemExperienceMaker, check_installed
+from gem_openrlhf.config import flags, render
+from gem_openrlhf.rollout import GemAgentExecutor, to_response
+from gem_openrlhf.testing.parse import parse
+
+BATCH = ("batch.episodes=16", "batch.group_size=2")
+
+
+def namespace(recipe):
+    return parse([*render(flags(recipe)), "--train.agent_func_path", "x.py"])
+
+
+def make(recipe, cls=GemExperienceMaker):
+    args = namespace(recipe)
+    arguments = [None, None, None, None, SimpleNamespace(value=recipe.algorithm.kl_coef)]
+    arguments += [SimpleNamespace(args=args), SimpleNamespace(pad_token_id=0)]
+    return cls(recipe, *arguments) if cls is GemExperienceMaker else cls(*arguments)
+
+
+def convert(responses):
+    generator = SamplesGenerator.__new__(SamplesGenerator)
+    return [generator._process_response_into_experience(r, max_len=512) for r in responses]
+
+
+def forwarded(maker, samples):
+    """What make_experience_batch does, with the model's forward pass left out."""
+
+    def make_experience(batches):
+        for e in batches:
+            e.kl = torch.ones_like(e.action_mask, dtype=torch.float32) * e.action_mask
+            e.info["kl"] = e.kl.sum(-1) / e.action_mask.sum(-1)  # 0/0 without action tokens
+            e.info["logprobs_diff"] = e.info["kl"].clone()
+        return batches
+
+    maker.make_experience = make_experience
+    return maker.make_experience_batch(samples)
+
+
+def per_turn(experiences, episodes):
+    """The advantages found under each action, checked to be constant there and 0 elsewhere."""
+    found = []
+    rows = (row for e in experiences for row in zip(e.advantages, e.sequences, strict=True))
+    for episode, (advantages, sequence) in zip(episodes, rows, strict=True):
+        left = advantages.clone()
+        turns = []
+        for _, _, start, end in episode.spans():
+            part = advantages[start - 1 : end - 1]
+            assert (part == part[0]).all()
+            turns.append(float(part[0]))
+            left[start - 1 : end - 1] = 0
+            ids = episode.segments[0].token_ids
+            assert sequence[start:end].tolist() == ids[start:end]
+        assert not left.any()
+        found.append(turns)
+    return found
+
+
+@pytest.mark.parametrize("micro", [16, 4, 1])
+@pytest.mark.parametrize("estimator", ["rebn", "reinforce", "grpo", "dr_grpo", "rloo"])
+def test_advantages_are_gem_cores(tiny, estimator, micro):
+    recipe = tiny(f"algorithm.estimator={estimator}", *BATCH, f"batch.micro_batch={micro}")
+    episodes = frozen_episodes(16, group_size=2)
+    samples = convert([to_response(e) for e in reversed(episodes)])  # answers come in any order
+    found = per_turn(forwarded(make(recipe), samples), episodes)
+    expected = turn_advantages(recipe, episodes)
+    for mine, theirs in zip(found, expected, strict=True):
+        np.testing.assert_allclose(mine, theirs, atol=1e-6)
+
+
+def test_played_episodes_reach_the_estimator(tiny, engine, tokenizer):
+    recipe = tiny(*BATCH)
+    executor = GemAgentExecutor(recipe)
+
+    async def step():
+        return [
+            await executor.execute("p", f"train/{k}", SamplingParams(), 512, tokenizer, engine)
+            for k in range(0, 16, 2)
+            for _ in range(2)
+        ]
+
+    responses = asyncio.run(step())
+    episodes = [response["label"][0] for response in responses]
+    maker = make(recipe)
+    found = per_turn(forwarded(maker, convert(responses)), episodes)
+    for mine, theirs in zip(found, turn_advantages(recipe, episodes), strict=True):
+        np.testing.assert_allclose(mine, theirs, atol=1e-6)
+    assert maker.summary["advantage/std"] == pytest.approx(1.0)
+
+
+def test_gamma_does_not_decay_over_environment_tokens(tiny):
+    """Trap: stock OpenRLHF discounts per token, over observations too."""
+    recipe = tiny("algorithm.estimator=reinforce", "algorithm.gamma=0.5", *BATCH)
+    episodes = frozen_episodes(16, group_size=2)
+    found = per_turn(forwarded(make(recipe), convert(map(to_response, episodes))), episodes)
+    for episode, mine in zip(episodes, found, strict=True):
+        if episode.stop_reason.failed:
+            continue
+        running, expected = 0.0, []
+        for reward in reversed(episode.rewards):
+            running = reward + 0.5 * running
+            expected.insert(0, running)
+        np.testing.assert_allclose(mine, expected, atol=1e-6)
+
+
+def test_a_registered_estimator_works(tiny):
+    @register_estimator("openrlhf-test-constant")
+    def constant(batch, *, gamma, lam, reduce, level=2.0):
+        return np.full(len(batch), level)
+
+    recipe = tiny(
+        "algorithm.estimator=openrlhf-test-constant", "algorithm.options.level=3.0", *BATCH
+    )
+    episodes = frozen_episodes(16, group_size=2)
+    found = per_turn(forwarded(make(recipe), convert(map(to_response, episodes))), episodes)
+    kept = [turns for e, turns in zip(episodes, found, strict=True) if not e.stop_reason.failed]
+    assert {value for turns in kept for value in turns} == {3.0}
+
+
+def test_the_kl_penalty_goes_into_the_reward_of_its_turn(tiny):
+    recipe = tiny(
+        "algorithm.estimator=reinforce",
+        "algorithm.gamma=0.0",
+        "algorithm.kl_coef=0.5",
+        "algorithm.kl_in=reward",
+        *BATCH,
+    )
+    episodes = frozen_episodes(16, group_size=2)
+    found = per_turn(forwarded(make(recipe), convert(map(to_response, episodes))), episodes)
+    for episode, mine in zip(episodes, found, strict=True):
+        if not episode.stop_reason.failed:
+            lengths = [end - start for _, _, start, end in episode.spans()]
+            pairs = zip(episode.rewards, lengths, strict=True)  # the KL above is 1 per token
+            expected = [reward - 0.5 * length for reward, length in pairs]
+            np.testing.assert_allclose(mine, expected, atol=1e-6)
+
+
+def test_infos_are_one_number_per_episode(tiny):
+    """Trap: a list in ``extra_logs`` reaches the update step, which dies of it."""
+    episodes = frozen_episodes(16, group_size=2)
+    experiences = forwarded(make(tiny(*BATCH)), convert(map(to_response, episodes)))
+    for experience in experiences:
+        for name, value in experience.info.items():
+            assert value.shape == (len(experience.sequences),), name
+            assert torch.isfinite(value.float()).all(), name  # excluded episodes included
+        items = split_experience_batch(experience)
+        for value in make_experience_batch(items).info.values():
+            torch.tensor(value, dtype=torch.float)
+        assert all(isinstance(label, str) for label in experience.labels)
+
+
+def test_list_valued_logs_would_die_in_the_update(tiny):
+    responses = [
+        {**to_response(e), "extra_logs": {"turns": [1.0, 2.0]}} for e in frozen_episodes(4)
+    ]
+    maker = make(tiny("batch.episodes=4"), RemoteExperienceMaker)
+    (experience,) = maker.split_rollout_samples(convert(responses))
+    value = make_experience_batch(split_experience_batch(experience)).info["turns"]
+    with pytest.raises(ValueError, match=r"only one element|scalar"):
+        torch.tensor(value, dtype=torch.float)
+
+
+def test_response_length_counts_action_tokens(tiny):
+    episodes = frozen_episodes(16, group_size=2)
+    (experience,) = forwarded(make(tiny(*BATCH)), convert(map(to_response, episodes)))
+    expected = [sum(sum(s.loss_mask) for s in e.segments) for e in episodes]
+    assert experience.response_length.tolist() == expected
+
+
+def test_the_stock_experience_maker_cannot_train_on_our_samples(tiny, monkeypatch):
+    """Trap: a patch in the driver does not arrive in the Ray worker; it must not pass unseen."""
+    samples = convert(map(to_response, frozen_episodes(16, group_size=2)))
+    stock = make(tiny(*BATCH), RemoteExperienceMaker)
+    monkeypatch.setattr(experience_maker, "ray", SimpleNamespace(put=list))
+    with pytest.raises(ValueError, match="reward_model_group is required"):
+        stock.make_experience_batch(samples)
+
+
+def test_the_trainer_checks_itself(tiny):
+    recipe = tiny(*BATCH)
+    check_installed(SimpleNamespace(experience_maker=make(recipe)), recipe)
+    stock = SimpleNamespace(experience_maker=make(recipe, RemoteExperienceMaker))
+    with pytest.raises(GemError, match="Nothing was trained"):
+        check_installed(stock, recipe)
+    with pytest.raises(GemError, match="Nothing was trained"):
+        check_installed(SimpleNamespace(experience_maker=make(tiny())), recipe)
+
+
+@pytest.mark.parametrize("fault", ["missing", "twice", "other step"])
+def test_a_step_with_other_tasks_is_refused(tiny, fault):
+    episodes = frozen_episodes(16, group_size=2)
+    if fault == "missing":
+        episodes.pop()
+    elif fault == "twice":
+        episodes[3] = episodes[4]
+    else:
+        for episode in episodes:
+            episode.index += 8
+    samples = convert(map(to_response, episodes))
+    with pytest.raises(GemError, match="dropped, repeated or reordered"):
+        forwarded(make(tiny(*BATCH)), samples)
+
+
+def test_a_batch_that_mostly_failed_is_refused(tiny):
+    from gem_core.episode import StopReason
+
+    episodes = frozen_episodes(16, group_size=2)
+    for episode in episodes[:12]:
+        episode.stop_reason = StopReason.ENV_ERROR
+    with pytest.raises(GemError, match="episodes failed"):
+        forwarded(make(tiny(*BATCH)), convert(map(to_response, episodes)))
+
+
+def test_a_truncated_sequence_is_refused(tiny):
+    generator = SamplesGenerator.__new__(SamplesGenerator)
+    samples = [
+        generator._process_response_into_experience(to_response(e), max_len=20)
+        for e in frozen_episodes(16, group_size=2)
+    ]
+    with pytest.raises(GemError, match="truncated"):
+        forwarded(make(tiny(*BATCH)), samples)
+
+
+def test_signatures_of_the_tested_version():
+    """What this adapter overrides still has the shape it had."""
+    from inspect import signature
+
+    from openrlhf.utils.agent import AgentExecutorBase
+
+    ours, theirs = GemAgentExecutor.execute, AgentExecutorBase.execute
+    assert list(signature(ours).parameters) == list(signature(theirs).parameters)
+    for name in ("make_experience_batch", "compute_advantages_and_returns"):
+        mine, stock = getattr(GemExperienceMaker, name), getattr(RemoteExperienceMaker, name)
+        assert list(signature(mine).parameters) == list(signature(stock).parameters)

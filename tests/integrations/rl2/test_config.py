@@ -1,0 +1,105 @@
+"""Recipes through RL2's own configuration files."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_dir
+
+from gem_core.errors import RecipeError
+from gem_core.recipe import load_recipe
+from gem_rl2.config import translate
+
+
+def composed(recipe, **kwargs):
+    """What RL2 would read: its own ``ppo.yaml`` with our overrides."""
+    folder = Path(str(files("RL2.trainer"))) / "config"
+    with initialize_config_dir(str(folder), version_base=None):
+        return compose("ppo", translate(recipe, **kwargs))
+
+
+def test_tiny(tiny):
+    keys = ["algorithm.kl_coef=0.1", "algorithm.warmup_steps=3", "train.steps=10"]
+    keys += ["algorithm.lr=1e-3", "algorithm.lr_schedule=constant"]
+    config = composed(tiny(*keys))
+    assert config.train_data.prompts_per_rollout == 64 and config.trainer.n_epochs == 10
+    assert config.actor.lr == 1e-3 and list(config.actor.betas) == [0.9, 0.95]
+    assert config.actor.kl.coef == 0.1 and config.actor.kl.type == "loss"
+    assert config.actor.scheduler == "constant_with_warmup"
+    assert int(config.actor.warmup_ratio * 10) == 3
+    assert config.rollout.dynamic_filtering is False
+    assert config.adv.estimator == "rebn" and config.adv.gamma == 0.9
+
+
+@pytest.mark.parametrize(("warmup", "steps"), [(3, 10), (29, 100), (7, 300), (1, 3)])
+@pytest.mark.parametrize("updates", [1, 2, 4])
+def test_warmup_survives_rl2s_rounding(tiny, warmup, steps, updates):
+    recipe = tiny(f"algorithm.warmup_steps={warmup}", f"train.steps={steps}")
+    assert int(composed(recipe).actor.warmup_ratio * steps * updates) == warmup * updates
+
+
+def test_paper_profile_on_gpus():
+    overrides = ["hardware.engine=sglang", "hardware.gpus_per_node=8", "algorithm.estimator=gae"]
+    config = composed(load_recipe("guess-the-number-easy", "paper", overrides))
+    assert config.actor.max_length_per_device == 12800 * 16
+    assert config.actor.gradient_checkpointing and config.actor.epochs == 2
+    assert config.rollout.server_args.dtype == "bfloat16"
+    assert config.rollout.train_sampling_params.max_new_tokens == 4096
+    assert config.rollout.test_sampling_params.temperature == 0.6
+    assert config.critic.max_length_per_device == config.actor.max_length_per_device
+
+
+def test_native_keys_win_and_names_are_checked_by_hydra(tiny):
+    native = ["trainer.rl2.actor.tis_coef=2.0", "trainer.rl2.actor.lr=0.5"]
+    config = composed(tiny(*native))
+    assert config.actor.tis_coef == 2.0 and config.actor.lr == 0.5
+    with pytest.raises(Exception, match="no_such_key"):
+        composed(tiny("trainer.rl2.actor.no_such_key=1"))
+
+
+def test_an_estimator_by_place_survives_the_override_grammar(tiny):
+    name = "gem_core.advantages.estimators:rebn"
+    assert composed(tiny(f'algorithm.estimator="{name}"')).adv.estimator == name
+
+
+@pytest.mark.parametrize("estimator", ["rebn", "gae"])
+@pytest.mark.parametrize("schedule", ["constant", "cosine"])
+def test_the_newer_dialect(tiny, estimator, schedule):
+    keys = [f"algorithm.estimator={estimator}", f"algorithm.lr_schedule={schedule}"]
+    keys += ["algorithm.epochs=1", "algorithm.lr=1e-3", "train.steps=60"]
+    settings = {"rollout.train.path": "/x y/rows.jsonl", "critic.model_name": "m"}
+    overrides = translate(tiny(*keys), newer=True, settings=settings)
+    with initialize_config_dir(str(Path(__file__).parent), version_base=None):
+        config = compose("newer_ppo", overrides)
+    assert config.rollout.train.prompts_per_rollout == 64 and config.trainer.total_steps == 60
+    assert config.actor.optimizer.lr == 1e-3 and list(config.actor.optimizer.betas) == [0.9, 0.95]
+    assert "min_lr" not in config.actor.scheduler and config.actor.dtype == "float32"
+    assert config.rollout.train.path == "/x y/rows.jsonl"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "key"),
+    [
+        (["algorithm.clip_high=0.28"], "algorithm.clip_high"),
+        (["hardware.engine=vllm"], "hardware.engine"),
+        (["hardware.nodes=2"], "hardware.nodes"),
+        (["batch.episodes=2", "algorithm.minibatches=4"], "batch.episodes"),
+        (["model.revision=main"], "model.revision"),
+    ],
+)
+def test_refusals_name_the_key(tiny, overrides, key):
+    with pytest.raises(RecipeError, match=key.replace(".", r"\.")):
+        translate(tiny(*overrides))
+
+
+def test_the_length_must_be_known():
+    recipe = load_recipe("guess-the-number-easy", None, ["hardware.engine=sglang"])
+    with pytest.raises(RecipeError, match=r"limits\.max_context_tokens"):
+        translate(recipe)
+
+
+def test_several_passes_are_refused_in_the_newer_api(tiny):
+    with pytest.raises(RecipeError, match=r"algorithm\.epochs"):
+        translate(tiny("algorithm.epochs=2"), newer=True)

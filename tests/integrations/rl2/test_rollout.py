@@ -1,0 +1,208 @@
+"""Episodes against a scripted engine with sglang's interface."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+import torch
+from aiohttp import web
+from RL2.datasets import initialize_state_dict
+
+from gem_core.envs.games.guess_the_number import GuessTheNumber
+from gem_core.errors import GemError
+from gem_core.registration import register
+from gem_core.tasks import MachineFactory, step_tasks
+from gem_rl2 import rollout
+from gem_rl2.advantages import Advantages
+
+
+@pytest.fixture
+def play(tokenizer, engine):
+    """``play(recipe, reply, step=0)`` -> episodes and what the engine was asked."""
+
+    def run(recipe, reply, step=0):
+        factory = MachineFactory(recipe, tokenizer)
+        with engine(reply) as (url, bodies):
+            machines = [factory(task) for task in step_tasks(recipe, step)]
+            sampling = {"temperature": 0.7, "top_k": -1}
+            episodes = asyncio.run(rollout.play(machines, url, sampling, factory.stop_ids))
+        run.machines = machines
+        return episodes, bodies
+
+    return run
+
+
+def test_what_the_engine_is_asked(tiny, tokenizer, play, say):
+    recipe = tiny("batch.episodes=4", "batch.group_size=2", "limits.max_tokens_per_turn=6")
+    episodes, bodies = play(recipe, lambda n, body: say("\\boxed{3}"))
+    for body in bodies:
+        assert body["return_logprob"] is True
+        assert body["sampling_params"]["max_new_tokens"] == 6
+        assert body["sampling_params"]["stop_token_ids"] == [tokenizer.eos_token_id]
+        assert body["sampling_params"]["temperature"] == 0.7
+    assert len(bodies) == sum(len(e.turns) for e in episodes)
+
+
+def test_tokens_go_in_and_out_unchanged(tiny, play, say):
+    recipe = tiny("batch.episodes=2")
+    said = say("\\boxed{11}")
+    episodes, bodies = play(recipe, lambda n, body: said)
+    tensors, cu_seqs = rollout.pack(episodes)
+    prompts = {tuple(body["input_ids"]) for body in bodies}
+    action = [token for _, token, _ in said["meta_info"]["output_token_logprobs"]]
+    for number, episode in enumerate(episodes):
+        (segment,) = episode.segments
+        row, length = int(cu_seqs[number]), len(segment.token_ids) - 1
+        assert tensors["states"][row, :length].tolist() == segment.token_ids[:-1]
+        for turn, start, end in segment.spans:
+            assert tuple(segment.token_ids[:start]) in prompts
+            assert segment.token_ids[start:end] == action
+            assert tensors["actions"][row, start - 1 : end - 1].tolist() == action
+            assert tensors["action_mask"][row, start - 1 : end - 1].tolist() == [1] * len(action)
+            assert tensors["llm_logps"][row, start - 1 : end - 1].tolist() == [-0.5] * len(action)
+            assert tensors["rewards"][row, end - 2] == pytest.approx(episode.turns[turn].reward)
+        trained = sum(end - start for _, start, end in segment.spans)
+        assert int(tensors["action_mask"][row].sum()) == trained
+
+
+def test_rl2_would_tokenise_the_text_alike(tiny, tokenizer, play, say):
+    """RL2 0.0.2 tokenises text on its own: each piece of text must give the ids we train on."""
+    recipe = tiny("batch.episodes=4")
+    episodes, _ = play(recipe, lambda n, body: say("\\boxed{5}"))
+    factory = MachineFactory(recipe, tokenizer)
+    for task, episode in zip(step_tasks(recipe, 0), episodes, strict=True):
+        machine, before = factory(task), ""
+        ids = machine.start()
+        theirs = initialize_state_dict(tokenizer, machine.prompt_text)["states"]
+        assert theirs == ids
+        for _, start, end in episode.segments[0].spans:
+            before = machine.prompt_text
+            action = episode.segments[0].token_ids[start:end]
+            ids = machine.feed(rollout.Completion(action, [-0.5] * len(action)))
+            if ids is None:
+                break
+            after = machine.prompt_text[len(before) :]
+            text = tokenizer.decode(action[:-1])
+            assert after.startswith(text)
+            theirs = (
+                theirs + action + initialize_state_dict(tokenizer, after[len(text) :])["states"]
+            )
+            assert theirs == ids
+
+
+def test_step_s_plays_the_tasks_of_step_s(tiny, play, say):
+    recipe = tiny("batch.episodes=4", "batch.group_size=2", "seed=3")
+    episodes, _ = play(recipe, lambda n, body: say("\\boxed{1}"), step=5)
+    assert [e.index for e in episodes] == [20, 21, 22, 23]
+    assert [e.seed for e in episodes] == [3_000_000_010] * 2 + [3_000_000_011] * 2
+
+
+def test_an_action_without_a_stop_token_is_cut(tiny, play, tokenizer, reply_ids):
+    recipe = tiny("batch.episodes=2", "limits.max_tokens_per_turn=3")
+    ids = tokenizer.encode("\\boxed{77", add_special_tokens=False)[:3]
+    episodes, _ = play(recipe, lambda n, body: reply_ids(ids, "length"))
+    assert all(turn.finish_reason.value == "length" for e in episodes for turn in e.turns)
+
+
+def test_truncation_from_outside_ends_the_episode(tiny, play, say):
+    recipe = tiny("batch.episodes=2", "limits.max_turns=2")
+    episodes, _ = play(recipe, lambda n, body: say("\\boxed{99}"))
+    assert {e.stop_reason.value for e in episodes} == {"truncated_turns"}
+    assert all(e.turns[-1].truncated and len(e.turns) == 2 for e in episodes)
+
+
+def test_the_state_of_a_cut_episode_is_there_for_a_critic(tiny, play, say, tokenizer):
+    recipe = tiny("batch.episodes=2", "limits.max_turns=2", "algorithm.estimator=gae")
+    episodes, _ = play(recipe, lambda n, body: say("\\boxed{99}"))
+    finals = [rollout.final_state(machine) for machine in play.machines]
+    for episode, ids in zip(episodes, finals, strict=True):
+        before = episode.segments[0].token_ids
+        assert ids[: len(before)] == before
+        assert episode.final_observation in tokenizer.decode(ids[len(before) :])
+    tensors, cu_seqs = rollout.pack(episodes, finals)
+    assert cu_seqs.tolist() == [0, 2, 4]
+    for number, ids in enumerate(finals):
+        row = 2 * number + 1
+        assert tensors["states"][row, : len(ids)].tolist() == ids
+        assert tensors["final_mask"][row].nonzero().tolist() == [[len(ids) - 1]]
+        assert not tensors["action_mask"][row].any() and not tensors["final_mask"][row - 1].any()
+    tensors["values"] = (
+        torch.arange(tensors["states"].numel()).view(tensors["states"].shape) / 100.0
+    )
+    bootstraps = [float(tensors["values"][2 * n + 1, len(ids) - 1]) for n, ids in enumerate(finals)]
+    last_values = [
+        float(tensors["values"][2 * n, e.segments[0].spans[-1][1] - 1])
+        for n, e in enumerate(episodes)
+    ]
+    Advantages(recipe, episodes)(None, tensors, cu_seqs, 1)
+    assert len(tensors["states"]) == 2 and "final_mask" not in tensors
+    for n, episode in enumerate(episodes):
+        expected = episode.turns[-1].reward + 0.9 * bootstraps[n] - last_values[n]
+        position = episode.segments[0].spans[-1][1] - 1
+        assert float(tensors["advantages"][n, position]) == pytest.approx(expected, abs=1e-5)
+
+
+def test_a_finished_episode_has_no_state_to_value(tiny, play, say):
+    play(tiny("batch.episodes=2"), lambda n, body: say("x"))
+    assert [rollout.final_state(machine) for machine in play.machines] == [[], []]
+
+
+def test_an_aborted_request_is_not_trained_on(tiny, play, say, reply_ids):
+    recipe = tiny("batch.episodes=4")
+    episodes, _ = play(recipe, lambda n, body: reply_ids([], "abort") if n == 0 else say("x"))
+    assert sum(e.stop_reason.value == "aborted" for e in episodes) == 1
+    tensors, cu_seqs = rollout.pack(episodes)
+    assert sorted((cu_seqs[1:] - cu_seqs[:-1]).tolist()) == [0, 1, 1, 1]
+    assert len(tensors["states"]) == 3
+
+
+class Raising(GuessTheNumber):
+    """Breaks at its first step for every ``every``-th seed."""
+
+    def __init__(self, every=2):
+        super().__init__(min_number=1, max_number=10, max_turns=4)
+        self.every, self.broken = every, False
+
+    def reset(self, *, seed=None, options=None):
+        self.broken = seed % self.every == 0
+        return super().reset(seed=seed, options=options)
+
+    def _step(self, action):
+        if self.broken:
+            raise RuntimeError("scripted fault")
+        return super()._step(action)
+
+
+@pytest.fixture(scope="module")
+def broken_env():
+    register("rl2-test:Raising-v0", entry_point=f"{__name__}:Raising")
+    return "rl2-test:Raising-v0"
+
+
+def test_broken_environments_are_kept_as_records(tiny, play, say, broken_env):
+    recipe = tiny("batch.episodes=4", f'env=[{{id="{broken_env}", kwargs={{every=4}}}}]')
+    episodes, _ = play(recipe, lambda n, body: say("\\boxed{2}"))
+    assert [e.stop_reason.failed for e in episodes] == [True, False, False, False]
+    assert "scripted fault" in episodes[0].error
+    assert rollout.pack(episodes)[1].tolist() == [0, 0, 1, 2, 3]
+
+
+def test_a_batch_that_breaks_stops_the_run(tiny, play, say, broken_env):
+    recipe = tiny("batch.episodes=4", f'env=[{{id="{broken_env}", kwargs={{every=1}}}}]')
+    with pytest.raises(GemError, match="scripted fault"):
+        play(recipe, lambda n, body: say("\\boxed{2}"))
+
+
+def test_nothing_to_train_on_is_an_error_with_the_reason(tiny, play, say):
+    recipe = tiny("batch.episodes=2", "limits.max_context_tokens=4")
+    episodes, bodies = play(recipe, lambda n, body: say("x"))
+    assert bodies == []
+    with pytest.raises(GemError, match="context_overflow"):
+        rollout.pack(episodes)
+
+
+def test_an_engine_fault_is_raised_with_its_text(tiny, play):
+    reply = lambda n, body: web.Response(status=500, text="out of memory")  # noqa: E731
+    with pytest.raises(GemError, match="500: out of memory"):
+        play(tiny("batch.episodes=2"), reply)

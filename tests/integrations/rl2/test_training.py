@@ -1,0 +1,164 @@
+"""The whole path: torchrun, RL2's own trainer and weight updates, the stand-in engine on a CPU."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from gem_core.errors import GemError
+from gem_core.runs import RunDir
+from gem_core.tasks import step_tasks
+from gem_core.tiny import model_path
+from gem_rl2.launch import run
+
+SMALL = ["batch.episodes=8", "train.steps=3", "train.save_every=1", "train.log_episodes=8"]
+
+
+@pytest.fixture(scope="module")
+def train(tiny, tmp_path_factory):
+    """``train(name, *overrides)`` -> recipe and run directory of a finished run."""
+
+    def start(name, *overrides):
+        recipe = tiny(*SMALL, *overrides)
+        directory = RunDir.create(tmp_path_factory.mktemp("runs") / name, recipe, "rl2")
+        run(recipe, directory)
+        return recipe, directory
+
+    return start
+
+
+@pytest.fixture(scope="module")
+def plain(train):
+    return train("plain", "eval.every=2", "eval.inside_episodes=4")
+
+
+def children(of):
+    """Processes that name the run directory, or that such a process started."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if str(of).encode() in path.read_bytes():
+                found.append(path)
+        except OSError:
+            continue  # it ended meanwhile
+    return found
+
+
+def test_metrics_have_the_common_names(plain):
+    _, directory = plain
+    rows = directory.metrics()
+    assert [row["step"] for row in rows] == [1, 2, 3]
+    names = {"reward/mean", "success/mean", "loss/policy", "grad_norm", "entropy", "advantage/std"}
+    names |= {"time/step", "time/rollout", "time/update", "time/sync", "episodes/untrained"}
+    for row in rows:
+        assert names <= row.keys(), names - row.keys()
+        assert row["grad_norm"] > 0 and row["advantage/std"] == pytest.approx(1.0)
+        assert row["time/step"] >= row["time/rollout"] > 0
+
+
+def test_rewards_of_every_turn_are_counted(plain):
+    recipe, directory = plain
+    for row in directory.metrics():
+        episodes = [e for tags, e in directory.episodes() if tags["step"] == row["step"]]
+        assert len(episodes) == recipe.batch.episodes
+        total = sum(turn.reward for e in episodes for turn in e.turns)
+        assert row["reward/mean"] == pytest.approx(total / len(episodes))
+        assert row["turns/total"] == sum(len(e.turns) for e in episodes)
+
+
+def test_each_step_plays_its_own_tasks(plain):
+    recipe, directory = plain
+    played = [(tags["step"], e.index, e.seed) for tags, e in directory.episodes()]
+    tasks = [(s + 1, t.index, t.seed) for s in range(3) for t in step_tasks(recipe, s)]
+    assert played == tasks
+
+
+def test_evaluations_inside_training(plain):
+    (row,) = plain[1].evals()
+    assert (row["step"], row["when"], row["episodes"]) == (2, "during", 4.0)
+
+
+def test_the_model_is_saved_and_moved(plain):
+    recipe, directory = plain
+    trained = AutoModelForCausalLM.from_pretrained(directory.model)
+    before = AutoModelForCausalLM.from_pretrained(model_path(recipe)).state_dict()
+    assert trained.dtype == torch.float32
+    assert AutoTokenizer.from_pretrained(directory.model).eos_token
+    moved = [n for n, w in trained.state_dict().items() if not torch.equal(w, before[n])]
+    assert set(moved) == set(before)
+
+
+def test_nothing_is_left_behind(plain):
+    assert children(plain[1].path) == []
+    assert "Traceback" not in (plain[1].path / "rl2.log").read_text()
+
+
+def test_the_engine_answers_with_the_trained_weights(plain):
+    """RL2 hands its weights over after each step: the last sampling is the last policy's own.
+
+    Trainer and engine compute log-probs of the same tokens; a stale or wrong engine would differ.
+    """
+    recipe, directory = plain
+    episodes = [e for tags, e in directory.episodes() if tags["step"] == 1]
+    model = AutoModelForCausalLM.from_pretrained(model_path(recipe)).eval()
+    for episode in episodes:
+        (segment,) = episode.segments
+        with torch.no_grad():
+            logits = model(torch.tensor([segment.token_ids])).logits[0, :-1]
+        logps = logits.log_softmax(-1).gather(1, torch.tensor(segment.token_ids[1:])[:, None])
+        for _, start, end in segment.spans:
+            mine = torch.tensor(segment.logprobs[start:end])
+            torch.testing.assert_close(mine, logps[start - 1 : end - 1, 0], rtol=0, atol=1e-4)
+
+
+def test_resume_goes_on_at_the_next_task(plain, tmp_path):
+    recipe, directory = plain
+    copy = RunDir(tmp_path / "copy")
+    shutil.copytree(directory.path, copy.path)
+    shutil.rmtree(copy.checkpoints / "step3")
+    shutil.rmtree(copy.model)
+    for name in ("metrics.jsonl", "episodes.jsonl"):
+        (copy.path / name).unlink()
+    run(recipe, copy, resume=True)
+    assert [row["step"] for row in copy.metrics()] == [3]
+    assert [e.index for _, e in copy.episodes()] == list(range(16, 24))
+    assert (copy.model / "config.json").exists()
+
+
+def test_two_ranks(train):
+    recipe, directory = train("ranks", "hardware.gpus_per_node=2", "algorithm.minibatches=2")
+    assert [row["step"] for row in directory.metrics()] == [1, 2, 3]
+    trained = AutoModelForCausalLM.from_pretrained(directory.model).state_dict()
+    before = AutoModelForCausalLM.from_pretrained(model_path(recipe)).state_dict()
+    assert all(not torch.equal(weight, before[name]) for name, weight in trained.items())
+    shards = {path.name for path in (directory.checkpoints / "step3").iterdir()}
+    assert {"__0_0.distcp", "__1_0.distcp"} <= shards
+    assert children(directory.path) == []
+
+
+def test_ppo_with_a_critic(train):
+    _, directory = train("critic", "algorithm.estimator=gae", "algorithm.kl_coef=0.1")
+    rows = directory.metrics()
+    assert all(row["loss/value"] > 0 and row["grad_norm/value"] > 0 for row in rows)
+    assert rows[0]["kl"] == pytest.approx(0.0, abs=1e-6) and rows[2]["kl"] != 0.0
+
+
+def test_a_run_that_fails_says_why(tiny, tmp_path):
+    recipe = tiny(*SMALL, "trainer.rl2.actor.no_such_key=1")
+    directory = RunDir.create(tmp_path / "fails", recipe, "rl2")
+    with pytest.raises(GemError, match="no_such_key"):
+        run(recipe, directory)
+    assert children(directory.path) == []
+    assert not os.path.exists(directory.path / "metrics.jsonl")
+
+
+def test_the_log_is_kept(plain):
+    log = (plain[1].path / "rl2.log").read_text()
+    assert "prompts_per_rollout: 8" in log
+    assert json.loads((plain[1].path / "recipe.json").read_text())["batch"]["episodes"] == 8

@@ -1,0 +1,129 @@
+"""One rank of ``test_ranks.py``: ``torchrun ranks.py MODE OUT MODEL``; writes a JSON file."""
+
+from __future__ import annotations
+
+import json
+import sys
+import zlib
+from pathlib import Path
+
+import torch
+from transformers import AutoTokenizer
+from trl.generation.vllm_generation import VLLMGeneration
+
+from gem_core.episode import Completion
+from gem_core.recipe import load_recipe
+from gem_core.rollout import Request
+from gem_trl.trainer import GemTrainer
+
+SALT = 0  # some episodes end early with it, one has an invalid action
+
+
+def chosen(trainer, prompt_ids):
+    """An action that depends on the prompt alone, so on the task and not on the rank."""
+    pick = zlib.crc32(f"{SALT} {prompt_ids}".encode()) % 12
+    text = "x" if pick == 11 else f"\\boxed{{{pick}}}"
+    ids = trainer.processing_class.encode(text, add_special_tokens=False)
+    return [*ids, trainer.processing_class.eos_token_id]
+
+
+def by_task(trainer, request):
+    """An action that depends on the task's number and the turn: members of a group differ."""
+    key = [request.machine._episode.index, request.machine.turn]
+    return Completion(chosen(trainer, key))
+
+
+class Client:
+    """A vLLM server's client that answers at once and counts what it was asked."""
+
+    def __init__(self, trainer):
+        self.trainer, self.sizes = trainer, []
+
+    def generate(self, prompts, **_):
+        self.sizes.append(len(prompts))
+        ids = [chosen(self.trainer, prompt) for prompt in prompts]
+        logprobs = [[[-0.5]] * len(row) for row in ids]
+        return {"prompt_ids": prompts, "completion_ids": ids, "logprobs": logprobs}
+
+
+def serve(trainer):
+    """TRL's own server code path (gather, one call, broadcast, slice) over the stub client."""
+    engine = object.__new__(VLLMGeneration)
+    fields = {
+        "accelerator": trainer.accelerator, "mode": "server", "vllm_client": Client(trainer),
+        "temperature": 1.0, "top_p": 1.0, "top_k": 0, "min_p": None, "repetition_penalty": 1.0,
+        "max_completion_length": 8, "enable_sleep_mode": False, "logprobs": 0,
+        "structured_outputs_regex": None, "generation_kwargs": {}, "tensor_parallel_size": 1,
+    }  # fmt: skip
+    vars(engine).update(fields)
+    engine.sync_weights = lambda: None
+    trainer.use_vllm, trainer.vllm_mode = True, "server"
+    trainer.vllm_generation, trainer._last_loaded_step = engine, 0
+    return engine.vllm_client
+
+
+def play(trainer, server):
+    client = serve(trainer) if server else None
+    if not server:
+        trainer.sampler.complete_batch = lambda requests: [by_task(trainer, r) for r in requests]
+    trainer.model.train()
+    local = trainer.recipe.batch.episodes // trainer.accelerator.num_processes
+    first, repeat = trainer.first_task(local), trainer.args.num_generations
+    rows = [{"prompt": "", "first_task": (first + k) // repeat * repeat} for k in range(local)]
+    # TRL's importance-sampling correction needs a real engine's log-probabilities.
+    trainer.vllm_importance_sampling_correction = False
+    out = trainer._generate_and_score_completions(rows)
+    mine = trainer.step_batch.episodes[trainer.step_batch.mine]
+    return {
+        "tasks": [e.index for e in mine],
+        "turns": [len(e.turns) for e in mine],
+        "actions": [[t.action for t in e.turns] for e in mine],
+        "advantages": [row[row != 0].tolist() for row in out["advantages"]],
+        "calls": client.sizes if client else [],
+        "items": int(out["num_items_in_batch"]),
+    }
+
+
+def uneven(trainer):
+    """Rank 0 has three prompts in a first call and none in the second; rank 1 has one in each."""
+    client = serve(trainer)
+    rank = trainer.accelerator.process_index
+    found = []
+    for count in ((3,), (1, 1))[rank]:
+        machines = [trainer.machines.train(rank * 10 + k) for k in range(count)]
+        requests = [Request(m.start(), 8, m) for m in machines]
+        answers = trainer.sampler.complete_batch(requests)
+        found += [
+            a.token_ids == chosen(trainer, r.prompt_ids)
+            for a, r in zip(answers, requests, strict=True)
+        ]
+    trainer.sampler.drain()
+    return {"right": found, "calls": client.sizes}
+
+
+def main(mode, out, model):
+    torch.set_num_threads(1)
+    keys = ["model.tiny.warm_start_steps=0", "batch.episodes=8", "train.steps=3"]
+    keys += ["algorithm.epochs=1"]
+    keys += ["algorithm.estimator=grpo", "batch.group_size=8"] if mode == "grpo" else []
+    recipe = load_recipe("guess-the-number-easy", "tiny", keys)
+    trainer = GemTrainer(recipe, model, AutoTokenizer.from_pretrained(model), Path(out) / "ckpt")
+    if mode == "train":
+        trainer.train()
+        weights = [p.detach().flatten() for p in trainer.model.parameters()]
+        result = {
+            "step": trainer.state.global_step,
+            "sum": float(torch.cat(weights).double().sum()),
+            "held_out": sorted(e.index for e in trainer.play_held_out(5)),
+        }
+    elif mode == "uneven":
+        result = uneven(trainer)
+    else:
+        result = play(trainer, mode == "server")
+    rank = trainer.accelerator.process_index
+    (Path(out) / f"{mode}-{rank}.json").write_text(json.dumps(result))
+    trainer.accelerator.end_training()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

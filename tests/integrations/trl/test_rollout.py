@@ -1,0 +1,193 @@
+"""Rows that TRL trains on are the episodes that were played, token for token."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from gem_core.advantages import TurnBatch, compute_advantages
+from gem_core.core import Env
+from gem_core.episode import Episode, FinishReason, StopReason
+from gem_core.errors import GemError
+from gem_core.registration import register
+from gem_core.rollout import Request
+from gem_core.tasks import step_tasks
+from gem_trl.rollout import TurnSampler, samples_of, sampling_at
+
+ACTIONS = ["\\boxed{5}", "\\boxed{2}", "nonsense", "\\boxed{7}", "\\boxed{9}", "\\boxed{1}"]
+
+
+class Raises(Env):
+    """Breaks in the second turn of every other seed."""
+
+    def _reset(self, options):
+        self.turn = 0
+        return "go", {}
+
+    def _step(self, action):
+        self.turn += 1
+        if self.turn == 2 and self.seed_is_odd:
+            raise RuntimeError("scripted fault")
+        return "on", 1.0, self.turn == 2, False, {}
+
+    def reset(self, *, seed=None, options=None):
+        self.seed_is_odd = bool(seed % 2)
+        return super().reset(seed=seed, options=options)
+
+
+class Hangs(Raises):
+    """Sleeps for a minute in the first turn of every other seed."""
+
+    slow = True
+
+    def _step(self, action):
+        if self.seed_is_odd:
+            import time
+
+            time.sleep(60)
+        return "on", 1.0, True, False, {}
+
+
+register("trltest:Raises-v0", f"{__name__}:Raises")
+register("trltest:Hangs-v0", f"{__name__}:Hangs")
+
+
+def rows_of(trainer):
+    size = trainer.recipe.batch.episodes
+    repeat = trainer.args.num_generations
+    return [{"prompt": "", "first_task": k // repeat * repeat} for k in range(size)]
+
+
+def prepare(trainer):
+    trainer.model.train()
+    return trainer._generate_and_score_completions(rows_of(trainer))
+
+
+def test_rows_masks_and_advantages_are_the_episodes_own(make_trainer, scripted):
+    trainer = make_trainer("batch.episodes=12")
+    scripted(trainer, ACTIONS)
+    out = prepare(trainer)
+    episodes = trainer.step_batch.episodes
+    assert [e.seed for e in episodes] == [t.seed for t in step_tasks(trainer.recipe, 0)]
+    batch = TurnBatch.from_episodes([e.rewards for e in episodes])
+    flat = compute_advantages("rebn", batch, gamma=trainer.recipe.algorithm.gamma)
+    per_episode = np.split(flat, np.cumsum([len(e.turns) for e in episodes])[:-1])
+    tokenizer = trainer.processing_class
+    for k, episode in enumerate(episodes):
+        (segment,) = episode.segments
+        prompt = out["prompt_ids"][k][out["prompt_mask"][k] == 1].tolist()
+        kept = out["completion_mask"][k] == 1
+        completion = out["completion_ids"][k][kept].tolist()
+        assert prompt + completion == segment.token_ids
+        mask = out["tool_mask"][k][kept]
+        assert [0] * len(prompt) + mask.tolist() == segment.loss_mask
+        expected = np.zeros(len(segment.token_ids))
+        for turn, start, end in segment.spans:
+            expected[start:end] = per_episode[k][turn]
+            text = tokenizer.decode(segment.token_ids[start : end - 1])
+            assert text == episode.turns[turn].action
+        np.testing.assert_allclose(
+            out["advantages"][k][kept].numpy(), expected[len(prompt) :], atol=1e-6
+        )
+        assert not out["advantages"][k][~kept].any()
+    assert int(out["num_items_in_batch"]) == sum(e.action_tokens for e in episodes)
+
+
+def test_what_trl_scores_is_the_undiscounted_return(make_trainer, scripted):
+    trainer = make_trainer()
+    scripted(trainer, ACTIONS)
+    prepare(trainer)
+    mean = np.mean([e.total_reward for e in trainer.step_batch.episodes])
+    assert trainer._metrics["train"]["reward"][-1] == pytest.approx(mean)
+
+
+def test_groups_share_their_seed_and_are_adjacent(make_trainer, scripted):
+    trainer = make_trainer("algorithm.estimator=grpo", "batch.group_size=4")
+    scripted(trainer, ACTIONS)
+    prepare(trainer)
+    episodes = trainer.step_batch.episodes
+    assert [e.group for e in episodes] == [0] * 4 + [1] * 4
+    assert [e.seed for e in episodes] == [episodes[0].seed] * 4 + [episodes[4].seed] * 4
+
+
+def test_rows_out_of_their_slot_are_noticed(make_trainer, scripted):
+    trainer = make_trainer()
+    scripted(trainer, ACTIONS)
+    with pytest.raises(GemError, match="data rows"):
+        trainer._generate_and_score_completions(rows_of(trainer)[::-1])
+
+
+def test_an_environment_that_raises_keeps_its_rows(make_trainer, scripted):
+    trainer = make_trainer("env=[{id = 'trltest:Raises-v0'}]")
+    scripted(trainer, ["x"])
+    out = prepare(trainer)
+    episodes = trainer.step_batch.episodes
+    failed = [e.stop_reason is StopReason.ENV_ERROR for e in episodes]
+    assert failed == [False, True] * 4
+    assert len(out["advantages"]) == 8
+    trained = (out["completion_mask"] * out["tool_mask"]).sum(1) > 0
+    assert trained.tolist() == [not f for f in failed]
+    assert trainer.step_batch.metrics["episodes/untrained"] == 4
+    # two turns played in each failed episode, one of them never answered
+    assert trainer.step_batch.metrics["turns/masked"] == 8
+
+
+def test_an_environment_that_hangs_ends_at_its_deadline(make_trainer, scripted):
+    trainer = make_trainer("env=[{id = 'trltest:Hangs-v0'}]", "limits.turn_deadline_s=0.2")
+    scripted(trainer, ["x"])
+    prepare(trainer)
+    reasons = [e.stop_reason for e in trainer.step_batch.episodes]
+    assert reasons == [StopReason.TERMINATED, StopReason.DEADLINE] * 4
+
+
+def test_a_batch_that_mostly_failed_stops_the_run(make_trainer, scripted):
+    trainer = make_trainer("env=[{id = 'trltest:Hangs-v0'}]", "limits.episode_deadline_s=1e-9")
+    scripted(trainer, ["x"])
+    with pytest.raises(GemError, match="100% of the batch"):
+        prepare(trainer)
+
+
+def test_an_episode_without_a_turn_is_one_untrained_token():
+    empty = Episode("e", 0, stop_reason=StopReason.ENV_ERROR)
+    sample = samples_of([empty], pad_id=3)
+    assert (sample["prompt_ids"], sample["completion_ids"]) == ([[3]], [[3]])
+    assert sample["env_mask"] == [[0]]
+
+
+@pytest.mark.parametrize("kind", ["hf", "continuous"])
+def test_real_generation_keeps_the_caps_and_the_stop_token(make_trainer, kind):
+    native = f"trainer.trl.use_transformers_continuous_batching={str(kind != 'hf').lower()}"
+    trainer = make_trainer(native)
+    machines = [trainer.machines.train(k) for k in range(4)]
+    requests = [Request(m.start(), cap, m) for m, cap in zip(machines, (8, 1, 3, 8), strict=True)]
+    for completion, request in zip(trainer.sampler.complete_batch(requests), requests, strict=True):
+        ids, stops = completion.token_ids, set(trainer.machines.stop_ids)
+        assert 1 <= len(ids) <= request.max_tokens
+        assert not stops & set(ids[:-1])
+        closed = completion.finish_reason is FinishReason.STOP
+        assert closed == (ids[-1] in stops)
+        assert closed or len(ids) == request.max_tokens
+
+
+def test_a_completion_is_cut_after_its_first_stop_token(make_trainer):
+    trainer = make_trainer()
+    stop = trainer.machines.stop_ids[0]
+    trainer._generate_single_turn = lambda ids, *_: ([[9, stop, 9, stop]], [[-1.0, -2.0, 0, 0]])
+    machine = trainer.machines.train(0)
+    (found,) = TurnSampler(trainer, [stop]).complete_batch([Request(machine.start(), 8, machine)])
+    assert (found.token_ids, found.logprobs) == ([9, stop], [-1.0, -2.0])
+
+
+def test_evaluation_leaves_the_training_as_it_was(make_trainer):
+    trainer = make_trainer("eval.temperature=0.0")
+    torch.manual_seed(3)
+    state, config = torch.get_rng_state(), trainer.generation_config.to_dict()
+    first = trainer.play_held_out(4)
+    assert trainer.generation_config.to_dict() == config
+    assert torch.equal(torch.get_rng_state(), state)
+    again = trainer.play_held_out(4)
+    assert [e.segments[0].token_ids for e in first] == [e.segments[0].token_ids for e in again]
+    assert all(e.seed < 0 for e in first)
+    with sampling_at(trainer, 0.5):
+        assert trainer.generation_config.temperature == 0.5

@@ -1,0 +1,194 @@
+"""Real optimizer steps of TRL: what is trained on, what is written, what stops a run."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+from trl import GRPOTrainer
+
+from gem_core.errors import GemError, RecipeError
+from gem_core.parity.frozen import frozen_episodes
+from gem_core.parity.reference import compare, reference
+from gem_core.parity.replay import expected_rows
+from gem_core.runs import RunDir
+from gem_core.tasks import train_task
+from gem_trl import launch
+from gem_trl.advantages import AdvantageGuard
+from gem_trl.metrics import RunLogger
+from gem_trl.trainer import GemTrainer
+
+
+class StockAdvantages(GemTrainer):
+    """A trainer that leaves TRL's own advantages in place."""
+
+    def _generate_and_score_completions(self, inputs):
+        return GRPOTrainer._generate_and_score_completions(self, inputs)
+
+
+class OtherAdvantages(GemTrainer):
+    """A trainer that changes the advantages after they were installed."""
+
+    def _generate_and_score_completions(self, inputs):
+        out = super()._generate_and_score_completions(inputs)
+        out["advantages"] = out["advantages"] + 1.0
+        return out
+
+
+@pytest.mark.parametrize("cls, word", [(StockAdvantages, "own"), (OtherAdvantages, "other")])
+def test_advantages_that_are_not_ours_stop_the_run_before_the_first_update(make_trainer, cls, word):
+    trainer = make_trainer(cls=cls)
+    before = {name: p.clone() for name, p in trainer.model.named_parameters()}
+    with pytest.raises(GemError, match=word):
+        trainer.train()
+    assert trainer.state.global_step == 0
+    assert all(torch.equal(p, before[name]) for name, p in trainer.model.named_parameters())
+
+
+def test_the_guard_is_always_there(make_trainer):
+    kinds = [type(callback) for callback in make_trainer().callback_handler.callbacks]
+    assert AdvantageGuard in kinds
+
+
+@pytest.fixture
+def train(make_recipe, tmp_path):
+    """``train(*overrides)``: a whole run in this process; returns its directory."""
+
+    def start(*overrides, name="run", resume=False):
+        recipe = make_recipe(*overrides)
+        if_exists = "resume" if resume else "error"
+        run = RunDir.create(tmp_path / name, recipe, "trl", if_exists)
+        launch.run(recipe, run, resume=resume)
+        return run
+
+    return start
+
+
+def test_three_steps_end_to_end(train):
+    run = train("eval.every=2", "eval.inside_episodes=6", "train.log_episodes=8")
+    rows = run.metrics()
+    assert [row["step"] for row in rows] == [1, 2, 3]
+    names = ["reward/mean", "success/mean", "turns/mean", "tokens/action", "stop/terminated"]
+    names += ["loss/policy", "grad_norm", "entropy", "lr", "advantage/mean", "advantage/std"]
+    names += ["time/step", "time/rollout", "time/update", "episodes/untrained"]
+    for row in rows:
+        assert set(names) <= row.keys()
+        assert row["episodes"] == 8
+        assert row["time/step"] > row["time/rollout"] > 0
+    assert [(e["step"], e["when"], e["episodes"]) for e in run.evals()] == [(2, "during", 6)]
+    logged = [episode for _, episode in run.episodes()]
+    assert [e.index for e in logged] == list(range(24))
+    assert [e.seed for e in logged] == [train_task(run.recipe, k).seed for k in range(24)]
+    model = AutoModelForCausalLM.from_pretrained(run.model)
+    assert AutoTokenizer.from_pretrained(run.model).eos_token_id == model.config.eos_token_id
+
+
+def test_epochs_minibatches_kl_and_entropy_train_too(train):
+    keys = ["algorithm.epochs=2", "algorithm.minibatches=2", "batch.micro_batch=2"]
+    keys += ["algorithm.kl_coef=0.1", "algorithm.entropy_coef=0.01", "algorithm.warmup_steps=1"]
+    run = train(*keys, "algorithm.estimator=rloo", "batch.group_size=4")
+    assert [row["step"] for row in run.metrics()] == [1, 2, 3]
+    assert run.metrics()[-1]["kl"] > 0
+
+
+def test_a_run_goes_on_exactly_where_its_checkpoint_was(train):
+    whole = train("train.steps=4", name="whole")
+    half = train("train.steps=4", "train.save_every=2", name="half")
+    shutil.rmtree(half.model)
+    shutil.rmtree(half.checkpoints / "checkpoint-4")
+    (half.path / "metrics.jsonl").unlink()
+    (half.checkpoints / "checkpoint-4").mkdir()  # what a kill in the middle of saving leaves
+    again = train("train.steps=4", "train.save_every=2", name="half", resume=True)
+    assert [row["step"] for row in again.metrics()] == [3, 4]
+    expected = AutoModelForCausalLM.from_pretrained(whole.model).state_dict()
+    found = AutoModelForCausalLM.from_pretrained(again.model).state_dict()
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
+
+
+def test_a_killed_run_loses_no_more_than_the_step_under_way(make_recipe, tmp_path):
+    keys = ["train.steps=15", "train.save_every=1", "train.log_episodes=8"]
+    recipe = make_recipe(*keys)
+    run = RunDir.create(tmp_path / "run", recipe, "trl")
+    command = [sys.executable, "-m", "gem_trl.launch", str(run.path)]
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    try:
+        patience = time.monotonic() + 300
+        while len(run.metrics()) < 4 and process.poll() is None:
+            assert time.monotonic() < patience
+            time.sleep(0.05)
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    assert process.returncode == -signal.SIGKILL
+    last = max(row["step"] for row in run.metrics())
+    reached = int(launch.last_checkpoint(run.checkpoints).rpartition("-")[2])
+    assert last - 1 <= reached <= last
+    subprocess.run([*command, "--resume"], check=True, stderr=subprocess.DEVNULL)
+    assert [row["step"] for row in run.metrics()] == list(range(1, 16))
+    played = [e.index for _, e in run.episodes()]
+    assert set(played) == set(range(15 * 8))
+    assert len(played) - len(set(played)) in (0, 8)  # the step after the checkpoint, again
+
+
+def test_nothing_but_the_advantage_weights_the_loss(make_recipe, tmp_path, episodes_model):
+    """Gradient parity to 1e-6 for each aggregation, also in micro batches."""
+    from gem_trl.testing.replay import replay
+
+    for aggregation in ("token", "sequence", "constant"):
+        keys = [f"algorithm.loss_aggregation={aggregation}", "batch.episodes=16"]
+        keys += ["algorithm.loss_constant=40"] if aggregation == "constant" else []
+        for micro in (16, 4):
+            recipe = make_recipe(*keys, f"batch.micro_batch={micro}", "batch.group_size=2")
+            batch = frozen_episodes(16, group_size=2)
+            found = replay(recipe, batch, episodes_model)
+            model = AutoModelForCausalLM.from_pretrained(episodes_model).float()
+            expected = reference(recipe, expected_rows(recipe, batch), model)
+            cosine, ratio = compare(found.gradients, expected.gradients)
+            assert cosine >= 1 - 1e-9 and ratio == pytest.approx(1, abs=1e-6), (aggregation, micro)
+            assert found.loss == pytest.approx(expected.loss, rel=1e-3, abs=1e-5)
+
+
+@pytest.fixture(scope="module")
+def episodes_model(tmp_path_factory):
+    """A random model over the frozen episodes' bytes."""
+    from transformers import Qwen3Config, Qwen3ForCausalLM
+
+    torch.manual_seed(1)
+    config = Qwen3Config(
+        vocab_size=258, hidden_size=32, intermediate_size=64, num_hidden_layers=2,
+        num_attention_heads=2, num_key_value_heads=2, head_dim=16, pad_token_id=0, eos_token_id=1,
+    )  # fmt: skip
+    path = tmp_path_factory.mktemp("bytes")
+    Qwen3ForCausalLM(config).save_pretrained(path)
+    return str(path)
+
+
+def test_a_loss_that_is_not_finite_stops_the_run(make_trainer, tmp_path):
+    class Infinite(GemTrainer):
+        def _compute_loss(self, model, inputs):
+            return super()._compute_loss(model, inputs) * float("inf")
+
+    logger = RunLogger(RunDir(tmp_path))
+    trainer = make_trainer(cls=Infinite, callbacks=[logger])
+    with pytest.raises(GemError, match=r"lower algorithm\.lr"):
+        trainer.train()
+    assert not logger.run.metrics()
+
+
+def test_hardware_that_is_not_here_is_refused(make_recipe, tmp_path):
+    recipe = make_recipe("hardware.device=gpu", "hardware.engine=default")
+    run = RunDir.create(tmp_path / "run", recipe, "trl")
+    with pytest.raises(RecipeError, match=r"hardware\.device"):
+        launch.run(recipe, run)
+
+
+def test_trained_model_directory_says_what_it_is(train):
+    run = train("train.steps=1")
+    assert json.loads((run.model / "config.json").read_text())["model_type"] == "qwen3"

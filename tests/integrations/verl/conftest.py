@@ -1,0 +1,118 @@
+"""The harness comes first: it chooses verl's CPU platform before verl is imported anywhere."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+import gem_verl.testing.local  # noqa: F401
+from gem_core.recipe import load_recipe
+from gem_core.tiny import model_path
+from gem_verl.config import payload
+from gem_verl.testing.engine import HFPolicy
+
+
+@pytest.fixture(scope="session")
+def tiny():
+    """``tiny(*overrides)``: the tiny recipe of the first baseline, hardly warm-started."""
+
+    def load(*overrides):
+        fast = ["model.tiny.warm_start_steps=60", "train.steps=2", "batch.episodes=8"]
+        return load_recipe("guess-the-number-easy", "tiny", [*fast, *overrides])
+
+    return load
+
+
+@pytest.fixture(scope="session")
+def model_dir(tiny):
+    """The tiny model that the tests share."""
+    return model_path(tiny())
+
+
+@pytest.fixture(scope="session")
+def tokenizer(model_dir):
+    """Its tokenizer."""
+    return AutoTokenizer.from_pretrained(model_dir)
+
+
+class StubClient:
+    """verl's server client with a function in place of the servers; keeps what it was asked."""
+
+    def __init__(self, answer):
+        self.answer, self.asked = answer, []
+
+    async def generate(self, request_id, *, prompt_ids, sampling_params):
+        self.asked.append((request_id, list(prompt_ids), dict(sampling_params)))
+        await asyncio.sleep(0)
+        return self.answer(prompt_ids, sampling_params)
+
+
+@pytest.fixture
+def make_loop(tokenizer, model_dir):
+    """``make_loop(recipe, client)``: verl's agent loop as its worker makes it."""
+    from omegaconf import OmegaConf
+    from verl.experimental.agent_loop.agent_loop import DictConfigWrap
+
+    from gem_verl.rollout import GemAgentLoop, TaskDataset
+    from gem_verl.testing.local import configuration
+
+    def make(recipe, client):
+        config = configuration(recipe, model_dir)
+        assert OmegaConf.select(config, "data.gem_recipe") == payload(recipe)
+        return GemAgentLoop(
+            trainer_config=DictConfigWrap(config),
+            server_manager=client,
+            tokenizer=tokenizer,
+            processor=None,
+            dataset_cls=TaskDataset,
+            data_config=DictConfigWrap(config.data),
+            hf_model_type="qwen3",
+        )
+
+    return make
+
+
+@pytest.fixture
+def play_task(make_loop):
+    """``play_task(recipe, answer, index)``: ``(samples, client)`` of one task."""
+
+    def run(recipe, answer, index=0, **fields):
+        client = StubClient(answer)
+        given = {
+            "index": index,
+            "extra_info": {"held_out": False},
+            "global_steps": index // recipe.batch.episodes + 1,
+        }
+        sampling = {"temperature": 1.0, "top_p": 1.0, "top_k": -1, "logprobs": True}
+
+        async def play():
+            return await make_loop(recipe, client).run(sampling, **{**given, **fields})
+
+        return asyncio.run(play()), client
+
+    return run
+
+
+@pytest.fixture
+def sample_from(model_dir):
+    """``sample_from(model)``: answers of a real model, as verl's servers return them."""
+    from verl.workers.rollout.replica import TokenOutput
+
+    from gem_core.rollout import Request
+
+    def make(model=None, seed=0):
+        model = model or AutoModelForCausalLM.from_pretrained(model_dir, dtype=torch.float32)
+        generator = torch.Generator().manual_seed(seed)
+
+        def answer(prompt_ids, sampling_params):
+            policy = HFPolicy(model.eval(), sampling_params, generator)
+            request = Request(list(prompt_ids), sampling_params["max_tokens"], None)
+            (done,) = policy.complete_batch([request])
+            return TokenOutput(token_ids=done.token_ids, log_probs=done.logprobs)
+
+        return answer
+
+    return make

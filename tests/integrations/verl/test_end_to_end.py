@@ -1,0 +1,164 @@
+"""``verl.trainer.main_ppo`` itself: Ray, FSDP2, rollout replicas, weight synchronisation."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from gem_core.errors import GemError
+from gem_core.runs import RunDir
+from gem_core.tasks import train_task
+from gem_verl.launch import run as train
+
+FAULTY = '''
+from gem_core.core import Env
+from gem_core.registration import register as add
+
+
+class Faulty(Env):
+    """Raises at its second step for every fourth seed."""
+
+    def _reset(self, options):
+        self.fails, self.count = self.seed % 4 == 3, 0
+        return "say something", {}
+
+    def reset(self, *, seed=None, options=None):
+        self.seed = seed or 0
+        return super().reset(seed=seed, options=options)
+
+    def _step(self, action):
+        self.count += 1
+        if self.fails and self.count == 2:
+            raise RuntimeError("scripted fault")
+        over = self.count == 3
+        return "more", float(len(action) % 3), over, False, {"success": over}
+
+
+def register():
+    add("verltest:Faulty", "verltest_faulty:Faulty")
+'''
+
+
+@pytest.fixture
+def faulty(tmp_path, monkeypatch):
+    """An installed package that brings an environment with faults, in verl's processes too."""
+    (tmp_path / "verltest_faulty.py").write_text(FAULTY)
+    info = tmp_path / "verltest_faulty-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: verltest-faulty\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[gem_core.envs]\nfaulty = verltest_faulty:register\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    import gem_core.registration
+
+    monkeypatch.setattr(gem_core.registration, "_plugins_loaded", False)
+
+
+def distance(run, model_dir):
+    """Largest change of a weight between the first model and the run's."""
+    first, last = (
+        AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32).state_dict()
+        for path in (model_dir, run.model)
+    )
+    return max(float((first[name] - last[name]).abs().max()) for name in first)
+
+
+def test_two_ranks_train_on_episodes_some_of_which_fail(tiny, faulty, tmp_path, model_dir):
+    recipe = tiny(
+        "env=[{id='game:GuessTheNumber-v0-easy'}, {id='verltest:Faulty'}]",
+        f"model.path={model_dir}",
+        "batch.episodes=10",
+        "algorithm.minibatches=2",
+        "algorithm.epochs=2",
+        "algorithm.kl_coef=0.01",
+        "algorithm.options={per_env=true}",
+        "hardware.gpus_per_node=2",
+        "train.steps=2",
+        "train.log_episodes=10",
+        "eval.every=2",
+        "eval.inside_episodes=4",
+    )
+    run = RunDir.create(tmp_path / "run", recipe, "verl")
+    train(recipe, run)
+
+    episodes = list(run.episodes())
+    played = [(tags["step"], e.index, e.seed) for tags, e in episodes]
+    tasks = [train_task(recipe, index) for index in range(20)]
+    assert played == [(task.index // 10 + 1, task.index, task.seed) for task in tasks]
+    failed = [e for _, e in episodes if e.stop_reason.failed]
+    assert failed and all("scripted fault" in e.error for e in failed)
+    assert all(not any(e.segments[0].loss_mask) for e in failed)
+
+    metrics = run.metrics()
+    assert [row["step"] for row in metrics] == [1, 2]
+    for step, row in enumerate(metrics, 1):
+        mine = [e for tags, e in episodes if tags["step"] == step]
+        share = sum(e.stop_reason.failed for e in mine) / 10
+        assert row["stop/env_error"] == pytest.approx(share)
+        assert row["rows/masked"] == sum(not any(e.segments[0].loss_mask) for e in mine)
+        assert row["advantage/turns"] == sum(len(e.turns) for e in mine if not e.stop_reason.failed)
+        assert row["reward/mean"] == pytest.approx(sum(e.total_reward for e in mine) / 10)
+        assert row["grad_norm"] > 0 and row["entropy"] > 0 and "loss/kl" in row
+        assert row["logprobs/rollout_diff_max"] < 1e-4
+        assert all(row[f"time/{part}"] > 0 for part in ("step", "rollout", "update", "sync"))
+    (held_out,) = run.evals()
+    assert (held_out["step"], held_out["when"], held_out["episodes"]) == (2, "during", 4)
+
+    assert 1e-5 < distance(run, model_dir) < 0.1
+    assert AutoTokenizer.from_pretrained(run.model).eos_token is not None
+    assert AutoModelForCausalLM.from_pretrained(run.model).dtype == torch.float32
+
+
+def test_an_overridden_estimator_stops_the_run_before_its_first_step(tiny, tmp_path):
+    recipe = tiny("trainer.verl={'algorithm.adv_estimator'='grpo'}")
+    run = RunDir.create(tmp_path / "run", recipe, "verl")
+    with pytest.raises(GemError, match="would run the estimator 'grpo'"):
+        train(recipe, run)
+    assert run.metrics() == [] and not run.model.exists()
+
+
+RUN = "from gem_core.runs import RunDir; from gem_verl.launch import run; import sys; "
+RUN += "d = RunDir(sys.argv[1]); run(d.recipe, d)"
+
+
+@pytest.mark.slow
+def test_a_killed_run_resumes_with_the_next_tasks(tiny, tmp_path):
+    recipe = tiny(
+        "train.steps=40", "train.save_every=1", "algorithm.estimator=gae", "batch.episodes=4"
+    )
+    run = RunDir.create(tmp_path / "run", recipe, "verl")
+    process = subprocess.Popen([sys.executable, "-c", RUN, str(run.path)])
+    while len(run.metrics()) < 2:
+        assert process.poll() is None
+        time.sleep(0.1)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    saved = Path(run.checkpoints / "latest_checkpointed_iteration.txt")
+    while _growing(run.path / "verl.log"):
+        time.sleep(1)  # verl ends with its parent
+    step = int(saved.read_text())
+    assert 2 <= step < 40 and step >= len(run.metrics()) - 1
+
+    first_line = len((run.path / "metrics.jsonl").read_text().splitlines())
+    train(recipe, run, resume=True)
+    rows = [json.loads(x) for x in (run.path / "metrics.jsonl").read_text().splitlines()]
+    assert [row["step"] for row in rows[first_line:]] == list(range(step + 1, 41))
+    assert [row["step"] for row in run.metrics()] == list(range(1, 41))
+    assert all("loss/value" in row for row in run.metrics())
+    for tags, episode in run.episodes():
+        assert tags["step"] == episode.index // recipe.batch.episodes + 1
+
+
+def _growing(log, seconds=5):
+    size = log.stat().st_size
+    time.sleep(seconds)
+    return log.stat().st_size != size

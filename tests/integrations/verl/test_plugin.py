@@ -1,0 +1,60 @@
+"""How the adapter gets into verl's processes, and how it says that it did not."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import subprocess
+import sys
+
+import pytest
+
+from gem_core import trainers
+from gem_core.errors import MissingDependencyError
+
+REGISTERED = (
+    "from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY as r; "
+    "print(sorted(k for k in r if k.startswith('gem_')))"
+)
+
+
+def python(code, **environment):
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("VERL_", "GEM_VERL_"))}
+    return subprocess.run(
+        [sys.executable, "-c", code], env=clean | environment, capture_output=True, text=True
+    )
+
+
+def test_importing_verl_registers_the_estimators():
+    done = python(f"import verl; {REGISTERED}")
+    assert "'gem_rebn'" in done.stdout and "'gem_gae'" in done.stdout, done.stderr
+
+
+def test_external_lib_does_it_where_plugins_are_off():
+    code = f"import verl; {REGISTERED}; import gem_verl.plugin; {REGISTERED}"
+    done = python(code, VERL_USE_EXTERNAL_PLUGINS="none")
+    first, second = done.stdout.splitlines()[-2:]
+    assert first == "[]" and "'gem_rebn'" in second, done.stderr
+
+
+def test_a_plugin_that_fails_is_heard():
+    broken = (
+        "import sys; sys.modules['gem_core.advantages'] = None\n"
+        "import verl; print('verl swallowed it')"
+    )
+    done = python(broken)
+    assert "verl swallowed it" in done.stdout
+    assert "gem-core could not be loaded into verl" in done.stdout
+    assert "gem_core.advantages" in done.stdout
+
+
+@pytest.mark.parametrize("found", ["0.8.0", "0.10.0", None])
+def test_an_untested_verl_is_an_error_that_names_the_range(monkeypatch, found):
+    import gem_verl._compat as compat
+
+    monkeypatch.setattr(trainers, "installed_version", lambda _: found)
+    with pytest.raises(MissingDependencyError, match=r"gem-core\[verl\]") as error:
+        importlib.reload(compat)
+    assert found is None or ">=0.9.1,<0.10" in str(error.value)
+    monkeypatch.undo()
+    importlib.reload(compat)

@@ -1,0 +1,117 @@
+"""Experts win, random players do not, and both are reproducible."""
+
+from __future__ import annotations
+
+import re
+from statistics import mean
+
+import pytest
+
+import gem_core
+from gem_core.envs import specs
+from gem_core.errors import UnknownNameError
+from gem_core.players import EXPERTS, family, get_player, play_episode
+
+WITH_EXPERT = [spec.id for spec in specs() if family(spec.id) in EXPERTS]
+EPISODES = range(60)
+#: Share of episodes that the expert wins at least, where it is not 0.95: luck decides in
+#: Minesweeper, and the tiles of a won 2048-hard would need more turns than there are.
+WINS = {
+    "game:Minesweeper-v0-easy": 0.6,
+    "game:Minesweeper-v0-hard": 0.6,
+    "game:Minesweeper-v0-random": 0.6,
+    "game:Game2048-v0-easy": 0.9,
+    "game:Game2048-v0-hard": 0.0,
+    "game:Game2048-v0-extreme-hard": 0.0,
+    # Some starts are farther from the goal than the turns reach.
+    "game:FifteenPuzzle-v0-random": 0.8,
+    "game:Sokoban-v0-hard": 0.9,
+}
+#: Experts that think long play fewer episodes.
+SLOW = ("Game2048", "Sokoban-v0-hard", "Sokoban-v0-random", "FifteenPuzzle-v0-hard")
+
+
+def results(env_id: str, kind: str, **options: object) -> list[tuple[float, int, bool]]:
+    env = gem_core.make(env_id)
+    extra = {"env": env} if kind == "random" else options
+    player = get_player(kind, env_id, seed=1, **extra)
+    episodes = EPISODES[:20] if any(name in env_id for name in SLOW) else EPISODES
+    return [play_episode(env, player, seed=seed) for seed in episodes]
+
+
+@pytest.mark.parametrize("env_id", WITH_EXPERT)
+def test_the_expert_wins_and_beats_the_random_player(env_id: str) -> None:
+    expert, rand = results(env_id, "expert"), results(env_id, "random")
+    assert mean(success for _, _, success in expert) >= WINS.get(env_id, 0.95)
+    assert mean(reward for reward, _, _ in expert) > mean(reward for reward, _, _ in rand)
+
+
+@pytest.mark.parametrize("env_id", WITH_EXPERT)
+@pytest.mark.parametrize("kind", ["random", "expert"])
+def test_players_are_reproducible(env_id: str, kind: str) -> None:
+    def some() -> list[tuple[float, int, bool]]:
+        env = gem_core.make(env_id)
+        player = get_player(kind, env_id, seed=1, **({"env": env} if kind == "random" else {}))
+        return [play_episode(env, player, seed=seed) for seed in range(3)]
+
+    assert some() == some()
+
+
+def test_binary_search_wins_the_easy_game_for_every_number() -> None:
+    env = gem_core.make("game:GuessTheNumber-v0-easy")
+    player = get_player("expert", "game:GuessTheNumber-v0-easy", seed=0)
+    targets = set()
+    for seed in range(200):
+        assert play_episode(env, player, seed=seed).success
+        targets.add(env._target)
+    assert targets == set(range(1, 11))
+
+
+def test_expert_actions_are_the_bare_answer() -> None:
+    for answer_format, pattern in (("boxed", r"\\boxed\{\d+\}"), ("plain", r"\d+")):
+        env_id = "game:GuessTheNumber-v0-easy"
+        env = gem_core.make(env_id, answer_format=answer_format)
+        player = get_player("expert", env_id, 0, answer_format=answer_format)
+        obs, info = env.reset(seed=0)
+        player.reset(obs, info)
+        assert re.fullmatch(pattern, player.act(obs, info))
+
+
+def test_noise_makes_the_expert_worse_but_never_malformed() -> None:
+    env_id = "game:GuessTheNumber-v0-easy"
+    clean, noisy = results(env_id, "expert"), results(env_id, "expert", noise=0.7)
+    assert mean(s for *_, s in noisy) < mean(s for *_, s in clean) == 1.0
+    assert min(reward for reward, _, _ in noisy) >= 0
+    with pytest.raises(ValueError, match="probability"):
+        get_player("expert", env_id, 0, noise=2)
+
+
+def test_hanoi_is_solved_from_any_start_in_the_fewest_moves() -> None:
+    env_id = "game:TowerofHanoi-v0-easy"
+    env = gem_core.make(env_id, start="random", max_turns=7)
+    player = get_player("expert", env_id, 0)
+    assert all(play_episode(env, player, seed=s).success for s in range(100))
+
+
+def test_mastermind_with_repeated_numbers() -> None:
+    env = gem_core.make("game:Mastermind-v0-hard", duplicate_numbers=True)
+    player = get_player("expert", "game:Mastermind-v0-hard", 0)
+    assert all(play_episode(env, player, seed=s).success for s in range(10))
+
+
+def test_a_random_player_needs_no_env() -> None:
+    env = gem_core.make("game:Mastermind-v0-easy")
+    player = get_player("random", "game:Mastermind-v0-easy", 0)
+    assert play_episode(env, player, seed=0).turns >= 1
+
+
+def test_unknown_players_are_named() -> None:
+    with pytest.raises(UnknownNameError, match="Did you mean 'expert'"):
+        get_player("exprt", "game:Sudoku-v0-easy", 0)
+    with pytest.raises(UnknownNameError, match="expert for"):
+        get_player("expert", "my:Task-v0", 0)
+
+
+def test_every_game_has_an_expert() -> None:
+    games = {s.id for s in specs() if s.id.startswith("game:")}
+    assert {i for i in WITH_EXPERT if i.startswith("game:")} == games

@@ -1,0 +1,177 @@
+"""check_env finds each kind of fault, by name; every built-in environment passes."""
+
+from __future__ import annotations
+
+import random
+from random import Random
+from typing import Any
+
+import pytest
+
+import gem_core
+from gem_core.checker import CHECKS, EnvCheckError, check_env
+from gem_core.core import Env
+from gem_core.envs import specs
+from gem_core.errors import UnknownNameError
+
+GAMES = [spec.id for spec in specs() if spec.id.startswith("game:")]
+
+
+@pytest.mark.parametrize("env_id", GAMES)
+def test_every_game_passes(env_id: str) -> None:
+    check_env(env_id)
+
+
+@pytest.mark.parametrize("answer_format", ["tag", "plain"])
+@pytest.mark.parametrize("env_id", [i for i in GAMES if i.endswith("-easy")])
+def test_every_game_passes_in_other_answer_formats(env_id: str, answer_format: str) -> None:
+    check_env(env_id, skip=("process",), answer_format=answer_format)
+
+
+@pytest.mark.parametrize("env_id", [i for i in GAMES if i.endswith("-easy")])
+def test_every_game_passes_where_format_errors_do_not_end_it(env_id: str) -> None:
+    check_env(env_id, skip=("process",), format_error_ends=False)
+
+
+class Good(Env):
+    """Three steps; the observation is a number from the generator."""
+
+    _state_fields = ("count",)
+    count: int
+
+    def _reset(self, options: Any) -> Any:
+        self.count = 0
+        return f"{self.rng.random()}", {}
+
+    def _step(self, action: str) -> Any:
+        self.count += 1
+        over = self.count == 3
+        info = {"success": False} if over else {}
+        return f"{self.rng.random()}", 0.0, over, False, info
+
+    def random_action(self, rng: Random) -> str:
+        return str(rng.random())
+
+
+class ReadsGlobal(Good):
+    def _step(self, action: str) -> Any:
+        return (str(random.random()), *super()._step(action)[1:])
+
+
+class SeedsGlobal(Good):
+    def _reset(self, options: Any) -> Any:
+        random.seed(self.rng.random())
+        return super()._reset(options)
+
+
+class SharesState(Good):
+    shared = 0
+
+    def _step(self, action: str) -> Any:
+        SharesState.shared = (SharesState.shared + 1) % 3
+        return (f"{SharesState.shared}", *super()._step(action)[1:])
+
+    def _reset(self, options: Any) -> Any:
+        SharesState.shared = 0
+        return super()._reset(options)
+
+
+class HashOrder(Good):
+    def _step(self, action: str) -> Any:
+        return (f"{hash('abc')}", *super()._step(action)[1:])
+
+
+class ForgetsState(Good):
+    _state_fields = ()
+
+
+class Unpicklable(Good):
+    def __init__(self) -> None:
+        self.function = lambda: None
+
+
+class Raises(Good):
+    def _step(self, action: str) -> Any:
+        action.encode()
+        return super()._step(action)
+
+
+class Echoes(Good):
+    def _step(self, action: str) -> Any:
+        return (action, *super()._step(action)[1:])
+
+
+class StepsOn(Good):
+    def step(self, action: str) -> Any:
+        return self._step(action)
+
+
+class NoSuccess(Good):
+    def _step(self, action: str) -> Any:
+        return (*super()._step(action)[:4], {})
+
+
+class ChangesInfo(Good):
+    def _reset(self, options: Any) -> Any:
+        self.info: dict[str, Any] = {"n": 0}
+        return super()._reset(options)[0], self.info
+
+    def _step(self, action: str) -> Any:
+        self.info["n"] += 1
+        self.info["success"] = False
+        return (*super()._step(action)[:4], self.info)
+
+
+class OwnRandomAction(Good):
+    def random_action(self, rng: Random) -> str:
+        return str(self.rng.random())
+
+
+class BadFormat(Good):
+    def _step(self, action: str) -> Any:
+        info = {"error": "invalid_format", "success": False}
+        return (*super()._step(action)[:4], info)
+
+
+class IntObservation(Good):
+    def _reset(self, options: Any) -> Any:
+        return 1, {}
+
+
+def test_a_sound_environment_passes() -> None:
+    check_env(Good)
+
+
+@pytest.mark.parametrize(
+    ("cls", "check"),
+    [
+        (ReadsGlobal, "determinism"),
+        (SeedsGlobal, "global_rng"),
+        (SharesState, "interleaved"),
+        (HashOrder, "process"),
+        (ForgetsState, "state"),
+        (Unpicklable, "pickle"),
+        (Raises, "malformed"),
+        (Echoes, "malformed"),
+        (StepsOn, "episode_state"),
+        (NoSuccess, "success"),
+        (ChangesInfo, "infos_kept"),
+        (OwnRandomAction, "random_action"),
+        (BadFormat, "random_action"),
+        (IntObservation, "api"),
+    ],
+)
+def test_each_fault_is_found(cls: type[Env], check: str) -> None:
+    skip = [name for name in CHECKS if name not in (check, "api")]
+    with pytest.raises(EnvCheckError, match=cls.__name__ if check != "api" else "api") as caught:
+        check_env(cls, skip=skip)
+    assert caught.value.check == check
+
+
+def test_a_check_to_skip_must_exist() -> None:
+    with pytest.raises(UnknownNameError, match="Did you mean 'process'"):
+        check_env(Good, skip=("proces",))
+
+
+def test_check_env_takes_a_spec() -> None:
+    check_env(gem_core.spec("game:TowerofHanoi-v0-easy"), skip=("process",))

@@ -1,0 +1,58 @@
+"""What an experiment checks before it trains; whole experiments run beside each trainer."""
+
+from __future__ import annotations
+
+import pytest
+
+from gem_core.errors import MissingDependencyError, UnknownNameError
+from gem_core.experiment import run_experiment
+from gem_core.recipe import load_recipe
+from gem_core.report import learning_curve
+from gem_core.report.progress import progress
+from gem_core.runs import RunDir
+
+
+@pytest.fixture
+def recipe():
+    return load_recipe("guess-the-number-easy", "tiny", ["train.steps=20"])
+
+
+def test_an_unknown_trainer_leaves_no_directory(recipe, tmp_path):
+    with pytest.raises(UnknownNameError, match="Did you mean 'trl'"):
+        run_experiment(recipe, "trll", tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_missing_trainer_leaves_no_directory(recipe, tmp_path, monkeypatch):
+    monkeypatch.setattr("gem_core.trainers.installed_version", lambda _: None)
+    with pytest.raises(MissingDependencyError, match="gem-core doctor"):
+        run_experiment(recipe, "trl", tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_progress_is_told_in_ten_lines(recipe, tmp_path):
+    run, lines = RunDir.create(tmp_path / "run", recipe, "trl"), []
+    with progress(run, 20, lines.append):
+        for step in range(1, 21):
+            run.log(step, {"success/mean": step / 20})
+    assert len(lines) == 10
+    assert lines[0].startswith("step  2/20  success 0.075")
+    assert lines[-1].endswith("0 s left")
+
+
+def test_progress_of_a_resumed_run_tells_the_rest(recipe, tmp_path):
+    run, lines = RunDir.create(tmp_path / "run", recipe, "trl"), []
+    for step in range(1, 13):
+        run.log(step, {"success/mean": 0.0})
+    with progress(run, 20, lines.append):
+        for step in range(13, 21):
+            run.log(step, {"success/mean": 1.0})
+    assert [line.split()[1] for line in lines] == ["14/20", "16/20", "18/20", "20/20"]
+
+
+def test_the_same_runs_give_the_same_picture(recipe, tmp_path):
+    run = RunDir.create(tmp_path / "run", recipe, "trl")
+    for step in range(1, 21):
+        run.log(step, {"success/mean": step / 20})
+    first, again = (learning_curve([run], tmp_path / name) for name in ("a.png", "b.png"))
+    assert first.read_bytes() == again.read_bytes()

@@ -1,0 +1,60 @@
+"""What is kept of a run, and what is read from it."""
+
+from __future__ import annotations
+
+import pytest
+
+from gem_core.errors import RunError
+from gem_core.recipe import load_recipe
+from gem_core.report import before_after, record, result_rows
+from gem_core.runs import RunDir
+
+RESULT = {
+    "format": 1,
+    "name": "guess-the-number-easy",
+    "trainer": "trl",
+    "estimator": "rebn",
+    "seed": 0,
+    "steps": 2,
+    "before": None,
+    "after": {"success/mean": 0.5, "success/low": 0.25, "success/high": 0.75},
+    "seconds": {"train": 3.21},
+}
+
+
+@pytest.fixture
+def run(tmp_path):
+    """A run of two steps, not finished."""
+    run = RunDir.create(tmp_path / "run", load_recipe("guess-the-number-easy", "tiny"), "trl")
+    for step in (1, 2):
+        run.log(step, {"success/mean": step / 3, "stop/aborted": 0.0, "odd/metric": 1.0})
+    run.log_eval(2, "after", RESULT["after"])
+    return run
+
+
+def test_a_record_is_a_run_directory_without_paths_and_weights(run, tmp_path):
+    run.finish(RESULT)
+    (run.model).mkdir()
+    kept = record(run, tmp_path / "kept")
+    assert kept.result == run.result
+    assert kept.recipe == run.recipe
+    assert kept.evals() == run.evals()
+    assert kept.metrics() == [
+        {"step": 1, "success/mean": 0.33333},
+        {"step": 2, "success/mean": 0.66667},
+    ]
+    assert kept.info["versions"] == run.info["versions"]
+    assert "command" not in kept.info
+    assert not kept.model.exists()
+    assert before_after([kept]) == before_after([run])
+
+
+def test_an_unfinished_run_leaves_no_record(run, tmp_path):
+    with pytest.raises(RunError, match="not finished"):
+        record(run, tmp_path / "kept")
+    assert not (tmp_path / "kept").exists()
+
+
+def test_a_result_of_another_format_is_refused():
+    with pytest.raises(RunError, match="format 2"):
+        result_rows([{**RESULT, "format": 2}])

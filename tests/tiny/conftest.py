@@ -1,0 +1,37 @@
+"""Small tiny models in a cache of the test session, and the real one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import transformers
+
+from gem_core.recipe import Recipe, load_recipe
+from gem_core.tiny import model_path
+
+BASELINE = "guess-the-number-easy"
+QUICK = ("model.tiny.warm_start_steps=12", "model.tiny.warm_start_batch=16")
+
+
+@pytest.fixture(scope="session")
+def tiny_recipe() -> Callable[..., Recipe]:
+    """``tiny_recipe(*overrides)``: the tiny profile with a warm start of twelve steps."""
+    return lambda *overrides: load_recipe(BASELINE, "tiny", [*QUICK, *overrides])
+
+
+@pytest.fixture(scope="session")
+def quick_model(
+    tmp_path_factory: pytest.TempPathFactory, tiny_recipe: Callable[..., Recipe]
+) -> Path:
+    """A tiny model with a warm start of twelve steps."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GEM_CORE_CACHE", str(tmp_path_factory.mktemp("cache")))
+        return Path(model_path(tiny_recipe()))
+
+
+@pytest.fixture(scope="session")
+def tokenizer(quick_model: Path) -> transformers.PreTrainedTokenizerBase:
+    """The tiny tokenizer as this environment's transformers loads it."""
+    return transformers.AutoTokenizer.from_pretrained(quick_model)

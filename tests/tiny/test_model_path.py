@@ -1,0 +1,147 @@
+"""Building and caching the tiny model."""
+
+from __future__ import annotations
+
+import json
+import threading
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+import torch
+import transformers
+
+from gem_core.errors import RecipeError, UnknownNameError
+from gem_core.recipe import load_recipe
+from gem_core.tiny import model_path
+from gem_core.tiny.expert import expert_episodes
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    """An empty cache."""
+    monkeypatch.setenv("GEM_CORE_CACHE", str(tmp_path))
+    return tmp_path
+
+
+def digest(folder):
+    return sha256((Path(folder) / "model.safetensors").read_bytes()).hexdigest()
+
+
+def test_another_model_is_returned_unchanged(tiny_recipe):
+    assert model_path(tiny_recipe("model.path=Qwen/Qwen3-4B-Base")) == "Qwen/Qwen3-4B-Base"
+
+
+def test_the_directory_loads_with_plain_transformers(quick_model):
+    model = transformers.AutoModelForCausalLM.from_pretrained(quick_model)
+    assert model.config.model_type == "qwen3"
+    assert next(model.parameters()).dtype == torch.float32
+    assert model.get_input_embeddings().weight is model.get_output_embeddings().weight
+    assert model.generation_config.eos_token_id == 2
+    assert sum(p.numel() for p in model.parameters()) < 200_000
+
+
+def test_the_same_recipe_builds_the_same_bytes(quick_model, tiny_recipe, cache):
+    again = model_path(tiny_recipe())
+    assert Path(again).parent.parent == cache
+    assert digest(again) == digest(quick_model)
+    assert Path(again).name == quick_model.name
+
+
+def test_the_global_generators_are_left_alone(tiny_recipe, cache):
+    torch.manual_seed(5)
+    state, threads = torch.random.get_rng_state(), torch.get_num_threads()
+    model_path(tiny_recipe())
+    assert torch.equal(torch.random.get_rng_state(), state)
+    assert torch.get_num_threads() == threads
+
+
+def test_seed_environment_and_settings_name_the_cache_entry(tiny_recipe, cache):
+    overrides = ([], ["seed=1"], ["model.tiny.hidden=32"], ["limits.max_turns=3"])
+    paths = [model_path(tiny_recipe(*o, "model.tiny.warm_start_steps=0")) for o in overrides]
+    assert len(set(paths)) == 4
+
+
+def test_what_the_weights_do_not_depend_on_does_not(tiny_recipe, cache):
+    first = model_path(tiny_recipe("model.tiny.warm_start_steps=0"))
+    for override in ("algorithm.lr=1e-3", "train.steps=7", "batch.episodes=8", "eval.episodes=9"):
+        assert model_path(tiny_recipe("model.tiny.warm_start_steps=0", override)) == first
+
+
+def test_a_cached_model_is_not_built_again(tiny_recipe, cache):
+    first = Path(model_path(tiny_recipe()))
+    stamp = (first / "model.safetensors").stat().st_mtime_ns
+    assert Path(model_path(tiny_recipe())) == first
+    assert (first / "model.safetensors").stat().st_mtime_ns == stamp
+
+
+def test_a_build_that_is_interrupted_leaves_nothing(tiny_recipe, cache, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("gem_core.tiny.warm_start.clone", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        model_path(tiny_recipe())
+    assert [p for p in (cache / "tiny").iterdir() if p.is_dir()] == []
+    monkeypatch.undo()
+    monkeypatch.setenv("GEM_CORE_CACHE", str(cache))
+    assert (Path(model_path(tiny_recipe())) / "model.safetensors").exists()
+
+
+def test_sizes_that_make_no_model_are_named(tiny_recipe, cache):
+    with pytest.raises(RecipeError, match=r"model\.tiny\.hidden.*multiple of 8"):
+        model_path(tiny_recipe("model.tiny.hidden=30"))
+
+
+def test_two_builders_at_once_build_once(tiny_recipe, cache):
+    found = []
+    threads = [
+        threading.Thread(target=lambda: found.append(model_path(tiny_recipe()))) for _ in range(2)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(found)) == 1
+    assert [p for p in (cache / "tiny").iterdir() if p.is_dir()] == [Path(found[0])]
+
+
+def test_the_record_tells_how_it_was_made(quick_model):
+    record = json.loads((quick_model / "warm_start.json").read_text())
+    assert len(record["loss"]) == 12
+    assert record["loss"][-1] < record["loss"][0]
+    assert record["expert"]["episodes"] == 12 * 16
+    assert set(record["versions"]) == {"torch", "transformers", "tokenizers"}
+    assert record["settings"]["seed"] == 0
+
+
+def test_expert_episodes_are_laid_out_as_in_rl(tokenizer, tiny_recipe):
+    """One segment, actions as tokens plus the end token, seeds of their own."""
+    episodes = expert_episodes(tiny_recipe(), tokenizer, 20)
+    for episode in episodes:
+        (segment,) = episode.segments
+        assert episode.seed < -(10**12) + 1
+        for turn, (_, start, end) in zip(episode.turns, segment.spans, strict=True):
+            spelled = tokenizer.encode(turn.action, add_special_tokens=False)
+            assert segment.token_ids[start:end] == [*spelled, tokenizer.eos_token_id]
+    assert len({e.seed for e in episodes}) == 20
+
+
+def test_noise_makes_the_expert_worse(tokenizer, tiny_recipe):
+    rates = []
+    for noise in (0.0, 0.5):
+        recipe = tiny_recipe(f"model.tiny.expert_noise={noise}")
+        episodes = expert_episodes(recipe, tokenizer, 200)
+        rates.append(sum(e.success for e in episodes) / 200)
+    assert rates[0] == 1.0
+    assert 0.5 < rates[1] < 0.75
+
+
+def test_an_environment_without_an_expert_is_named(cache, tmp_path):
+    recipe = tmp_path / "r.toml"
+    recipe.write_text('name = "r"\n[[env]]\nid = "test:NoExpert-v0"\n')
+    from gem_core.registration import register
+
+    register("test:NoExpert-v0", "gem_core.envs.games.guess_the_number:GuessTheNumber")
+    with pytest.raises(UnknownNameError, match="test:NoExpert-v0"):
+        model_path(load_recipe(recipe, "tiny"))

@@ -1,0 +1,73 @@
+"""The tiny tokenizer: short prompts, spelled actions, no text lost."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gem_core.context import Context, HFTokenizer, get_template
+from gem_core.registration import make
+
+
+@pytest.fixture
+def pieces():
+    """First prompt, one feedback and one action of Guess the Number as text."""
+    env, context = make("game:GuessTheNumber-v0-easy"), Context(get_template("qwen3_game"))
+    first = context.start(*env.reset(seed=1))
+    action = "\\boxed{3}"
+    observation, _, _, _, info = env.step(action)
+    return first, context.extend(action, True, observation, info).text, action
+
+
+def test_the_prompt_of_five_hundred_characters_is_some_twenty_tokens(tokenizer, pieces):
+    first, feedback, action = (len(tokenizer.encode(p, add_special_tokens=False)) for p in pieces)
+    assert len(pieces[0]) > 500
+    assert first <= 24
+    assert feedback <= 12
+    assert action + 1 == 4  # with its end token
+
+
+def test_digits_and_answer_brackets_are_tokens_of_their_own(tokenizer):
+    ids = tokenizer.encode("\\boxed{10}", add_special_tokens=False)
+    assert [tokenizer.decode([i]) for i in ids] == ["\\boxed{", "1", "0", "}"]
+
+
+def test_special_tokens(tokenizer):
+    assert tokenizer.convert_tokens_to_ids(["<|pad|>", "<|im_start|>", "<|im_end|>"]) == [0, 1, 2]
+    assert (tokenizer.pad_token_id, tokenizer.eos_token_id) == (0, 2)
+    assert tokenizer.padding_side == "left"
+    assert tokenizer.bos_token_id is None
+    assert tokenizer.encode("<|im_end|>", add_special_tokens=False) == [2]
+
+
+def test_nothing_is_added_when_special_tokens_are_asked_for(tokenizer):
+    assert tokenizer.encode("higher") == tokenizer.encode("higher", add_special_tokens=False)
+
+
+@pytest.mark.parametrize("game", ["Mastermind", "Sudoku", "TowerofHanoi"])
+def test_the_other_games_fit_the_tiny_context_too(tokenizer, game):
+    env, context = make(f"game:{game}-v0-easy"), Context(get_template("qwen3_game"))
+    prompt = context.start(*env.reset(seed=0))
+    assert len(tokenizer.encode(prompt, add_special_tokens=False)) < len(prompt) / 6
+
+
+def test_chat_template_is_the_games_template(tokenizer):
+    """``template = "chat"`` and the trainers that insist on one see ChatML."""
+    derived = get_template("chat", tokenizer)
+    assert derived.first == "<|im_start|>user\n{observation}<|im_end|>\n<|im_start|>assistant\n"
+    assert derived.next == "\n" + derived.first
+    assert derived.close == "<|im_end|>"
+
+
+def test_stop_ids(tokenizer):
+    assert HFTokenizer(tokenizer, get_template("qwen3_game")).stop_ids == {2}
+
+
+@given(text=st.text())
+def test_any_text_survives(tokenizer, text):
+    ids = tokenizer.encode(text, add_special_tokens=False)
+    special = ("<|pad|>", "<|im_start|>", "<|im_end|>")
+    if not any(token in text for token in special):
+        assert tokenizer.decode(ids, skip_special_tokens=True) == text
+    assert tokenizer.decode(ids, skip_special_tokens=False) == text

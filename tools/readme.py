@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+"""Write the generated parts of ``README.md``: ``python tools/readme.py [--check]``.
+
+A part stands between ``<!-- NAME -->`` and ``<!-- /NAME -->``: the table of trainers comes from the
+adapters' declarations, the figures of the quickstart from its committed results.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from pathlib import Path
+from statistics import mean
+
+from gem_core.report import markdown_table
+from gem_core.trainers import list_trainers
+
+ROOT = Path(__file__).resolve().parent.parent
+TARGET = ROOT / "README.md"
+
+
+def main() -> int:
+    """Write the page, or with ``--check`` tell whether it is up to date."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing; 1 if out of date")
+    check = parser.parse_args().check
+    current = TARGET.read_text(encoding="utf-8")
+    page = current
+    for name, text in {"trainers": trainers(), "quickstart": quickstart()}.items():
+        pattern = rf"(<!-- {name} -->\n).*?(<!-- /{name} -->\n)"
+        page, found = re.subn(pattern, lambda m, t=text: m[1] + t + m[2], page, flags=re.DOTALL)
+        if found != 1:
+            raise SystemExit(f"{TARGET}: the part {name!r} is there {found} times")
+    if check:
+        if page != current:
+            print(f"{TARGET} is out of date: run python tools/readme.py")
+        return int(page != current)
+    TARGET.write_text(page, encoding="utf-8")
+    return 0
+
+
+def trainers() -> str:
+    """One line per adapter."""
+    rows = []
+    for name, trainer in list_trainers().items():
+        low, below = trainer.python
+        python = f"{low[0]}.{low[1]}" if below[1] == low[1] + 1 else f"{low[0]}.{low[1]}+"
+        adapter = f"[gem_{name}](integrations/gem_{name}/README.md)"
+        tested = f"`{trainer.distribution} {trainer.tested_range}`"
+        rows.append((f"`{name}`", tested, python, adapter, f"`make env-{name} test-{name}`"))
+    return markdown_table(("trainer", "tested", "Python", "adapter", "try it on a CPU"), rows)
+
+
+def quickstart() -> str:
+    """What the committed runs of the quickstart gave."""
+    files = sorted((ROOT / "benchmarks" / "quickstart" / "results").glob("seed*/result.json"))
+    results = [json.loads(path.read_text(encoding="utf-8")) for path in files]
+    before, after = (mean(r[when]["success/mean"] for r in results) for when in ("before", "after"))
+    worst = min(r["after"]["success/mean"] for r in results)
+    seeds = "1 seed" if len(results) == 1 else f"{len(results)} seeds"
+    return (
+        "![success rate over the training steps of the quickstart]"
+        "(benchmarks/quickstart/learning-curve.png)\n\n"
+        f"Success on {results[0]['n']} held-out seeds, mean of {seeds}: **{before:.2f} before, "
+        f"{after:.2f} after** {results[0]['steps']} steps (worst seed {worst:.2f}). Every seed and "
+        "how it was measured: [benchmarks/quickstart](benchmarks/quickstart/README.md).\n"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
