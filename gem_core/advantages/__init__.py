@@ -5,6 +5,7 @@ from __future__ import annotations
 from gem_core.advantages._arrays import dense_ids
 from gem_core.advantages.batch import TurnBatch, on_valid_turns
 from gem_core.advantages.describe import describe
+from gem_core.advantages.estimate import Estimate, estimate
 from gem_core.advantages.estimators import (
     discounted_returns,
     dr_grpo,
@@ -26,6 +27,7 @@ from gem_core.advantages.stats import identity, moments, normalise
 from gem_core.advantages.turns import Span, runs_of_ones, spread, spread_rows
 
 __all__ = [
+    "Estimate",
     "Span",
     "TurnBatch",
     "compute_advantages",
@@ -33,6 +35,7 @@ __all__ = [
     "describe",
     "discounted_returns",
     "dr_grpo",
+    "estimate",
     "estimator_options",
     "gae",
     "get_estimator",

@@ -14,7 +14,7 @@ import torch
 from accelerate.utils import gather_object
 from transformers import TrainerCallback
 
-from gem_core.advantages import compute_advantages, describe, spread
+from gem_core.advantages import estimate, spread
 from gem_core.advantages.episodes import turn_batch
 from gem_core.episode import Episode
 from gem_core.errors import GemError
@@ -33,22 +33,17 @@ class StepBatch:
     """
 
     def __init__(self, recipe: Recipe, episodes: list[Episode], mine: slice) -> None:
-        self.episodes, self.mine, algorithm = episodes, mine, recipe.algorithm
+        self.episodes, self.mine = episodes, mine
         self.installed: float | None = None
-        turns = turn_batch(episodes)
-        options = {"gamma": algorithm.gamma, "lam": algorithm.lam, **algorithm.options}
-        flat = compute_advantages(algorithm.estimator, turns, **options)
-        self.advantages = np.split(flat, np.cumsum([len(e.turns) for e in episodes])[:-1])
+        found = estimate(turn_batch(episodes), recipe.algorithm)
+        ends = np.cumsum([len(e.turns) for e in episodes])
+        self.advantages = np.split(found.advantages, ends[:-1])
         trained = sum(any(s.loss_mask) for e in episodes for s in e.segments)
         # TRL's mean over sequences counts rows without a trained token; ours does not.
-        by_rows = algorithm.loss_aggregation != "token"
+        by_rows = recipe.algorithm.loss_aggregation != "token"
         self.row_scale = len(episodes) / max(1, trained) if by_rows else 1.0
-        summary = describe(turns, flat)
-        self.metrics = {
-            "advantage/mean": summary["advantage_mean"], "advantage/std": summary["advantage_std"],
-            "advantage/constant": summary["constant"], "turns/masked": summary["masked_turns"],
-            "episodes/untrained": float(len(episodes) - trained),
-        }  # fmt: skip
+        untrained = float(len(episodes) - trained)
+        self.metrics = {**found.metrics, "episodes/untrained": untrained}
 
     def token_rows(self, width: int) -> np.ndarray:
         """This rank's advantages, float64 [rows, ``width`` completion tokens], 0 off actions."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 from pathlib import Path
@@ -62,15 +63,35 @@ def test_every_floor_has_the_same_rooms(package):
     assert (folder() / package / "testing" / "replay.py").exists()
 
 
-# The goal is 500 lines for each. None is there yet, so these numbers may only go down.
-LINES = {"gem_trl": 545, "gem_verl": 700, "gem_openrlhf": 680, "gem_oat": 850, "gem_rl2": 1000}
+#: Lines of code: neither blank, nor comment, nor docstring, so that explaining costs nothing. The
+#: aim is 500 for each (docs/design.md); what is above may only go down.
+LINES = {"gem_trl": 500, "gem_verl": 600, "gem_openrlhf": 580, "gem_oat": 700, "gem_rl2": 800}
+
+
+def lines_of_code(source: str) -> int:
+    """Lines that hold code, by Python's own parser."""
+    bodies = [getattr(node, "body", None) for node in ast.walk(ast.parse(source))]
+    statements = [s for body in bodies if isinstance(body, list) for s in body]
+    texts = [s for s in statements if isinstance(s, ast.Expr) and is_text(s.value)]
+    documented = {n for s in texts for n in range(s.lineno, s.end_lineno + 1)}
+    numbered = enumerate(source.splitlines(), start=1)
+    code = [n for n, line in numbered if line.strip() and not line.lstrip().startswith("#")]
+    return len(set(code) - documented)
+
+
+def is_text(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+def test_lines_of_code_are_counted():
+    source = (
+        '"""Text\n\nmore."""\n\nx = 1  # why\n# comment\n\ndef f():\n    """Doc."""\n    return x\n'
+    )
+    assert lines_of_code(source) == 3
 
 
 def test_the_adapter_does_not_grow(package):
-    lines = {
-        path.name: sum(bool(line.strip()) for line in path.read_text().splitlines())
-        for path in (folder() / package).glob("*.py")
-    }
+    lines = {p.name: lines_of_code(p.read_text()) for p in (folder() / package).glob("*.py")}
     assert sum(lines.values()) <= LINES[package], lines
 
 
