@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from gem_core import trainers
+from gem_core.allocator import keep_freed_memory
 from gem_core.errors import RunError
 from gem_core.recipe import Recipe
 from gem_core.registration import spec
@@ -57,6 +58,8 @@ def run_experiment(
     if run.finished:
         say(f"{run.path} is finished; nothing to do.")
         return run
+    if recipe.hardware.device == "cpu":
+        keep_freed_memory()  # and the processes that a trainer starts
     clock = _Clock()
     with clock("model"):
         source = model_path(recipe)

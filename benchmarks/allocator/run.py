@@ -1,0 +1,69 @@
+"""CPU time of the quickstart's training with memory kept, and as glibc has it; alternating.
+
+    .venvs/trl/bin/python benchmarks/allocator/run.py
+
+Each run trains a few steps of the tiny profile with TRL in a process of its own. The result is
+written next to this file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+from importlib.metadata import version
+from pathlib import Path
+
+from gem_core.recipe import load_recipe
+from gem_core.runs import RunDir
+from gem_core.tiny import model_path
+
+HERE = Path(__file__).resolve().parent
+#: glibc's own values; what the environment sets is left as it is.
+GLIBC = {"MALLOC_MMAP_MAX_": "65536", "MALLOC_TRIM_THRESHOLD_": "131072", "MALLOC_TOP_PAD_": "0"}
+
+
+def train(steps: int, environ: dict[str, str]) -> list[float]:
+    """Seconds of each training step but the first, which loads and allocates."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "run"
+        sets = ["--set", f"train.steps={steps}", "--set", "eval.episodes=0"]
+        command = [sys.executable, "-m", "gem_core.cli", "quickstart", "--run", str(path), *sets]
+        settings = {**os.environ, "OMP_NUM_THREADS": "1", **environ}
+        subprocess.run(command, check=True, env=settings, capture_output=True)
+        return [row["time/step"] for row in RunDir(path).metrics()][1:]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--steps", type=int, default=6)
+    parser.add_argument("--rounds", type=int, default=3)
+    arguments = parser.parse_args()
+    model_path(load_recipe("guess-the-number-easy", "tiny"))  # built before anything is timed
+    seconds: dict[str, list[float]] = {"glibc": [], "kept": []}
+    for _ in range(arguments.rounds):
+        seconds["glibc"] += train(arguments.steps, GLIBC)
+        seconds["kept"] += train(arguments.steps, {})
+    medians = {name: round(statistics.median(found), 3) for name, found in seconds.items()}
+    result = {
+        "seconds_per_step": medians,
+        "ratio": round(medians["glibc"] / medians["kept"], 2),
+        "steps": {name: len(found) for name, found in seconds.items()},
+        "versions": {name: version(name) for name in ("torch", "trl", "transformers")},
+        "python": platform.python_version(),
+        "libc": " ".join(platform.libc_ver()),
+        "platform": platform.platform(),
+        "cores": os.cpu_count(),
+    }
+    text = json.dumps(result, indent=1) + "\n"
+    (HERE / "result.json").write_text(text, encoding="utf-8")
+    print(text, end="")
+
+
+if __name__ == "__main__":
+    main()
