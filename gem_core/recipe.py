@@ -181,6 +181,8 @@ class TrainConfig(_Table, frozen=True, kw_only=True):
 
     steps: int = 500
     """Training steps; each collects one batch."""
+    start: int = 0
+    """Steps that earlier runs of the same weights have behind them: tasks go on from there."""
     save_every: int = 50
     """Checkpoint interval in steps; 0 = at the end only."""
     keep_checkpoints: int = 2
@@ -297,7 +299,7 @@ def core_keys() -> frozenset[str]:
     """Dotted keys that the core carries out for every trainer: prompts, limits, tasks."""
     owned = ("context.", "limits.", "model.tiny.")
     single = {"name", "env", "trainer", "sources", "model.path", "model.revision"}
-    single |= {"eval.episodes", "eval.temperature"}
+    single |= {"eval.episodes", "eval.temperature", "train.start"}
     return frozenset(k for k in recipe_keys() if k in single or k.startswith(owned))
 
 

@@ -193,6 +193,26 @@ class RunDir:
                 raise RunError(f"{path}:{number} is not JSON.") from None
 
 
+def go_on(recipe: Recipe, run: RunDir) -> Recipe:
+    """``recipe``, started where ``run`` ended: from its model, with the tasks after its own.
+
+    Raises:
+        RunError: there is no such run, or it left no model.
+    """
+    from msgspec.structs import replace
+
+    if not run.exists:
+        raise RunError(f"{run.path} is not a run directory (it has no recipe.json).")
+    if not (run.model / "config.json").exists():
+        raise RunError(f"{run.path} has no model yet: finish it with gem-core train --resume.")
+    before = run.recipe.train
+    return replace(
+        recipe,
+        model=replace(recipe.model, path=str(run.model.resolve()), revision=None),
+        train=replace(recipe.train, start=before.start + before.steps),
+    )
+
+
 def describe_machine() -> dict[str, Any]:
     """Versions, hardware and commit of this process, for ``run.json``."""
     installed = {d.metadata["Name"].lower(): d.version for d in distributions()}

@@ -3,7 +3,8 @@
 Task ``index`` of a run fixes environment and seed. Step ``s`` plays the tasks
 ``s * batch.episodes ... (s + 1) * batch.episodes - 1``; the episodes of one group are adjacent and
 share everything. Training and evaluation seeds never meet: run seed ``r`` trains on
-``r * 1_000_000_000 + group`` and everybody evaluates on ``-1 - index``.
+``r * 1_000_000_000 + group`` and everybody evaluates on ``-1 - index``. A run that goes on from
+another's model (``train.start``) plays the groups after those of the other.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ class Task:
 def train_task(recipe: Recipe, index: int) -> Task:
     """The ``index``-th training episode of the run."""
     group = index // recipe.batch.group_size
-    return Task(index, _pick_env(recipe, group), recipe.seed * _SEEDS_PER_RUN + group, group)
+    draw = recipe.train.start * recipe.groups_per_step + group
+    return Task(index, _pick_env(recipe, draw), recipe.seed * _SEEDS_PER_RUN + draw, group)
 
 
 def eval_task(recipe: Recipe, index: int) -> Task:

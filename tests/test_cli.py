@@ -187,6 +187,30 @@ def test_raw_lines_are_sent_as_they_are(gem, monkeypatch):
     assert "was not understood" in gem("play", "game:GuessTheNumber-v0-easy", "--raw")[1]
 
 
+def test_train_needs_a_recipe_or_a_run(gem):
+    code, _, error = gem("train", "--trainer", "trl")
+    assert code == 2 and "--from RUN" in error
+
+
+def test_training_goes_on_from_a_run(gem, run_dir, monkeypatch, tmp_path):
+    started = []
+    monkeypatch.setattr("gem_core.experiment.run_experiment", lambda *a: started.append(a))
+    run = run_dir()
+    code, _, error = gem("train", "--trainer", "oat", "--from", run.path)
+    assert code == 2 and "no model yet" in error and not started
+    run.model.mkdir()
+    (run.model / "config.json").write_text("{}")
+    path = tmp_path / "next"
+    sets = ("--set", "train.steps=3", "--run", path)
+    assert gem("train", "--trainer", "oat", "--from", run.path, *sets)[0] == 0
+    ((recipe, trainer, target, _),) = started
+    assert (trainer, target) == ("oat", path)
+    assert (recipe.train.start, recipe.train.steps, recipe.seed) == (10, 3, 0)
+    assert recipe.model.path == str(run.model.resolve())
+    code, _, error = gem("train", "--trainer", "oat", "--from", run.path, "--profile", "tiny")
+    assert code == 2 and "--profile" in error
+
+
 def test_report_of_runs(gem, run_dir, tmp_path):
     run_dir("a", seed=0), run_dir("b", seed=1)
     code, out, _ = gem("report", tmp_path / "a", tmp_path / "b", "--png", tmp_path / "c" / "x.png")

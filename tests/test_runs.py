@@ -9,7 +9,7 @@ import pytest
 from gem_core.errors import RunError
 from gem_core.parity.frozen import frozen_episodes
 from gem_core.recipe import load_recipe
-from gem_core.runs import RunDir
+from gem_core.runs import RunDir, go_on
 
 RECIPE = load_recipe("guess-the-number-easy", "tiny")
 
@@ -63,3 +63,20 @@ def test_a_broken_line_in_the_middle_is_an_error(tmp_path):
 def test_a_directory_without_a_run_says_so(tmp_path):
     with pytest.raises(RunError, match="not a run"):
         _ = RunDir(tmp_path).recipe
+
+
+def test_going_on_from_a_run(tmp_path):
+    run = RunDir.create(tmp_path / "first", RECIPE, "trl")
+    with pytest.raises(RunError, match="no model yet"):
+        go_on(RECIPE, run)
+    run.model.mkdir()
+    (run.model / "config.json").write_text("{}")
+    second = go_on(RECIPE, run)
+    assert second.model.path == str(run.model.resolve())
+    assert second.train.start == RECIPE.train.steps
+    again = RunDir.create(tmp_path / "second", second, "verl")
+    again.model.mkdir()
+    (again.model / "config.json").write_text("{}")
+    assert go_on(second, again).train.start == 2 * RECIPE.train.steps
+    with pytest.raises(RunError, match="not a run directory"):
+        go_on(RECIPE, RunDir(tmp_path / "nothing"))

@@ -8,9 +8,9 @@ import os
 import warnings
 from pathlib import Path
 
-from gem_core.errors import RunError
+from gem_core.errors import RecipeError, RunError
 from gem_core.recipe import Recipe, load_recipe, merge, parse_override, recipe_from_dict
-from gem_core.runs import IfExists, RunDir
+from gem_core.runs import IfExists, RunDir, go_on
 
 _QUICKSTART = Path("runs/quickstart")
 _QUIET = {
@@ -25,10 +25,26 @@ def train(arguments: argparse.Namespace) -> int:
     """Train a recipe."""
     from gem_core.experiment import run_experiment
 
-    recipe = load_recipe(arguments.baseline, arguments.profile, arguments.overrides)
+    recipe = _recipe_to_train(arguments)
     path = arguments.run or Path("runs") / f"{recipe.name}-{arguments.trainer}-seed{recipe.seed}"
     run_experiment(recipe, arguments.trainer, path, _if_exists(arguments))
     return 0
+
+
+def _recipe_to_train(arguments: argparse.Namespace) -> Recipe:
+    """The named recipe, or that of the run to start from; both with the overrides."""
+    if arguments.origin is None and arguments.baseline is None:
+        raise RecipeError("Name a baseline (gem-core list --kind baselines), or --from RUN.")
+    if arguments.origin is None:
+        return load_recipe(arguments.baseline, arguments.profile, arguments.overrides)
+    origin = RunDir(arguments.origin)
+    if arguments.baseline is not None:
+        recipe = load_recipe(arguments.baseline, arguments.profile, arguments.overrides)
+    elif arguments.profile:
+        raise RecipeError("--profile is laid over a baseline; --from alone has its run's recipe.")
+    else:
+        recipe = _overridden(origin.recipe, arguments.overrides)
+    return go_on(recipe, origin)
 
 
 def _if_exists(arguments: argparse.Namespace) -> IfExists:

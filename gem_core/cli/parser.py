@@ -59,8 +59,15 @@ def _browse(verbs: _Verbs) -> None:
 
 def _experiment(verbs: _Verbs) -> None:
     verb = verbs("train", "experiment:train", "train a recipe, evaluate before and after")
-    verb.add_argument("baseline", metavar="BASELINE|FILE")
+    verb.add_argument("baseline", nargs="?", metavar="BASELINE|FILE")
     verb.add_argument("--trainer", required=True)
+    verb.add_argument(
+        "--from",
+        type=Path,
+        dest="origin",
+        metavar="RUN",
+        help="start from this run's model and go on with its recipe (or the one that is named)",
+    )
     verb.add_argument("--profile", help="tiny (CPU), paper (GPU), or a TOML file")
     _add_set(verb)
     _add_run(verb, "(runs/<recipe>-<trainer>-seed<seed>)")

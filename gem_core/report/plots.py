@@ -64,7 +64,8 @@ def _draw(
 ) -> None:
     curves = []
     for run in runs:
-        points = {row["step"]: row[metric] for row in run.metrics() if metric in row}
+        start = run.recipe.train.start  # a run that goes on from another follows it in the picture
+        points = {start + row["step"]: row[metric] for row in run.metrics() if metric in row}
         if not points:
             raise RunError(f"{run.path} has no metric {metric!r} in metrics.jsonl.")
         curve = dict(zip(points, running_mean(list(points.values()), window), strict=True))
@@ -79,13 +80,21 @@ def _draw(
 
 
 def _draw_evaluations(axes: Any, run: RunDir, colour: str, metric: str) -> None:
+    start = run.recipe.train.start
     for row in run.evals():
         if metric != "success/mean" or "success/low" not in row:
             continue
         mean = row[metric]
         bars = [[mean - row["success/low"]], [row["success/high"] - mean]]
         axes.errorbar(
-            [row["step"]], [mean], yerr=bars, fmt="o", ms=4, color=colour, capsize=3, alpha=0.8
+            [start + row["step"]],
+            [mean],
+            yerr=bars,
+            fmt="o",
+            ms=4,
+            color=colour,
+            capsize=3,
+            alpha=0.8,
         )
 
 

@@ -32,7 +32,8 @@ def record(run: RunDir, target: str | Path) -> RunDir:
     """Copy a finished run's figures, thinned, into ``target``; readable as a :class:`RunDir`.
 
     Kept: recipe, result, evaluations, :data:`METRICS` of every step with five significant digits,
-    versions and hardware. Left out: episodes, checkpoints, the model, the command with its paths.
+    versions and hardware. Left out: episodes, checkpoints, the model, the command with its paths,
+    and where a model that came from another run lay.
 
     Raises:
         RunError: the run is not finished.
@@ -40,10 +41,13 @@ def record(run: RunDir, target: str | Path) -> RunDir:
     kept, result = RunDir(target), run.result
     kept.path.mkdir(parents=True, exist_ok=True)
     info = {key: value for key, value in run.info.items() if key != "command"}
+    recipe = run.recipe.to_dict()
+    if Path(recipe["model"]["path"]).is_absolute():  # a run's model: <run>/model
+        recipe["model"]["path"] = "/".join(Path(recipe["model"]["path"]).parts[-2:])
     for name, data in (
         ("result.json", result),
         ("run.json", info),
-        ("recipe.json", run.recipe.to_dict()),
+        ("recipe.json", recipe),
     ):
         text = json.dumps(data, indent=1, sort_keys=True) + "\n"
         (kept.path / name).write_text(text, encoding="utf-8")

@@ -54,3 +54,11 @@ def test_factory_builds_fresh_identical_machines(kit):
 def test_tasks_do_not_depend_on_what_was_asked_before(index):
     recipe = load_recipe(GUESS, "tiny")
     assert train_task(recipe, index) == train_task(recipe, index)
+
+
+def test_a_run_that_goes_on_plays_what_the_other_would_have_played_next():
+    def seeds(first, last, start=0):
+        recipe = load_recipe(GUESS, "tiny", ["batch.group_size=2", f"train.start={start}"])
+        return [t.seed for step in range(first, last) for t in step_tasks(recipe, step)]
+
+    assert seeds(0, 3) + seeds(0, 2, start=3) == seeds(0, 5)
