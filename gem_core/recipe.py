@@ -295,6 +295,12 @@ def recipe_keys(table: type[msgspec.Struct] = Recipe, prefix: str = "") -> list[
     return keys
 
 
+def schedule_name(algorithm: AlgorithmConfig) -> str:
+    """The learning-rate schedule's name in transformers, which many trainers hand through."""
+    constant = algorithm.lr_schedule == "constant"
+    return "constant_with_warmup" if constant else algorithm.lr_schedule
+
+
 def core_keys() -> frozenset[str]:
     """Dotted keys that the core carries out for every trainer: prompts, limits, tasks."""
     owned = ("context.", "limits.", "model.tiny.")

@@ -7,7 +7,7 @@ replaced. Every rank gathers all episodes, so statistics and groups are those of
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -15,10 +15,12 @@ from accelerate.utils import gather_object
 from transformers import TrainerCallback
 
 from gem_core.advantages import estimate, spread
-from gem_core.advantages.episodes import turn_batch
+from gem_core.advantages.episodes import acted, turn_batch, with_values
 from gem_core.episode import Episode
 from gem_core.errors import GemError
 from gem_core.recipe import Recipe
+
+_Item = TypeVar("_Item")
 
 
 class StepBatch:
@@ -28,16 +30,29 @@ class StepBatch:
         episodes: those of all ranks, in task order.
         mine: the slice of them that this rank trains on.
         advantages: per episode, float64 [turns].
+        targets: the critic's, per episode of ``mine``, float64 [turns with tokens]; NaN where a
+            turn is excluded, empty without a critic.
         metrics: ``advantage/*`` and what is not trained on.
         installed: sum of the absolute advantages given to TRL; None before :func:`install`.
     """
 
-    def __init__(self, recipe: Recipe, episodes: list[Episode], mine: slice) -> None:
+    def __init__(
+        self, recipe: Recipe, episodes: list[Episode], mine: slice,
+        values: Sequence[np.ndarray] | None = None,
+    ) -> None:  # fmt: skip
         self.episodes, self.mine = episodes, mine
         self.installed: float | None = None
-        found = estimate(turn_batch(episodes), recipe.algorithm)
+        turns = turn_batch(episodes)
+        if values is not None:
+            turns = with_values(turns, episodes, values)
+        found = estimate(turns, recipe.algorithm)
         ends = np.cumsum([len(e.turns) for e in episodes])
         self.advantages = np.split(found.advantages, ends[:-1])
+        self.targets: list[np.ndarray] = []
+        if found.targets is not None:
+            wanted = np.split(np.where(turns.mask, found.targets, np.nan), ends[:-1])[mine]
+            pairs = zip(wanted, episodes[mine], strict=True)
+            self.targets = [per_turn[acted(episode)] for per_turn, episode in pairs]
         trained = sum(any(s.loss_mask) for e in episodes for s in e.segments)
         # TRL's mean over sequences counts rows without a trained token; ours does not.
         by_rows = recipe.algorithm.loss_aggregation != "token"
@@ -58,9 +73,9 @@ class StepBatch:
         return rows
 
 
-def pool(episodes: Sequence[Episode], world: int) -> list[Episode]:
-    """The episodes of all ranks, in rank order; a collective call when ``world > 1``."""
-    return list(gather_object(list(episodes))) if world > 1 else list(episodes)
+def pool(items: Sequence[_Item], world: int) -> list[_Item]:
+    """The items of all ranks, in rank order; a collective call when ``world > 1``."""
+    return list(gather_object(list(items))) if world > 1 else list(items)
 
 
 def install(batch: StepBatch, output: dict[str, Any]) -> None:

@@ -6,17 +6,17 @@ import os
 from typing import Any
 
 from gem_core.errors import RecipeError
-from gem_core.recipe import Recipe, core_keys, merge, recipe_keys, refuse
+from gem_core.recipe import Recipe, core_keys, merge, recipe_keys, refuse, schedule_name
 
 APPLIED = frozenset({
-    "algorithm.estimator", "algorithm.options", "algorithm.gamma", "algorithm.lam", "eval.every",
+    "algorithm.estimator", "algorithm.options", "algorithm.gamma", "algorithm.lam",
+    "algorithm.critic_lr", "eval.every",
     "eval.inside_episodes", "train.log_episodes",
 })  # fmt: skip
 """Keys that the adapter itself carries out."""
 REFUSED = {
     "context.history": "TRL trains one token sequence per episode; use history = 'append'.",
     "algorithm.kl_in": "TRL adds the KL term to the loss; use kl_in = 'loss'.",
-    "algorithm.critic_lr": "TRL has no critic; use an estimator without one, such as 'rebn'.",
 }
 """Keys that cannot be honoured, and what to do instead."""
 TRANSLATED = frozenset(recipe_keys()) - core_keys() - APPLIED - REFUSED.keys()
@@ -55,9 +55,6 @@ def translate(recipe: Recipe) -> dict[str, Any]:
         RecipeError: a key that TRL cannot honour, or a native key that the recipe decides.
     """
     refuse(recipe, "TRL", REFUSED)
-    if recipe.algorithm.estimator == "gae":
-        why = "TRL has no critic. Use 'rebn', 'reinforce', 'grpo' or 'rloo'."
-        raise RecipeError(f"TRL cannot honour algorithm.estimator = 'gae': {why}")
     decided = {**_batching(recipe), **_bookkeeping(recipe)}
     native = recipe.trainer.get("trl", {})
     for key in native.keys() & (decided.keys() | _OWN):
@@ -94,15 +91,13 @@ def _bookkeeping(recipe: Recipe) -> dict[str, Any]:
 
 def _algorithm(recipe: Recipe) -> dict[str, Any]:
     algorithm, limits = recipe.algorithm, recipe.limits
-    warm_constant = algorithm.lr_schedule == "constant" and algorithm.warmup_steps
     return {
         "loss_type": _LOSSES[algorithm.loss_aggregation],
         # dr_grpo's divisor, nothing else: generation_kwargs say what a turn may sample.
         "max_completion_length": algorithm.loss_constant or limits.max_tokens_per_turn,
         "epsilon": algorithm.clip_low, "epsilon_high": algorithm.clip_high,
         "beta": algorithm.kl_coef, "entropy_coef": algorithm.entropy_coef,
-        "learning_rate": algorithm.lr,
-        "lr_scheduler_type": "constant_with_warmup" if warm_constant else algorithm.lr_schedule,
+        "learning_rate": algorithm.lr, "lr_scheduler_type": schedule_name(algorithm),
         "warmup_steps": algorithm.warmup_steps * updates_per_step(recipe),
         "adam_beta1": algorithm.betas[0], "adam_beta2": algorithm.betas[1],
         "weight_decay": algorithm.weight_decay, "max_grad_norm": algorithm.max_grad_norm,

@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 from transformers import AutoTokenizer
 
+from gem_core.critic import FILE
 from gem_core.errors import RecipeError, RunError
 from gem_core.recipe import Recipe
 from gem_core.runs import RunDir
@@ -42,16 +43,21 @@ def run(recipe: Recipe, run: RunDir, *, resume: bool = False) -> None:
     trainer = GemTrainer(recipe, source, tokenizer, run.checkpoints, [RunLogger(run)])
     if trainer.accelerator.num_processes != processes(recipe):
         raise RecipeError(f"hardware: {trainer.accelerator.num_processes} processes were started.")
-    trainer.train(resume_from_checkpoint=last_checkpoint(run.checkpoints) if resume else None)
+    checkpoint = last_checkpoint(run.checkpoints, trainer.critic is not None) if resume else None
+    if checkpoint and trainer.critic is not None:
+        trainer.critic.load(Path(checkpoint))
+    trainer.train(resume_from_checkpoint=checkpoint)
     trainer.save_model(str(run.model))
 
 
-def last_checkpoint(folder: Path) -> str | None:
+def last_checkpoint(folder: Path, with_critic: bool = False) -> str | None:
     """The newest complete checkpoint; what a kill left unfinished is deleted."""
     found = {int(path.name.rpartition("-")[2]): path for path in folder.glob("checkpoint-*")}
     for _, path in sorted(found.items(), reverse=True):
         try:
             json.loads((path / "trainer_state.json").read_text())  # the Trainer writes it last
+            if with_critic:
+                (path / FILE).stat()  # and the critic comes after it
             return str(path)
         except (FileNotFoundError, json.JSONDecodeError):
             shutil.rmtree(path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from pathlib import Path
 from typing import Any
 
 from transformers import TrainerCallback
@@ -63,3 +64,14 @@ class RunLogger(TrainerCallback):
         }  # fmt: skip
         self.run.log(step, metrics)
         self.run.log_episodes(step, batch.episodes[: self.trainer.recipe.train.log_episodes])
+
+
+class CriticKeeper(TrainerCallback):
+    """Puts the critic into each checkpoint."""
+
+    trainer: Any = None
+
+    def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Save the critic, where there is one, on the first rank."""
+        if self.trainer.critic is not None and state.is_world_process_zero:
+            self.trainer.critic.save(Path(args.output_dir) / f"checkpoint-{state.global_step}")

@@ -11,6 +11,7 @@ from typing import Any
 from datasets import Dataset
 from transformers import PrinterCallback, TrainerCallback
 
+from gem_core.critic import States, TurnCritic
 from gem_core.episode import Episode
 from gem_core.errors import GemError, RecipeError, did_you_mean
 from gem_core.recipe import Recipe
@@ -19,6 +20,7 @@ from gem_core.tasks import MachineFactory, Task, eval_task, train_task
 from gem_trl._compat import GRPOConfig, GRPOTrainer
 from gem_trl.advantages import AdvantageGuard, StepBatch, install, pool
 from gem_trl.config import generations, translate, updates_per_step
+from gem_trl.metrics import CriticKeeper
 from gem_trl.rollout import TurnSampler, samples_of, sampling_at
 
 
@@ -37,7 +39,8 @@ class GemTrainer(GRPOTrainer):
         self.sampler = TurnSampler(self, self.machines.stop_ids)
         self.step_batch: StepBatch | None = None
         self.rollout_seconds = 0.0
-        callbacks = [AdvantageGuard(), *callbacks]
+        self.cut_states: list[list[int]] = []
+        callbacks = [AdvantageGuard(), CriticKeeper(), *callbacks]
         for callback in callbacks:
             callback.trainer = self
         super().__init__(
@@ -46,6 +49,8 @@ class GemTrainer(GRPOTrainer):
             train_dataset=task_rows(recipe), processing_class=tokenizer,
         )  # fmt: skip
         self.remove_callback(PrinterCallback)
+        with_critic = recipe.algorithm.estimator == "gae"
+        self.critic = TurnCritic(recipe, model, self.accelerator) if with_critic else None
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         self.step_batch = None
@@ -81,8 +86,15 @@ class GemTrainer(GRPOTrainer):
         start = first - rank * count
         if [episode.index for episode in everyone] != list(range(start, start + size)):
             raise GemError(f"The ranks did not play the tasks {start} to {start + size - 1}.")
-        self.step_batch = StepBatch(self.recipe, everyone, slice(rank * count, (rank + 1) * count))
         self.rollout_seconds = time.perf_counter() - began
+        part = slice(rank * count, (rank + 1) * count)
+        if self.critic is None:
+            self.step_batch = StepBatch(self.recipe, everyone, part)
+            return mine
+        states = [States.of(*pair) for pair in zip(mine, self.cut_states, strict=True)]
+        values = pool(self.critic.read(states), self.accelerator.num_processes)
+        self.step_batch = batch = StepBatch(self.recipe, everyone, part, values)
+        batch.metrics["loss/value"] = self.critic.learn(states, batch.targets)
         return mine
 
     def play_held_out(self, count: int) -> list[Episode]:
@@ -94,7 +106,10 @@ class GemTrainer(GRPOTrainer):
 
     def play(self, tasks: Sequence[Task]) -> list[Episode]:
         """Play ``tasks`` on this rank with the model as it is."""
-        return self.sampler.play([self.machines(task) for task in tasks])
+        machines = [self.machines(task) for task in tasks]
+        episodes = self.sampler.play(machines)
+        self.cut_states = [machine.cut_state() for machine in machines]
+        return episodes
 
 
 def rollout(prompts: list[str], trainer: GemTrainer) -> dict[str, Any]:

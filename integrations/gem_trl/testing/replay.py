@@ -30,6 +30,7 @@ class _Replayer(GemTrainer):
     scored: dict[str, Any]
 
     def play(self, tasks: Sequence[Any]) -> list[Episode]:
+        self.cut_states = [[] for _ in tasks]
         return [self.frozen[task.index] for task in tasks]
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:

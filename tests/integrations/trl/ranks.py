@@ -81,7 +81,12 @@ def play(trainer, server):
         "advantages": [row[row != 0].tolist() for row in out["advantages"]],
         "calls": client.sizes if client else [],
         "items": int(out["num_items_in_batch"]),
+        "critic": weights_of(trainer.critic.model) if trainer.critic else None,
     }
+
+
+def weights_of(model):
+    return float(torch.cat([p.detach().flatten() for p in model.parameters()]).double().sum())
 
 
 def uneven(trainer):
@@ -106,14 +111,17 @@ def main(mode, out, model):
     keys = ["model.tiny.warm_start_steps=0", "batch.episodes=8", "train.steps=3"]
     keys += ["algorithm.epochs=1"]
     keys += ["algorithm.estimator=grpo", "batch.group_size=8"] if mode == "grpo" else []
+    keys += ["algorithm.estimator=gae", "algorithm.critic_lr=0.01"] if mode == "gae" else []
     recipe = load_recipe("guess-the-number-easy", "tiny", keys)
     trainer = GemTrainer(recipe, model, AutoTokenizer.from_pretrained(model), Path(out) / "ckpt")
+    if mode == "gae":  # a critic that starts at zero would show nothing
+        torch.manual_seed(0)
+        trainer.critic.model[1].weight.data.normal_()
     if mode == "train":
         trainer.train()
-        weights = [p.detach().flatten() for p in trainer.model.parameters()]
         result = {
             "step": trainer.state.global_step,
-            "sum": float(torch.cat(weights).double().sum()),
+            "sum": weights_of(trainer.model),
             "held_out": sorted(e.index for e in trainer.play_held_out(5)),
         }
     elif mode == "uneven":

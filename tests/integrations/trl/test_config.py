@@ -82,7 +82,6 @@ def test_native_tables_merge_and_stop_tokens_are_set(make_recipe, tmp_path):
     "keys, word",
     [
         (["context.history=last"], "context.history"),
-        (["algorithm.estimator=gae"], "algorithm.estimator"),
         (["algorithm.kl_in=reward"], "algorithm.kl_in"),
         (["hardware.engine=sglang"], "hardware.engine"),
         (["hardware.engine=vllm"], "hardware.engine"),

@@ -36,7 +36,7 @@ def ranks(make_recipe, tmp_path):
     return start
 
 
-@pytest.mark.parametrize("mode", ["rebn", "grpo"])
+@pytest.mark.parametrize("mode", ["rebn", "grpo", "gae"])
 def test_advantages_are_pooled_over_ranks(ranks, mode):
     (alone,) = ranks(mode, 1)
     parts = ranks(mode, 2)
@@ -47,8 +47,11 @@ def test_advantages_are_pooled_over_ranks(ranks, mode):
     for found, expected in zip(
         parts[0]["advantages"] + parts[1]["advantages"], alone["advantages"], strict=True
     ):
-        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
+        np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
     assert parts[0]["items"] == parts[1]["items"] == alone["items"]
+    if mode == "gae":  # the critics learned the same from gradients summed over ranks
+        assert parts[0]["critic"] == parts[1]["critic"]
+        assert parts[0]["critic"] == pytest.approx(alone["critic"], abs=1e-3)
 
 
 def test_a_vllm_server_is_called_by_all_ranks_together(ranks):

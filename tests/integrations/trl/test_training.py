@@ -14,6 +14,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl import GRPOTrainer
 
+from gem_core.critic import FILE
 from gem_core.errors import GemError, RecipeError
 from gem_core.parity.frozen import frozen_episodes
 from gem_core.parity.reference import compare, reference
@@ -110,6 +111,50 @@ def test_a_run_goes_on_exactly_where_its_checkpoint_was(train):
     expected = AutoModelForCausalLM.from_pretrained(whole.model).state_dict()
     found = AutoModelForCausalLM.from_pretrained(again.model).state_dict()
     assert all(torch.equal(found[name], expected[name]) for name in expected)
+
+
+def test_ppo_trains_a_critic_and_goes_on_with_it(train):
+    keys = ["algorithm.estimator=gae", "algorithm.critic_lr=0.01", "train.save_every=2"]
+    whole = train(*keys, "train.steps=4", name="whole")
+    losses = [row["loss/value"] for row in whole.metrics()]
+    assert len(losses) == 4 and all(loss > 0 for loss in losses)
+    half = train(*keys, "train.steps=4", name="half")
+    critic = half.checkpoints / "checkpoint-4" / FILE
+    expected = torch.load(critic, weights_only=True)["model"]
+    shutil.rmtree(half.model)
+    critic.unlink()  # what a kill between the policy's and the critic's checkpoint leaves
+    again = train(*keys, "train.steps=4", name="half", resume=True)
+    assert [row["loss/value"] for row in again.metrics()][2:] == losses[2:]
+    found = torch.load(critic, weights_only=True)["model"]
+    assert all(torch.equal(found[name], weight) for name, weight in expected.items())
+
+
+class Watched(GemTrainer):
+    """Keeps what the critic read before it learned."""
+
+    def play_step(self, count):
+        torch.manual_seed(1)
+        self.critic.model[1].weight.data.normal_()
+        read = self.critic.read
+        self.critic.read = lambda states: self.values.append(read(states)) or self.values[-1]
+        self.values = []
+        return super().play_step(count)
+
+
+def test_gae_reads_the_critic_at_turn_boundaries(make_trainer, scripted):
+    keys = ["algorithm.estimator=gae", "algorithm.gamma=0.9", "algorithm.lam=0.8"]
+    trainer = make_trainer(*keys, "limits.max_turns=2", "train.steps=1", cls=Watched)
+    scripted(trainer, ["\\boxed{5}", "\\boxed{3}", "\\boxed{8}"])
+    trainer.train()
+    batch, (values,) = trainer.step_batch, trainer.values
+    assert any(len(v) > len(e.turns) for v, e in zip(values, batch.episodes, strict=True))
+    for episode, read, found in zip(batch.episodes, values, batch.advantages, strict=True):
+        following = [*read[1:], 0.0][: len(episode.turns)]  # the cut state's value, or the end's 0
+        later = 0.0
+        for n in reversed(range(len(episode.turns))):
+            delta = episode.turns[n].reward + 0.9 * following[n] - read[n]
+            later = delta + 0.9 * 0.8 * later
+            assert found[n] == pytest.approx(later, abs=1e-9)
 
 
 def test_a_killed_run_loses_no_more_than_the_step_under_way(make_recipe, tmp_path):
