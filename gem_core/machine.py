@@ -72,6 +72,7 @@ class EpisodeMachine:
         self._observation = ""
         self._info: dict[str, Any] = {}
         self._generated = 0
+        self._last_ids: list[int] = []
         self._prompt_text = ""
         self._started = self._over = self._busy = False
         self._unjudged: Turn | None = None
@@ -123,6 +124,23 @@ class EpisodeMachine:
     def max_tokens(self) -> int:
         """How many tokens the next completion may have (≥ 1 while the episode runs)."""
         return min(self._rooms())
+
+    def cut_state(self) -> list[int]:
+        """Ids of the state in which a limit cut the episode, for a critic to value.
+
+        Empty for every other end, before any action, and where the state does not fit the context.
+        """
+        episode, limit = self.episode, self.limits.max_context_tokens
+        if not episode.stop_reason.truncated or not episode.turns:
+            return []
+        ids = self._last_ids
+        if ids == episode.segments[-1].token_ids:  # no prompt was made of the last answer
+            last = episode.turns[-1]
+            closed = last.finish_reason is FinishReason.STOP
+            answer = (last.action, closed, episode.final_observation, last.info)
+            text, fresh = self.context.extend(*answer)
+            ids = [*([] if fresh else ids), *self._encode(text)]
+        return ids if limit is None or len(ids) <= limit else []
 
     def start(self) -> list[int] | None:
         """Reset the environment; return the first prompt's ids, or None if that failed."""
@@ -291,6 +309,7 @@ class EpisodeMachine:
         episode = self._episode
         episode.stop_reason, episode.error = reason, error
         episode.final_observation = self._observation
+        self._last_ids = list(episode.segments[-1].token_ids) if episode.segments else []
         self._trim()
         if episode.turns:
             last = episode.turns[-1]

@@ -116,6 +116,39 @@ def test_limits_end_the_episode_with_their_reason(kit, limits, reason, turns):
                                        episode.segments[0].spans)  # fmt: skip
 
 
+@pytest.mark.parametrize("history", ["append", "concat_with_action"])
+@pytest.mark.parametrize(
+    "limits",
+    [
+        Limits(max_turns=2),
+        Limits(max_turns=2, max_context_tokens=22),  # what follows the second turn does not fit
+        Limits(max_episode_tokens=10),
+        Limits(max_context_tokens=20),
+    ],
+)
+def test_the_state_at_a_cut_is_the_next_prompt(kit, limits, history):
+    steps = [kit.going("o", 0.5, suffix="s")] * 9
+    machine, free = (kit.machine(*steps, limits=x, history=history) for x in (limits, None))
+    prompt, following = machine.start(), free.start()
+    while prompt is not None:
+        assert prompt == following
+        prompt, following = machine.feed(kit.complete("a")), free.feed(kit.complete("a"))
+    fits = len(following) <= (limits.max_context_tokens or 1000)
+    assert machine.episode.stop_reason.truncated
+    assert machine.cut_state() == (following if fits else [])
+
+
+def test_only_a_cut_has_a_state_to_value(kit):
+    for step in (kit.won(), ValueError("broken")):
+        machine = kit.machine(step)
+        machine.start()
+        machine.feed(kit.complete("a"))
+        assert machine.cut_state() == []
+    machine = kit.machine(kit.won(), limits=Limits(max_context_tokens=3))
+    machine.start()
+    assert machine.cut_state() == []  # the prompt did not fit: no turn to learn from
+
+
 def test_prompt_too_long_for_the_context_is_an_episode_without_turns(kit):
     machine = kit.machine(kit.won(), limits=Limits(max_context_tokens=3))
     assert machine.start() is None
