@@ -102,7 +102,9 @@ def _figures(m: dict[str, Any]) -> str:
 
 def page(results: list[dict[str, Any]]) -> str:
     """The generated README of this folder."""
-    machine = results[0]["environment"] if results else {}
+    machines = [result["environment"] for result in results]
+    processors = " and ".join(sorted({machine["processor"] for machine in machines}))
+    pythons = ", ".join(sorted({machine["python"] for machine in machines}))
     count = len((HERE / "episodes.jsonl").read_text().splitlines())
     return f"""# Parity: five trainers, one experiment
 
@@ -117,7 +119,7 @@ the gradient on the parameters by 1 - cosine (bound {1 - BOUNDS["cosine"]:.0e}) 
 
 {table(results)}
 
-Measured on {machine.get("processor", "?")}, Python {machine.get("python", "?")}, fp32, one run.
+Measured on {processors}, Python {pythons}, fp32, one run per trainer.
 """
 
 

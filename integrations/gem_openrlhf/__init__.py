@@ -11,8 +11,7 @@ TRAINER = Trainer(
     python=((3, 10), (3, 13)),
     # flash-attn imports torch while it builds, so torch and flash-attn come first.
     install=(
-        "pip install torch && "
-        "pip install flash-attn==2.8.3 --no-build-isolation && "
+        "pip install torch && pip install flash-attn==2.8.3 --no-build-isolation && "
         "pip install 'gem-core[openrlhf]' 'openrlhf[vllm]==0.11.2'"
     ),
     launch="gem_openrlhf.launch:run",

@@ -18,8 +18,7 @@ def require_gpu_packages() -> None:
     OpenRLHF imports flash-attn and vLLM unconditionally, deep inside Ray workers; one clear error
     before anything starts beats a stack trace from there. Not needed once OpenRLHF itself checks.
     """
-    wanted = ("flash_attn", "vllm", "deepspeed")
-    missing = [name for name in wanted if find_spec(name) is None]
+    missing = [name for name in ("flash_attn", "vllm", "deepspeed") if find_spec(name) is None]
     if missing:
         raise MissingDependencyError(
             f"OpenRLHF on a GPU needs {', '.join(missing)}, not installed for {sys.executable}. "

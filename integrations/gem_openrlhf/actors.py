@@ -8,7 +8,7 @@ patch of the stock classes in the driver would not arrive in the worker.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
@@ -27,29 +27,20 @@ class _Trains:
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         stock, self.run = self.experience_maker, current_run()
-        self.experience_maker = GemExperienceMaker(
-            self.run.recipe,
-            stock.actor_model_group,
-            stock.critic_model_group,
-            stock.reward_model_group,
-            stock.initial_model_group,
-            stock.kl_ctl,
-            stock.strategy,
-            stock.tokenizer,
-        )
+        groups = (stock.actor_model_group, stock.critic_model_group, stock.reward_model_group)
+        rest = (stock.initial_model_group, stock.kl_ctl, stock.strategy, stock.tokenizer)
+        self.experience_maker = GemExperienceMaker(self.run.recipe, *groups, *rest)
 
     def fit(self, *args: Any, **kwargs: Any) -> None:
         check_installed(self, self.run.recipe)
         super().fit(*args, **kwargs)
 
-    def save_logs_and_checkpoints(
-        self, global_step: int, logs_dict: Any, client_states: Any
-    ) -> None:
+    def save_logs_and_checkpoints(self, global_step: int, logs_dict: Any, *rest: Any) -> None:
         maker = self.experience_maker
         metrics = episode_metrics(maker.episodes) | maker.summary | common(logs_dict)
         self.run.log(global_step, metrics)
         self.run.log_episodes(global_step, maker.episodes[: self.run.recipe.train.log_episodes])
-        super().save_logs_and_checkpoints(global_step, logs_dict, client_states)
+        super().save_logs_and_checkpoints(global_step, logs_dict, *rest)
 
 
 class _Generates:
@@ -57,11 +48,10 @@ class _Generates:
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        rows = self.prompts_dataloader.dataset
-        self.prompts_dataloader = self.samples_generator.strategy.setup_dataloader(
-            rows, 1, shuffle=False, collate_fn=rows.collate_fn
-        )
-        self.samples_generator.prompts_dataloader = self.prompts_dataloader
+        generator, rows = self.samples_generator, self.prompts_dataloader.dataset
+        ordered = {"shuffle": False, "collate_fn": rows.collate_fn}
+        self.prompts_dataloader = generator.strategy.setup_dataloader(rows, 1, **ordered)
+        generator.prompts_dataloader = self.prompts_dataloader
 
     def evaluate(self, step: int, **sampling: Any) -> dict[str, float]:
         """Play the held-out episodes; nothing is returned to choose a best checkpoint by."""
@@ -92,12 +82,10 @@ class GemGenerateSamplesActor(
 @contextmanager
 def installed() -> Iterator[None]:
     """Put the subclasses where ``train_ppo_ray`` and its controllers look for the stock classes."""
-    with ExitStack() as stack:
-        for module, ours in (
-            (ppo_trainer, GemPPOTrainer),
-            (ppo_trainer_async, GemTrainingActor),
-            (ppo_trainer_async, GemGenerateSamplesActor),
-        ):
-            name = ours.__name__.removeprefix("Gem")
-            stack.enter_context(patch.object(module, name, ray.remote(ours)))
+    generates, trains = ray.remote(GemGenerateSamplesActor), ray.remote(GemTrainingActor)
+    with (
+        patch.object(ppo_trainer, "PPOTrainer", ray.remote(GemPPOTrainer)),
+        patch.object(ppo_trainer_async, "GenerateSamplesActor", generates),
+        patch.object(ppo_trainer_async, "TrainingActor", trains),
+    ):
         yield

@@ -17,7 +17,7 @@ from openrlhf.trainer.ppo_utils.experience import Experience
 from openrlhf.trainer.ppo_utils.experience_maker import RemoteExperienceMaker
 from openrlhf.utils.utils import zero_pad_sequences
 
-from gem_core.advantages import TurnBatch, compute_advantages, describe, value_targets
+from gem_core.advantages import TurnBatch, estimate
 from gem_core.advantages.episodes import turn_batch
 from gem_core.episode import Episode
 from gem_core.errors import GemError
@@ -30,7 +30,7 @@ class GemExperienceMaker(RemoteExperienceMaker):
 
     Attributes:
         episodes: episodes of the last batch, in task order.
-        summary: ``advantage/*`` metrics of the last batch.
+        summary: the estimator's metrics of the last batch.
     """
 
     def __init__(self, recipe: Recipe, *args: Any, **kwargs: Any) -> None:
@@ -46,8 +46,7 @@ class GemExperienceMaker(RemoteExperienceMaker):
         require_whole_step(self.recipe, self.episodes)
         require_healthy(self.episodes)
         for sample, episode in zip(samples, self.episodes, strict=True):
-            sample.rewards = torch.tensor([episode.total_reward])
-            sample.info["reward"] = sample.rewards.clone()
+            sample.rewards = sample.info["reward"] = torch.tensor([episode.total_reward])
             # OpenRLHF counts from the first to the last action token, observations included.
             sample.response_length = sample.action_mask.sum(dim=-1)
         return super().make_experience_batch(samples)
@@ -55,16 +54,10 @@ class GemExperienceMaker(RemoteExperienceMaker):
     @torch.no_grad()
     def compute_advantages_and_returns(self, experiences: list[Experience]) -> list[Experience]:
         """Write one advantage per turn on that turn's action tokens, zeros elsewhere."""
-        algorithm, batch = self.recipe.algorithm, self._turns(experiences)
-        discount = {"gamma": algorithm.gamma, "lam": algorithm.lam}
-        flat = compute_advantages(algorithm.estimator, batch, **discount, **algorithm.options)
-        targets = flat
-        if batch.values is not None:  # from advantages that no option has whitened
-            targets = value_targets(compute_advantages("gae", batch, **discount), batch.values)
-        found = describe(batch, flat)
-        names = ("advantage_mean", "advantage_std", "constant", "masked_turns")
-        self.summary = {f"advantage/{k.removeprefix('advantage_')}": found[k] for k in names}
-        advantages, returns = iter(flat.tolist()), iter(targets.tolist())
+        found = estimate(self._turns(experiences), self.recipe.algorithm)
+        targets = found.advantages if found.targets is None else found.targets
+        self.summary = found.metrics
+        advantages, returns = iter(found.advantages.tolist()), iter(targets.tolist())
         for e in experiences:
             e.advantages, e.returns = spread_turns(e, advantages), spread_turns(e, returns)
             e.info["return"] = e.rewards.float()
@@ -78,12 +71,12 @@ class GemExperienceMaker(RemoteExperienceMaker):
         episodes = [episode for e in experiences for episode, _ in e.labels]
         batch, algorithm = turn_batch(episodes), self.recipe.algorithm
         if algorithm.kl_coef and algorithm.kl_in == "reward":
-            penalty = np.array([float(kl.sum()) for e in experiences for kl in at_turns(e, e.kl)])
-            batch = replace(batch, rewards=batch.rewards - self.kl_ctl.value * penalty)
+            kls = [float(e.kl[r, at].sum()) for e in experiences for r, at, _ in turn_slices(e)]
+            batch = replace(batch, rewards=batch.rewards - self.kl_ctl.value * np.array(kls))
         if self.critic_model_group is None:
             return batch
         # The first entry belongs to the turn's last prompt token: the state before the action.
-        values = [float(v[0]) for e in experiences for v in at_turns(e, e.values)]
+        values = [float(e.values[r, at][0]) for e in experiences for r, at, _ in turn_slices(e)]
         ends = [value for e in experiences for value in self._end_values(e)]
         turns = [len(episode.turns) for episode in episodes]
         return replace(batch, values=np.array(values), bootstrap=np.repeat(ends, turns))
@@ -98,22 +91,22 @@ class GemExperienceMaker(RemoteExperienceMaker):
         lengths = torch.tensor([len(state) for state in states])
         last = torch.arange(sequences.shape[1] - 1)[None] == lengths[:, None] - 1
         parts = self.args.critic.num_nodes * self.args.critic.num_gpus_per_node  # one each
-        refs = self._dispatch_forward(
-            self.critic_model_group,
-            self.args.train.colocate_all,
-            sequences=[sequences] * parts,
-            action_mask=[last.long()] * parts,
-            attention_mask=[torch.ones_like(sequences)] * parts,
-        )
+        columns = {"sequences": [sequences] * parts, "action_mask": [last.long()] * parts}
+        columns["attention_mask"] = [torch.ones_like(sequences)] * parts
+        waits = self.args.train.colocate_all
+        refs = self._dispatch_forward(self.critic_model_group, waits, **columns)
         values = self._flatten_results(refs, self.args.ds.ring_attn_size)[0]
         return (values * last).sum(dim=-1).tolist()
 
 
-def at_turns(experience: Experience, per_token: torch.Tensor) -> Iterator[torch.Tensor]:
-    """The slice of ``per_token`` [B, T-1] under each action; index i belongs to token i + 1."""
-    for row, (episode, _) in zip(per_token, experience.labels, strict=True):
-        for _, _, start, end in episode.spans():
-            yield row[start - 1 : end - 1]
+def turn_slices(experience: Experience) -> Iterator[tuple[int, slice, bool]]:
+    """Row, place and "is trained on" of every action in per-action tensors, [B, T-1].
+
+    Their index i belongs to token i + 1.
+    """
+    for row, (episode, _) in enumerate(experience.labels):
+        for _, turn, start, end in episode.spans():
+            yield row, slice(start - 1, end - 1), not episode.turns[turn].aborted
 
 
 def spread_turns(experience: Experience, per_turn: Iterator[float]) -> torch.Tensor:
@@ -122,17 +115,17 @@ def spread_turns(experience: Experience, per_turn: Iterator[float]) -> torch.Ten
     Raises:
         GemError: OpenRLHF's action mask is not that of the episodes.
     """
-    out = torch.zeros_like(experience.action_mask, dtype=torch.float32)
-    trained, count = torch.zeros_like(experience.action_mask), 0
-    for row, (episode, _) in enumerate(experience.labels):
-        for _, turn, start, end in episode.spans():
-            value = next(per_turn)
-            if not episode.turns[turn].aborted:
-                out[row, start - 1 : end - 1] = value
-                trained[row, start - 1 : end - 1] = 1
-                count += end - start
-    if not torch.equal(trained, experience.action_mask) or int(trained.sum()) != count:
-        raise GemError("OpenRLHF's action mask is not that of the episodes; was it truncated?")
+    mask = experience.action_mask
+    out, trained = torch.zeros_like(mask, dtype=torch.float32), torch.zeros_like(mask)
+    for row, where, kept in turn_slices(experience):
+        trained[row, where] = kept
+        out[row, where] = next(per_turn) * kept
+    count = sum(sum(s.loss_mask) for episode, _ in experience.labels for s in episode.segments)
+    if not torch.equal(trained, mask) or int(mask.sum()) != count:
+        raise GemError(
+            "OpenRLHF's action mask is not that of the episodes: sequences were truncated at "
+            "data.max_len (limits.max_context_tokens), or turns are masked in part."
+        )
     return out
 
 
@@ -150,8 +143,7 @@ def require_whole_step(recipe: Recipe, episodes: Sequence[Episode]) -> None:
 def check_installed(trainer: Any, recipe: Recipe) -> None:
     """Raise GemError unless ``trainer``, inside its Ray actor, uses gem_core's estimators."""
     maker = trainer.experience_maker
-    ours = GemExperienceMaker.compute_advantages_and_returns
-    if type(maker).compute_advantages_and_returns is not ours or maker.recipe != recipe:
+    if type(maker) is not GemExperienceMaker or maker.recipe != recipe:
         raise GemError(
             f"OpenRLHF's trainer has the experience maker {type(maker).__name__}, which is not "
             f"gem_core's {recipe.algorithm.estimator!r} of this recipe. Nothing was trained."

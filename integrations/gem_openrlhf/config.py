@@ -6,38 +6,34 @@ from collections.abc import Mapping
 from typing import Any
 
 from gem_core.errors import RecipeError
-from gem_core.recipe import Recipe, refuse
+from gem_core.recipe import Recipe, core_keys, recipe_keys, refuse
 
 
 def _keys(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-TRANSLATED = _keys(
-    "seed model.gradient_checkpointing train.save_every train.keep_checkpoints eval.every "
-    "algorithm.gamma algorithm.lam algorithm.clip_low algorithm.clip_high algorithm.kl_coef "
-    "algorithm.kl_in algorithm.entropy_coef algorithm.epochs algorithm.minibatches algorithm.lr "
-    "algorithm.loss_aggregation algorithm.lr_schedule algorithm.warmup_steps algorithm.betas "
-    "algorithm.weight_decay algorithm.max_grad_norm algorithm.critic_lr batch.episodes "
-    "batch.group_size batch.micro_batch sampling.temperature sampling.top_p hardware.device "
-    "hardware.nodes hardware.gpus_per_node"
-)
 APPLIED = _keys(
-    "algorithm.estimator algorithm.options sampling.top_k eval.inside_episodes train.steps "
-    "train.log_episodes model.dtype hardware.engine"
+    "algorithm.estimator algorithm.options algorithm.gamma algorithm.lam sampling.top_k "
+    "eval.inside_episodes train.steps train.log_episodes model.dtype hardware.engine"
 )
 """Carried out by the adapter itself: experience maker, executor, dataset rows, CPU harness."""
 REFUSED = {
-    "algorithm.loss_constant": "its loss is a mean over tokens or sequences; set "
-    "algorithm.loss_aggregation to 'token' or 'sequence'."
+    "algorithm.loss_constant": "its loss is a mean; use loss_aggregation 'token' or 'sequence'.",
+    "context.history": "it trains one token sequence per episode; use history = 'append'.",
 }
+"""Keys that cannot be honoured, and what to do instead."""
+TRANSLATED = frozenset(recipe_keys()) - core_keys() - APPLIED - REFUSED.keys()
+"""Keys that :func:`flags` turns into native ones."""
 OWNED = _keys(
-    "algo.advantage.estimator algo.advantage.no_std_norm algo.dynamic_filtering_enable "
-    "data.max_len data.max_samples data.prompt_dataset reward.clip_range reward.normalize_enable "
-    "reward.overlong_buffer_len reward.stop_properly_penalty_coef rollout.max_new_tokens "
-    "rollout.vllm_generate_batch_size train.agent_func_path train.num_episodes"
+    "algo.advantage.estimator algo.advantage.gamma algo.advantage.lambd algo.advantage.no_std_norm "
+    "algo.dynamic_filtering_enable data.max_len data.max_samples data.prompt_dataset "
+    "reward.clip_range reward.normalize_enable reward.overlong_buffer_len "
+    "reward.stop_properly_penalty_coef rollout.max_new_tokens rollout.vllm_generate_batch_size "
+    "train.agent_func_path train.num_episodes"
 )
 """Native flags that would be ignored here or change which episodes a step plays."""
+_MEANS = {"token": "token-mean", "sequence": "seq-mean-token-mean"}
 
 
 def translate(recipe: Recipe) -> list[str]:
@@ -62,24 +58,26 @@ def render(values: Mapping[str, Any]) -> list[str]:
 def flags(recipe: Recipe) -> dict[str, Any]:
     """OpenRLHF's flags by dotted name; the recipe's native ones come last and win."""
     refuse(recipe, "openrlhf", REFUSED)
-    native = native_flags(recipe)
     _check(recipe)
-    return {**_batch(recipe), **_algorithm(recipe), **_rest(recipe), **_layout(recipe), **native}
+    parts = (_batch(recipe), _algorithm(recipe), _rest(recipe), _layout(recipe))
+    own = {name: value for part in parts for name, value in _dotted(part).items()}
+    return own | native_flags(recipe)
 
 
 def native_flags(recipe: Recipe) -> dict[str, Any]:
-    """``[trainer.openrlhf]`` with nested tables joined by dots. Raises RecipeError."""
-    found: dict[str, Any] = {}
-    pending = [("", recipe.trainer.get("openrlhf", {}))]
-    while pending:
-        prefix, table = pending.pop()
-        for key, value in table.items():
-            if isinstance(value, Mapping):
-                pending.append((f"{prefix}{key}.", value))
-            else:
-                found[prefix + key] = value
+    """``[trainer.openrlhf]`` by dotted name. Raises RecipeError."""
+    found = _dotted(recipe.trainer.get("openrlhf", {}))
     for key in sorted(found.keys() & OWNED):
         raise RecipeError(f"trainer.openrlhf.{key}: the recipe and the adapter decide that.")
+    return found
+
+
+def _dotted(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested tables as one, their names joined by dots."""
+    found: dict[str, Any] = {}
+    for key, value in table.items():
+        nested = isinstance(value, Mapping)
+        found |= _dotted(value, f"{prefix}{key}.") if nested else {f"{prefix}{key}": value}
     return found
 
 
@@ -90,20 +88,15 @@ def is_async(recipe: Recipe) -> bool:
 
 def _check(recipe: Recipe) -> None:
     """Refuse values (not whole keys) that OpenRLHF cannot do."""
-    device, engine = recipe.hardware.device, recipe.hardware.engine
-    engines = ("default", "vllm") if device == "gpu" else ("default", "hf")
-    where = f"with hardware.device = {device!r}"
+    gpu, engine = recipe.hardware.device == "gpu", recipe.hardware.engine
+    engines = ("default", "vllm") if gpu else ("default", "hf")
+    float32, one_gpu = recipe.model.dtype == "float32", recipe.hardware.gpus_per_node == 1
+    where = f"with hardware.device = {recipe.hardware.device!r}"
     refused = {
-        "context.history: it trains one append-only sequence": recipe.context.history != "append",
-        f"algorithm.loss_aggregation: {REFUSED['algorithm.loss_constant']}": (
-            recipe.algorithm.loss_aggregation == "constant"
-        ),
-        f"model.dtype = 'float32' {where}: it trains in bfloat16": (
-            device == "gpu" and recipe.model.dtype == "float32"
-        ),
+        f"model.dtype = 'float32' {where}: use 'bfloat16'": gpu and float32,
         f"hardware.engine = {engine!r} {where}: use one of {engines}": engine not in engines,
         "hardware.gpus_per_node = 1 in async mode: training and generation need a GPU each": (
-            device == "gpu" and is_async(recipe) and recipe.hardware.gpus_per_node < 2
+            gpu and one_gpu and is_async(recipe)
         ),
     }
     for reason in (text for text, holds in refused.items() if holds):
@@ -120,66 +113,55 @@ def _batch(recipe: Recipe) -> dict[str, Any]:
             f"batch.episodes = {episodes} must be a multiple of algorithm.minibatches x ranks x "
             f"batch.micro_batch = {minibatches} x {ranks} x {micro}."
         )
+    groups = {"batch_size": recipe.groups_per_step, "n_samples_per_prompt": recipe.batch.group_size}
+    sampling = {"temperature": recipe.sampling.temperature, "top_p": recipe.sampling.top_p}
+    updates = {"batch_size": episodes // minibatches, "max_epochs": recipe.algorithm.epochs}
     return {
-        "rollout.batch_size": recipe.groups_per_step,
-        "rollout.n_samples_per_prompt": recipe.batch.group_size,
-        "rollout.micro_batch_size": micro,
-        "rollout.temperature": recipe.sampling.temperature,
-        "rollout.top_p": recipe.sampling.top_p,
-        "train.batch_size": episodes // minibatches,
-        "train.micro_batch_size": micro,
-        "train.max_epochs": recipe.algorithm.epochs,
-        "train.seed": recipe.seed,
+        "rollout": {**groups, **sampling, "micro_batch_size": micro},
+        "train": {**updates, "micro_batch_size": micro, "seed": recipe.seed},
     }
 
 
 def _algorithm(recipe: Recipe) -> dict[str, Any]:
-    algorithm = recipe.algorithm
-    in_loss, gae = algorithm.kl_in == "loss", algorithm.estimator == "gae"
+    algorithm, schedule = recipe.algorithm, recipe.algorithm.lr_schedule
     total = recipe.train.steps * algorithm.epochs * algorithm.minibatches
-    # OpenRLHF rounds ratio x total up; half a step less makes that exactly ``warmup_steps``.
-    warmup = max(0.0, algorithm.warmup_steps - 0.5) / max(1, total)
-    schedule = "constant_with_warmup" if algorithm.lr_schedule == "constant" else None
-    found = {
-        # A carrier: it decides whether there is a critic. The numbers are gem_core's.
-        "algo.advantage.estimator": "gae" if gae else "reinforce",
-        "algo.advantage.gamma": algorithm.gamma,
-        "algo.advantage.lambd": algorithm.lam,
-        # Async batches are an update old: weight each token by pi_train / pi_rollout.
-        "algo.advantage.is_correction_level": "token" if is_async(recipe) else "off",
-        "algo.kl.init_coef": algorithm.kl_coef,
-        "algo.kl.use_loss": in_loss,
-        "algo.kl.estimator": "k3" if in_loss else "k1",
-        "actor.eps_clip_low_high": (algorithm.clip_low, algorithm.clip_high),
-        "actor.loss_agg_mode": "token-mean"
-        if algorithm.loss_aggregation == "token"
-        else "seq-mean-token-mean",
-        "actor.entropy_coef": algorithm.entropy_coef,  # also at 0: then it is only logged
+    adam = {"betas": algorithm.betas, "weight_decay": algorithm.weight_decay}
+    optimizer = {
+        "lr_scheduler": "constant_with_warmup" if schedule == "constant" else schedule,
+        # OpenRLHF rounds ratio x total up; half a step less makes that exactly ``warmup_steps``.
+        "lr_warmup_ratio": max(0.0, algorithm.warmup_steps - 0.5) / max(1, total),
+        "max_norm": algorithm.max_grad_norm,
     }
-    for model, lr in ("actor", algorithm.lr), ("critic", algorithm.critic_lr or algorithm.lr):
-        found |= {
-            f"{model}.adam.lr": lr,
-            f"{model}.adam.betas": algorithm.betas,
-            f"{model}.adam.weight_decay": algorithm.weight_decay,
-            f"{model}.lr_scheduler": schedule or algorithm.lr_schedule,
-            f"{model}.lr_warmup_ratio": warmup,
-            f"{model}.max_norm": algorithm.max_grad_norm,
-        }
-    return found
+    actor = {
+        "eps_clip_low_high": (algorithm.clip_low, algorithm.clip_high),
+        "loss_agg_mode": _MEANS[algorithm.loss_aggregation],
+        "entropy_coef": algorithm.entropy_coef,  # also at 0: then it is only logged
+    }
+    advantage = {
+        # A carrier: it decides whether there is a critic. The numbers are gem_core's.
+        "estimator": "gae" if algorithm.estimator == "gae" else "reinforce",
+        # Async batches are an update old: weight each token by pi_train / pi_rollout.
+        "is_correction_level": "token" if is_async(recipe) else "off",
+    }
+    in_loss = algorithm.kl_in == "loss"
+    kl = {"use_loss": in_loss, "estimator": "k3" if in_loss else "k1"}
+    return {
+        "algo": {"advantage": advantage, "kl": {**kl, "init_coef": algorithm.kl_coef}},
+        "actor": {**optimizer, **actor, "adam": {**adam, "lr": algorithm.lr}},
+        "critic": {**optimizer, "adam": {**adam, "lr": algorithm.critic_lr or algorithm.lr}},
+    }
 
 
 def _rest(recipe: Recipe) -> dict[str, Any]:
+    train, check = recipe.train, recipe.eval
+    every = train.save_every or max(1, train.steps)
     return {
         "actor.model_name_or_path": recipe.model.path,
         "actor.gradient_checkpointing_enable": recipe.model.gradient_checkpointing,
-        "data.max_len": recipe.limits.max_context_tokens,
-        "data.label_key": "label",
-        "eval.steps": recipe.eval.every or -1,
-        "eval.temperature": recipe.eval.temperature,
+        "data": {"max_len": recipe.limits.max_context_tokens, "label_key": "label"},
+        "eval": {"steps": check.every or -1, "temperature": check.temperature},
         "eval.n_samples_per_prompt": 1,
-        "ckpt.save_steps": recipe.train.save_every or max(1, recipe.train.steps),
-        "ckpt.max_num": recipe.train.keep_checkpoints,
-        "ckpt.best_metric_key": "none",
+        "ckpt": {"save_steps": every, "max_num": train.keep_checkpoints, "best_metric_key": "none"},
     }
 
 
@@ -192,15 +174,15 @@ def _train_gpus(recipe: Recipe) -> int:
 def _layout(recipe: Recipe) -> dict[str, Any]:
     """Who sits where: training and generation take turns on all GPUs; async mode splits them."""
     nodes, train = recipe.hardware.nodes, _train_gpus(recipe)
-    found: dict[str, Any] = {}
-    for model in ("actor", "ref", "critic", "reward"):
-        found |= {f"{model}.num_nodes": nodes, f"{model}.num_gpus_per_node": train}
+    size = {"num_nodes": nodes, "num_gpus_per_node": train}
+    found: dict[str, Any] = dict.fromkeys(("actor", "ref", "critic", "reward"), size)
     if recipe.hardware.device == "cpu":
-        cpu = {"vllm.num_engines": 1, "vllm.sync_backend": "gloo"}
-        return {**found, **cpu, "ds.attn_implementation": "sdpa"}
-    found |= {"train.colocate_all": True, "vllm.enable_prefix_caching": True}
+        vllm: dict[str, Any] = {"num_engines": 1, "sync_backend": "gloo"}
+        return {**found, "vllm": vllm, "ds.attn_implementation": "sdpa"}
+    found["train.colocate_all"] = True
+    engines = nodes * (recipe.hardware.gpus_per_node - train if is_async(recipe) else train)
+    vllm = {"num_engines": engines, "enable_prefix_caching": True}
     if is_async(recipe):
-        return {**found, "vllm.num_engines": nodes * (recipe.hardware.gpus_per_node - train)}
-    sleep = {"vllm.enable_sleep": True, "ds.enable_sleep": True}
-    memory = {"vllm.num_engines": nodes * train, "vllm.gpu_memory_utilization": 0.6}
-    return {**found, **sleep, **memory}
+        return {**found, "vllm": vllm}
+    sleep = {"enable_sleep": True, "gpu_memory_utilization": 0.6}
+    return {**found, "vllm": {**vllm, **sleep}, "ds.enable_sleep": True}

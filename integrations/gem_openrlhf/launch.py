@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import runpy
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -16,7 +15,7 @@ from transformers import AutoConfig
 
 import gem_openrlhf._compat as compat
 from gem_core.errors import RunError
-from gem_core.recipe import Recipe
+from gem_core.recipe import Recipe, merge
 from gem_core.runs import RunDir
 from gem_core.tiny import model_path
 from gem_openrlhf.config import flags, render
@@ -53,7 +52,8 @@ def run(recipe: Recipe, run: RunDir, *, resume: bool = False) -> None:
         from gem_openrlhf.actors import installed
 
         arguments = render({**native, **run_flags(recipe, run, resume)})
-        with _ray(run, options), installed():
+        variables = {"TOKENIZERS_PARALLELISM": "false", RUN_VARIABLE: str(run.path.resolve())}
+        with ray.init(**merge(options, {"runtime_env": {"env_vars": variables}})), installed():
             _run_cli(arguments)
 
 
@@ -89,22 +89,6 @@ def run_flags(recipe: Recipe, run: RunDir, resume: bool = False) -> dict[str, An
 
 def _write_rows(recipe: Recipe, run: RunDir, split: str) -> str:
     path = (run.path / f"openrlhf-{split}.jsonl").resolve()
-    lines = [json.dumps(row) + "\n" for row in dataset_rows(recipe, split)]
-    path.write_text("".join(lines), encoding="utf-8")
+    rows = dataset_rows(recipe, split)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return str(path)
-
-
-@contextmanager
-def _ray(run: RunDir, options: dict[str, Any]) -> Iterator[None]:
-    """A Ray session whose workers know the run directory; ``options`` are those of ray.init."""
-    environment = dict(options.get("runtime_env", {}))
-    environment["env_vars"] = {
-        "TOKENIZERS_PARALLELISM": "false",
-        **environment.get("env_vars", {}),
-        RUN_VARIABLE: str(run.path.resolve()),
-    }
-    ray.init(**{**options, "runtime_env": environment})
-    try:
-        yield
-    finally:
-        ray.shutdown()

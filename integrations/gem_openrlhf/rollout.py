@@ -19,7 +19,6 @@ from openrlhf.utils.agent import AgentExecutorBase
 import gem_openrlhf._compat  # noqa: F401
 from gem_core.episode import Completion, Episode, FinishReason, Segment
 from gem_core.errors import GemError
-from gem_core.machine import EpisodeMachine
 from gem_core.recipe import Recipe
 from gem_core.rollout import Request, play
 from gem_core.runs import RunDir
@@ -50,9 +49,7 @@ class EnginePolicy:
         params.max_tokens = request.max_tokens
         found = (await self.engine.generate(request.prompt_ids, params)).outputs[0]
         ids, logprobs = [int(token) for token in found.token_ids], None
-        if params.logprobs is not None:
-            if found.logprobs is None:
-                raise GemError("The engine was asked for log-probabilities and returned none.")
+        if found.logprobs is not None:
             logprobs = [at[token].logprob for token, at in zip(ids, found.logprobs, strict=True)]
         return Completion(ids, logprobs, FinishReason(found.finish_reason))
 
@@ -83,7 +80,7 @@ class GemAgentExecutor(AgentExecutorBase):
         machine = self._factory(self._task(label))
         stops, top_k = self._factory.stop_ids, self.recipe.sampling.top_k
         episode = await play(machine, EnginePolicy(llm_engine, sampling_params, stops, top_k))
-        return to_response(episode, end_state(machine), sampling_params.logprobs is not None)
+        return to_response(episode, machine.cut_state(), sampling_params.logprobs is not None)
 
     def _task(self, label: str) -> Task:
         """The members of a group come as calls with one label, all of them to one engine."""
@@ -116,18 +113,6 @@ def dataset_rows(recipe: Recipe, split: str) -> list[dict[str, str]]:
     ]
 
 
-def end_state(machine: EpisodeMachine) -> list[int]:
-    """Tokens of the state an episode was cut off in, for the critic's bootstrap; else empty."""
-    episode, context = machine.episode, machine.context
-    if not (episode.stop_reason.truncated and episode.turns and context.tokenizer):
-        return []
-    last = episode.turns[-1]
-    closed = last.finish_reason is FinishReason.STOP
-    text = context.extend(last.action, closed, episode.final_observation, last.info).text
-    ids = [*episode.segments[-1].token_ids, *context.tokenizer.encode(text)]
-    return ids if len(ids) <= (machine.limits.max_context_tokens or len(ids)) else []
-
-
 def to_response(
     episode: Episode, state: list[int] | None = None, logprobs: bool = False
 ) -> dict[str, Any]:
@@ -147,10 +132,7 @@ def to_response(
     return {
         "prompt": episode.env_id,
         "label": (episode, state or []),
-        "images": None,
-        "mm_train_inputs": None,
         "reward": None,
-        "scores": None,
         "observation_tokens": [*segment.token_ids, *filler],
         "action_ranges": [(s, e) for _, s, e in segment.spans if all(segment.loss_mask[s:e])],
         "rollout_log_probs": [*(segment.logprobs or []), *filler] if logprobs else None,

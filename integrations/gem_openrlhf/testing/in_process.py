@@ -45,10 +45,12 @@ class InProcess:
         self.recipe, self.args = recipe, parse(render(native))
         self.strategy = get_strategy(self.args)
         self.steps: list[dict[str, np.ndarray]] = []
-        self.actor = self._actor(PolicyModelActor, model_dir, 1, None)
         algorithm, self.critic, self.reference = recipe.algorithm, None, None
+        # As OpenRLHF counts them: optimizer steps of the whole run, for the learning rate.
+        updates = recipe.train.steps * algorithm.epochs * algorithm.minibatches
+        self.actor = self._actor(PolicyModelActor, model_dir, updates, None)
         if algorithm.estimator == "gae":
-            self.critic = self._actor(CriticModelActor, model_dir, 1)
+            self.critic = self._actor(CriticModelActor, model_dir, updates)
         if algorithm.kl_coef:
             self.reference = self._actor(ReferenceModelActor, model_dir)
         self.maker = GemExperienceMaker(

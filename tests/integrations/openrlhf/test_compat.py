@@ -14,6 +14,12 @@ from gem_core.trainers import launch
 recipe = load_recipe("guess-the-number-easy", "paper")
 launch("openrlhf", recipe, RunDir.create({path!r}, recipe, "openrlhf"))
 """
+HIDDEN = """
+import gem_core.trainers as trainers
+found = trainers.find_spec
+trainers.find_spec = lambda name: None if name == "deepspeed" else found(name)
+trainers.launch("openrlhf", None, None)
+"""
 GPU = """
 import torch
 torch.cuda.is_available = lambda: True
@@ -32,6 +38,11 @@ def test_a_gpu_recipe_without_the_gpu_packages(tmp_path):
     error = last_line(MISSING.format(path=str(tmp_path / "run")))
     assert "MissingDependencyError" in error and "flash_attn, vllm" in error
     assert "pip install flash-attn==2.8.3 --no-build-isolation" in error
+
+
+def test_without_deepspeed_even_a_cpu_recipe_does_not_start():
+    error = last_line(HIDDEN)
+    assert "MissingDependencyError" in error and "pip install deepspeed" in error
 
 
 def test_the_harness_refuses_a_gpu():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
@@ -18,7 +19,8 @@ SCRIPT = Path(__file__).parents[3] / "recipes" / "openrlhf" / "train.py"
 SMALL = ("batch.episodes=16", "train.log_episodes=16", "train.save_every=1")
 COMMON = ("reward/mean", "success/mean", "turns/mean", "tokens/action", "advantage/std")
 TIMES = ("time/step", "time/rollout", "time/update", "time/sync")
-TRAINED = ("loss/policy", "grad_norm", "entropy", "lr")
+TRAINED = ("loss/policy", "grad_norm", "entropy", "lr", "clip_ratio")
+CORRECTION = "trainer.openrlhf.algo.advantage.is_correction_level"
 
 
 def start(path, *overrides, resume=False):
@@ -71,9 +73,16 @@ def loads_plainly(run):
 def test_synchronous(tmp_path):
     path = tmp_path / "run"
     overrides = ("train.steps=3", "batch.group_size=2", "eval.every=2", "eval.inside_episodes=5")
-    finish(start(path, *overrides), path)
-    run, _ = check(path, 3)
+    finish(start(path, *overrides, f"{CORRECTION}=token"), path)
+    run, rows = check(path, 3)
     loads_plainly(run)
+    # Mean of log pi_rollout - log pi_train over what was sampled: zero only if the engine sampled
+    # from the very weights that are trained, in every step.
+    assert all(abs(row["sampling/logprob_difference"]) < 1e-5 for row in rows)
+    assert all(row["clip_ratio"] > 0 for row in rows)  # so later epochs did move off the batch
+    cosine = [0.5 * (1 + math.cos(math.pi * row["step"] / 3)) for row in rows]
+    lr = run.recipe.algorithm.lr
+    assert [row["lr"] for row in rows] == pytest.approx([lr * x for x in cosine], abs=1e-9)
     (found,) = run.evals()
     assert (found["step"], found["when"], found["episodes"]) == (2, "during", 5)
     assert "GemPPOTrainer" in Path(f"{path}.log").read_text()

@@ -10,7 +10,7 @@ from gem_core.advantages import TurnBatch, gae, value_targets
 from gem_core.episode import StopReason
 from gem_core.parity.frozen import frozen_episodes
 from gem_core.parity.measure import measure
-from gem_core.parity.reference import reference
+from gem_core.parity.reference import reference, token_weights
 from gem_core.parity.replay import expected_rows
 from gem_openrlhf.testing.in_process import InProcess
 from gem_openrlhf.testing.replay import replay
@@ -52,6 +52,62 @@ def test_two_optimizer_steps_per_epoch(tiny, model_dir):
     for name in ("policy_loss", "actor_grad_norm", "entropy_loss"):
         assert np.isfinite(status[name])
     assert status["actor_lr"] == recipe.algorithm.lr
+
+
+def plain_training(recipe, model_dir, batches):
+    """Two steps of the tiny profile without any trainer: PPO's loss, AdamW, clipping, cosine."""
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained(model_dir).float()
+    algorithm, done = recipe.algorithm, 0
+    total = recipe.train.steps * algorithm.epochs
+    optimizer = torch.optim.AdamW(model.parameters(), betas=algorithm.betas, weight_decay=0.0)
+    clipped = []
+    for episodes in batches:
+        rows = expected_rows(recipe, episodes)
+        weights = [torch.from_numpy(w[1:]).float() for w in token_weights(recipe, rows)]
+        old = None
+        for _ in range(algorithm.epochs):
+            logits = [model(input_ids=torch.tensor([r.token_ids])).logits[0, :-1] for r in rows]
+            logp = [
+                torch.log_softmax(x, -1).gather(1, torch.tensor(r.token_ids)[1:, None])[:, 0]
+                for x, r in zip(logits, rows, strict=True)
+            ]
+            old = old or [x.detach() for x in logp]
+            loss = 0.0
+            for now, before, row, weight in zip(logp, old, rows, weights, strict=True):
+                a = torch.from_numpy(row.advantages[1:]).float()
+                ratio = torch.exp(now - before)
+                bounded = ratio.clamp(1 - algorithm.clip_low, 1 + algorithm.clip_high)
+                loss = loss - (torch.minimum(ratio * a, bounded * a) * weight).sum()
+                clipped.append(bool(((bounded * a < ratio * a) & (weight > 0)).any()))
+            cosine = 0.5 * (1 + np.cos(np.pi * done / total))
+            optimizer.param_groups[0]["lr"] = algorithm.lr * cosine
+            optimizer.zero_grad()
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), algorithm.max_grad_norm)
+            optimizer.step()
+            done += 1
+    assert any(clipped), "the clip was never active: the test says nothing about it"
+    return dict(model.named_parameters())
+
+
+def test_whole_steps_leave_the_weights_of_plain_torch(tiny, model_dir):
+    """Not only the first gradient: ratios, clip, AdamW, gradient norm and learning rate."""
+    overrides = ("train.steps=2", "algorithm.lr=0.01", "algorithm.max_grad_norm=0.05")
+    recipe = tiny("batch.episodes=16", "batch.group_size=2", "batch.micro_batch=4", *overrides)
+    assert recipe.algorithm.epochs == 4 and recipe.algorithm.lr_schedule == "cosine"
+    batches = [frozen_episodes(16, group_size=2, seed=seed) for seed in (0, 1)]
+    trainer = InProcess(recipe, model_dir)
+    for episodes in batches:
+        status = trainer.train(trainer.experiences(episodes))
+    assert status["actor_grad_norm"] > 0.05 and status["ppo_clip_ratio"] > 0
+    wanted = plain_training(recipe, model_dir, batches)
+    found = dict(trainer.actor.actor.model.module.named_parameters())
+    start = dict(InProcess(recipe, model_dir).actor.actor.model.module.named_parameters())
+    moved = max(float((start[n] - wanted[n]).detach().abs().max()) for n in wanted)
+    apart = max(float((found[n] - wanted[n]).detach().abs().max()) for n in wanted)
+    assert moved > 0.02 and apart < 1e-3 * moved, (moved, apart)
 
 
 def test_the_recipe_decides_the_precision(tiny, model_dir):
