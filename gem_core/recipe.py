@@ -203,6 +203,11 @@ class HardwareConfig(_Table, frozen=True, kw_only=True):
     engine: Literal["default", "hf", "vllm", "sglang"] = "default"
     """Generation engine; ``default`` is the trainer's own first choice."""
 
+    @property
+    def gpus(self) -> int:
+        """GPUs of all machines; on a CPU, processes."""
+        return self.nodes * self.gpus_per_node
+
 
 class Recipe(_Table, frozen=True, kw_only=True):
     """One experiment. Every table is described by its class."""
@@ -330,6 +335,21 @@ def refuse(recipe: Recipe, trainer: str, reasons: Mapping[str, str]) -> None:
         if get_key(recipe, key) != get_key(plain, key):
             value = get_key(recipe, key)
             raise RecipeError(f"{trainer} cannot honour {key} = {value!r}: {why}")
+
+
+def refuse_where(recipe: Recipe, trainer: str, checks: Iterable[tuple[str, object, str]]) -> None:
+    """Raise RecipeError at the first check that holds: values that ``trainer`` cannot honour.
+
+    Args:
+        recipe: what was asked for.
+        trainer: for the message.
+        checks: dotted keys (several with spaces between), whether their values cannot be honoured,
+            and why, or what to do instead.
+    """
+    for keys, broken, why in checks:
+        if broken:
+            values = " and ".join(f"{key} = {get_key(recipe, key)!r}" for key in keys.split())
+            raise RecipeError(f"{trainer} cannot honour {values}: {why}.")
 
 
 def validate(recipe: Recipe) -> None:

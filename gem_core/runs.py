@@ -144,6 +144,11 @@ class RunDir:
         for episode in episodes:
             self._append("episodes.jsonl", {"step": step, "split": split, **episode.to_dict()})
 
+    def publish(self, folder: Path) -> None:
+        """Make ``folder``, on the same disk, the trained model: the old one, or this, whole."""
+        shutil.rmtree(self.model, ignore_errors=True)
+        folder.rename(self.model)
+
     def finish(self, result: Mapping[str, Any]) -> None:
         """Write the result; the run counts as finished from here on."""
         self._write("result.json", dict(result))

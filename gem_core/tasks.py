@@ -50,10 +50,11 @@ def eval_task(recipe: Recipe, index: int) -> Task:
     return Task(index, index % len(recipe.env), -1 - index // len(recipe.env), index)
 
 
-def step_tasks(recipe: Recipe, step: int) -> list[Task]:
-    """The tasks of training step ``step`` (0-based)."""
-    first = step * recipe.batch.episodes
-    return [train_task(recipe, first + k) for k in range(recipe.batch.episodes)]
+def step_tasks(recipe: Recipe, step: int, shard: int = 0, shards: int = 1) -> list[Task]:
+    """The tasks of training step ``step`` (0-based), or one of ``shards`` equal parts of them."""
+    size = recipe.batch.episodes // shards
+    first = step * recipe.batch.episodes + shard * size
+    return [train_task(recipe, first + k) for k in range(size)]
 
 
 def _pick_env(recipe: Recipe, group: int) -> int:

@@ -102,7 +102,8 @@ def check(trainer: Trainer) -> Status:
     if not low <= sys.version_info[:2] < below:
         problems.append(
             f"needs Python >={low[0]}.{low[1]},<{below[0]}.{below[1]}; this is "
-            f"{sys.version_info[0]}.{sys.version_info[1]}"
+            f"{sys.version_info[0]}.{sys.version_info[1]}: make an environment with another one, "
+            f"`python{low[0]}.{low[1]} -m venv {trainer.name}`, and in it {trainer.install}"
         )
     found = installed_version(trainer.distribution)
     if found is None:

@@ -5,38 +5,29 @@ Every shim names the condition under which it can go.
 
 from __future__ import annotations
 
-import sys
-from importlib.util import find_spec
+from dataclasses import replace
 from inspect import signature
 from types import ModuleType
 from typing import Any
 
-from gem_core.errors import MissingDependencyError
 from gem_core.trainers import require
 from gem_oat import TRAINER
 
 require(TRAINER)  # version of oat-llm and of Python
 
-GPU_STACK = {
-    "vllm": "pip install vllm==0.8.4",
-    "launchpad": 'pip install "dm-launchpad[tensorflow]==0.5.2"',
-}
+ON_A_GPU = replace(
+    TRAINER,
+    python=((3, 10), (3, 11)),  # dm-launchpad has no later wheels
+    modules={
+        "vllm": "pip install vllm==0.8.4",
+        "launchpad": 'pip install "dm-launchpad[tensorflow]==0.5.2"',
+    },
+)
 
 
 def require_gpu_stack() -> None:
     """Raise MissingDependencyError unless Oat's own engine and launcher can run here."""
-    if sys.version_info[:2] != (3, 10):
-        raise MissingDependencyError(
-            f"Oat trains on Python 3.10 only (dm-launchpad has no later wheels); this is Python "
-            f"{sys.version_info[0]}.{sys.version_info[1]}. Make an environment for it: "
-            f"python3.10 -m venv oat && oat/bin/{TRAINER.install}"
-        )
-    missing = {name: how for name, how in GPU_STACK.items() if find_spec(name) is None}
-    if missing:
-        raise MissingDependencyError(
-            f"Oat needs {' and '.join(missing)}, which {'is' if len(missing) == 1 else 'are'} not "
-            f"installed: {'; '.join(missing.values())}"
-        )
+    require(ON_A_GPU)
 
 
 def fix_process_group(module: ModuleType) -> None:
@@ -46,15 +37,12 @@ def fix_process_group(module: ModuleType) -> None:
     to ``backend_options``. End: a release of Oat that compares numbers.
     """
     helper: Any = module._new_process_group_helper
-    if "pg_options" in signature(helper).parameters or hasattr(helper, "gem_renames"):
+    if "pg_options" in signature(helper).parameters:
         return
 
-    def renamed(*args: Any, **kwargs: Any) -> Any:
-        if "pg_options" in kwargs:
-            kwargs["backend_options"] = kwargs.pop("pg_options")
-        return helper(*args, **kwargs)
+    def renamed(*args: Any, pg_options: Any = None, **kwargs: Any) -> Any:
+        return helper(*args, **{"backend_options": pg_options, **kwargs})
 
-    renamed.gem_renames = True  # type: ignore[attr-defined]
     module._new_process_group_helper = renamed  # type: ignore[attr-defined]
 
 

@@ -1,64 +1,55 @@
-"""gem_core's estimators over Oat's rows."""
+"""gem_core's estimators behind the two hooks in which Oat computes advantages."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
+import torch
+from oat.algorithms.ppo import PPOLearner
+from torch import Tensor
 
-from gem_core.advantages import TurnBatch, compute_advantages, describe, value_targets
+from gem_core.advantages import Estimate
 from gem_core.recipe import Recipe
-from gem_oat.rollout import Row
-
-Floats = npt.NDArray[np.float64]
+from gem_core.rows import Row, estimate_rows
 
 
-def row_advantages(
-    recipe: Recipe,
-    rows: Sequence[Row],
-    reduce: Any,
-    *,
-    rewards: Floats | None = None,
-    values: Floats | None = None,
-) -> tuple[Floats, Floats, dict[str, float]]:
-    """Advantage of every row by the recipe's estimator, over the turns of all ranks.
+class GemAdvantages(PPOLearner):
+    """Oat's learner with the recipe's advantages, one number per turn.
 
-    Args:
-        recipe: estimator, gamma, lam, options.
-        rows: the rows of this rank, in any order; episodes and groups are whole.
-        reduce: sum of a float64 array over ranks.
-        rewards: [rows], instead of the rows' own rewards (KL in the reward).
-        values: [rows], V at the last prompt token.
-
-    Returns:
-        Advantages [rows] (0 for excluded rows), the critic's targets [rows] (0 without values),
-        and `gem_core.advantages.describe` of the batch.
+    Attributes:
+        recipe: the experiment.
+        rows: this learner's rows of the step, in the order of Oat's batch.
+        found: what the hooks made of them; None until Oat has called one.
     """
-    rewards = np.array([row.reward for row in rows]) if rewards is None else rewards
-    turns = [n for n, row in enumerate(rows) if row.episode >= 0 and not row.state]
-    turns.sort(key=lambda n: rows[n][:2])
-    states = {row.episode: n for n, row in enumerate(rows) if row.state}
-    kept, critic = [rows[n] for n in turns], {}
-    if values is not None:
-        ends = [states.get(row.episode) for row in kept]
-        bootstrap = np.array([0.0 if n is None else values[n] for n in ends])
-        critic = {"values": values[turns], "bootstrap": bootstrap}
-    batch = TurnBatch(
-        rewards=rewards[turns],
-        episode=np.array([row.episode for row in kept], dtype=np.int64),
-        group=np.array([row.group for row in kept], dtype=np.int64),
-        env=np.array([row.env for row in kept], dtype=np.int64),
-        mask=np.array([not row.excluded for row in kept], dtype=bool),
-        **critic,
-    )
-    algorithm = recipe.algorithm
-    common: dict[str, Any] = {"gamma": algorithm.gamma, "lam": algorithm.lam, "reduce": reduce}
-    found = compute_advantages(algorithm.estimator, batch, **common, **algorithm.options)
-    advantages, targets = np.zeros(len(rows)), np.zeros(len(rows))
-    advantages[turns] = found
-    if values is not None:  # targets are made of advantages that are not whitened
-        raw = compute_advantages(algorithm.estimator, batch, **common)
-        targets[turns] = value_targets(raw, values[turns])
-    return advantages, targets, describe(batch, found, reduce=reduce)
+
+    recipe: Recipe
+    rows: list[Row]
+    found: Estimate | None
+
+    def reduce(self, array: np.ndarray) -> np.ndarray:
+        """Sum over learners, for gem_core's statistics."""
+        return self.strategy.all_reduce(torch.tensor(array), op="sum").numpy()
+
+    def compute_monte_carlo_advantages(self, rewards: Tensor, response_masks: Tensor) -> Tensor:
+        """Advantage of each row [rows]; ``rewards`` [rows, tokens] holds Oat's KL penalty."""
+        return torch.from_numpy(self._estimate(rewards).advantages).to(rewards)
+
+    def compute_ppo_advantages(
+        self, rewards: Tensor, input_ids: Tensor, att_mask: Tensor, response_masks: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Advantages, critic targets and old values [rows, tokens], one number per turn."""
+        none = torch.zeros_like(response_masks)  # Oat's own GAE has nothing to do: only its values
+        *_, values = super().compute_ppo_advantages(rewards, input_ids, att_mask, none)
+        first = response_masks.int().argmax(1, keepdim=True)  # predicted at the last prompt token
+        found = self._estimate(rewards, values.gather(1, first)[:, 0].double().cpu().numpy())
+        per_turn = torch.from_numpy(np.stack([found.advantages, found.targets])).to(rewards)
+        advantages, targets = per_turn[:, :, None]
+        return advantages * response_masks, targets.expand_as(values), values
+
+    def _estimate(self, rewards: Tensor, values: np.ndarray | None = None) -> Estimate:
+        """Of the turns' own rewards in full precision, plus what Oat added to them (KL)."""
+        exact = np.array([row.reward for row in self.rows])
+        added = rewards.double().sum(1).cpu().numpy() - exact.astype(np.float32)
+        self.found = estimate_rows(
+            self.rows, self.recipe.algorithm, self.reduce, rewards=exact + added, values=values
+        )
+        return self.found

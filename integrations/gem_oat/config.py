@@ -2,62 +2,36 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import Any
 
 from gem_core.errors import RecipeError, unknown
-from gem_core.recipe import Recipe, get_key, refuse
-from gem_oat import TRAINER
+from gem_core.recipe import Recipe, core_keys, recipe_keys, refuse, refuse_where
 
-TRANSLATED = frozenset(
-    f"algorithm.{key}"
-    for key in (
-        "clip_low", "clip_high", "kl_coef", "kl_in", "epochs", "minibatches", "lr", "warmup_steps",
-        "betas", "weight_decay", "max_grad_norm", "critic_lr",
-    )
-) | {
-    "seed", "model.dtype", "model.gradient_checkpointing", "batch.micro_batch",
-    "sampling.temperature", "sampling.top_p", "sampling.top_k", "train.keep_checkpoints",
-    "hardware.device", "hardware.nodes", "hardware.gpus_per_node",
-}  # fmt: skip
-
-APPLIED = frozenset(
-    f"algorithm.{key}"
-    for key in (
-        "estimator", "options", "gamma", "lam", "loss_aggregation", "loss_constant", "lr_schedule",
-    )
-) | {
+APPLIED = frozenset({
+    "algorithm.estimator", "algorithm.options", "algorithm.gamma", "algorithm.lam",
+    "algorithm.loss_aggregation", "algorithm.loss_constant", "algorithm.lr_schedule",
     "batch.episodes", "batch.group_size", "eval.every", "eval.inside_episodes", "train.steps",
     "train.save_every", "train.log_episodes", "hardware.engine",
-}  # fmt: skip
+})  # fmt: skip
 """Keys that the adapter's actor, learner and launcher carry out; Oat's command line has none."""
 
 REFUSED = {"algorithm.entropy_coef": "Oat computes the entropy without a gradient; set it to 0."}
 
+TRANSLATED = frozenset(recipe_keys()) - core_keys() - APPLIED - REFUSED.keys()
+
 SCHEDULES = {"constant": "constant_with_warmup", "linear": "linear", "cosine": "cosine"}
 """Names of transformers; Oat hands them through, only its command line offers fewer."""
 
-OWNED = frozenset(
-    {
-        "algo", "asynchronous", "beta", "buffer_clear_every", "critic_type", "debug", "eval_steps",
-        "gpus", "kl_penalty_coef", "lora_sync_only", "max_epochs", "max_queries", "max_train",
-        "num_groups", "num_prompt_epoch", "num_samples", "oracle", "pi_buffer_maxlen_per_device",
-        "pretrain", "prompt_data", "resume_dir", "rollout_batch_size",
-        "rollout_batch_size_per_device", "save_steps", "sync_params_every", "train_batch_size",
-        "train_batch_size_per_device",
-    }
-)  # fmt: skip
-"""Oat's arguments that the adapter depends on; `[trainer.oat]` must leave them alone."""
+FUSED = (
+    "Oat's fused LM head gives the transformer body no gradient with 2 or more rows per forward "
+    "pass; set batch.micro_batch = 1 or leave use_fused_lm_head off"
+)
 
-
-def learners(recipe: Recipe) -> int:
-    """Number of learners, which equals the number of GPUs of the actors."""
-    return recipe.hardware.nodes * recipe.hardware.gpus_per_node
-
-
-def has_critic(recipe: Recipe) -> bool:
-    """Whether the estimator reads values."""
-    return recipe.algorithm.estimator == "gae"
+DEFAULTS = frozenset({
+    "asynchronous", "buffer_clear_every", "lora_sync_only", "max_queries", "num_prompt_epoch",
+    "pretrain", "reinforce_update", "resume_dir", "sync_params_every", "whiten_adv",
+})  # fmt: skip
+"""Oat's arguments that must keep their defaults, beside those that `owned` decides."""
 
 
 def translate(recipe: Recipe) -> list[str]:
@@ -66,51 +40,53 @@ def translate(recipe: Recipe) -> list[str]:
     Raises:
         RecipeError: a key that Oat cannot honour, by name.
     """
-    refuse(recipe, "Oat", REFUSED)
     _check(recipe)
     algorithm, gpu = recipe.algorithm, recipe.hardware.device == "gpu"
-    ranks, micro = learners(recipe), recipe.batch.micro_batch or 1
-    updates = algorithm.epochs * algorithm.minibatches
-    total = recipe.train.steps * updates
-    in_reward = algorithm.kl_in == "reward"
     half = recipe.model.dtype == "bfloat16"
-    native: dict[str, Any] = {
-        "algo": "PPO", "oracle": "", "prompt_data": "",
-        "critic_type": "ppo" if has_critic(recipe) else "drgrpo",
-        "seed": recipe.seed,
-        "gpus": recipe.hardware.gpus_per_node, "num_groups": recipe.hardware.nodes,
-        "collocate": True, "vllm_sleep": gpu, "shm_size_mb": 5000 if gpu else 200,
+    plain = {
+        "seed": recipe.seed, "collocate": True, "vllm_sleep": gpu, "master_addr": "127.0.0.1",
         "bf16": half, "flash_attn": half and gpu,
         "gradient_checkpointing": recipe.model.gradient_checkpointing,
-        "num_ppo_epochs": algorithm.epochs, "cliprange": algorithm.clip_high,
-        "beta": 0.0 if in_reward else algorithm.kl_coef,
-        "kl_penalty_coef": algorithm.kl_coef if in_reward else 0.0,
         "learning_rate": algorithm.lr, "critic_learning_rate": algorithm.critic_lr or algorithm.lr,
-        # Oat takes the ceiling of ratio * updates.
-        "lr_warmup_ratio": max(0.0, algorithm.warmup_steps - 0.5) / max(1, total),
+        "cliprange": algorithm.clip_high, "l2": algorithm.weight_decay,
         "adam_beta_1": algorithm.betas[0], "adam_beta_2": algorithm.betas[1],
-        "l2": algorithm.weight_decay, "max_norm": algorithm.max_grad_norm,
-        "temperature": recipe.sampling.temperature, "top_p": recipe.sampling.top_p,
-        "top_k": recipe.sampling.top_k, "num_samples": 1,
+        "max_norm": algorithm.max_grad_norm,
         # Off: truncated importance sampling, which no other trainer here does by default.
         "tis_c": None,
-        "generate_max_length": recipe.limits.max_tokens_per_turn,
+        "temperature": recipe.sampling.temperature, "top_p": recipe.sampling.top_p,
+        "top_k": recipe.sampling.top_k, "generate_max_length": recipe.limits.max_tokens_per_turn,
         "max_model_len": recipe.limits.max_context_tokens,
+        "use_fused_lm_head": recipe.batch.micro_batch == 1,
+        "logging_steps": 10**9, "max_save_num": max(2, recipe.train.keep_checkpoints),
+    }  # fmt: skip
+    native = {**plain, **recipe.trainer.get("oat", {}), **owned(recipe)}
+    return [word for key, value in native.items() for word in _flag(key, value)]
+
+
+def owned(recipe: Recipe) -> dict[str, Any]:
+    """Oat's arguments that the adapter depends on; `[trainer.oat]` must leave them alone."""
+    algorithm, ranks, micro = recipe.algorithm, recipe.hardware.gpus, recipe.batch.micro_batch or 1
+    updates = algorithm.epochs * algorithm.minibatches
+    in_reward = algorithm.kl_in == "reward"
+    return {
+        "algo": "PPO", "oracle": "", "prompt_data": "", "num_samples": 1,
+        "critic_type": "ppo" if algorithm.estimator == "gae" else "drgrpo",
+        "gpus": recipe.hardware.gpus_per_node, "num_groups": recipe.hardware.nodes,
+        "num_ppo_epochs": algorithm.epochs,
+        "beta": 0.0 if in_reward else algorithm.kl_coef,
+        "kl_penalty_coef": algorithm.kl_coef if in_reward else 0.0,
         # One item of the data set is one learner's part of a step; the learner sets the number of
-        # rows. Oat plans its schedule for items * max_epochs / train_batch_size updates.
+        # rows. Oat plans its schedule for items * max_epochs / train_batch_size updates, and takes
+        # the ceiling of ratio * updates for the warm-up.
         "rollout_batch_size": ranks, "rollout_batch_size_per_device": 1,
         "pi_buffer_maxlen_per_device": 1,
         "train_batch_size": ranks * micro, "train_batch_size_per_device": micro,
         "max_epochs": updates * micro,
-        "use_fused_lm_head": micro == 1 and recipe.batch.micro_batch == 1,
-        # Oat's own evaluation, logging, saving and stopping are off: the adapter does them.
-        "debug": True, "eval_steps": -1, "save_steps": -1, "logging_steps": 10**9,
-        "max_train": 10**15, "max_save_num": max(2, recipe.train.keep_checkpoints),
+        "lr_warmup_ratio": max(0.0, algorithm.warmup_steps - 0.5)
+        / max(1, recipe.train.steps * updates),
+        # Oat's own evaluation, saving and stopping are off: the adapter does them.
+        "debug": True, "eval_steps": -1, "save_steps": -1, "max_train": 10**15,
     }  # fmt: skip
-    if recipe.hardware.nodes == 1:
-        native["master_addr"] = "127.0.0.1"
-    native |= recipe.trainer.get("oat", {})
-    return [word for key, value in native.items() for word in _flag(key, value)]
 
 
 def arguments(recipe: Recipe) -> Any:
@@ -124,10 +100,9 @@ def arguments(recipe: Recipe) -> Any:
     from oat.algorithms.ppo import PPOArgs
     from oat.args import default_args_validation
 
-    known = [field.name for field in fields(PPOArgs)]
-    for key in recipe.trainer.get("oat", {}):
-        if key not in known:
-            raise unknown("argument of Oat in [trainer.oat]", key, known)
+    known = PPOArgs.__dataclass_fields__
+    for key in recipe.trainer.get("oat", {}).keys() - known:
+        raise unknown("argument of Oat in [trainer.oat]", key, known)
     try:
         args = tyro.cli(PPOArgs, args=translate(recipe))
     except SystemExit:
@@ -144,30 +119,28 @@ def _flag(key: str, value: Any) -> list[str]:
 
 
 def _check(recipe: Recipe) -> None:
-    """Values, or pairs of them, that Oat cannot honour."""
+    """Refuse values, or pairs of them, that Oat cannot honour."""
     algorithm, hardware, native = recipe.algorithm, recipe.hardware, recipe.trainer.get("oat", {})
-    gpu, ranks = hardware.device == "gpu", learners(recipe)
-    for holds, keys, why in (
-        (algorithm.clip_low == algorithm.clip_high, "algorithm.clip_low algorithm.clip_high",
+    gpu, ranks = hardware.device == "gpu", hardware.gpus
+    taken = sorted(native.keys() & (owned(recipe).keys() | DEFAULTS))
+    node = {"master_addr", "master_port", "group_rank"}
+    refuse(recipe, "Oat", REFUSED)
+    refuse_where(recipe, "Oat", [
+        ("algorithm.clip_low algorithm.clip_high", algorithm.clip_low != algorithm.clip_high,
          "Oat has one clip range; make them equal"),
-        (recipe.model.revision is None, "model.revision",
+        ("model.revision", recipe.model.revision is not None,
          "Oat loads the newest one; download yours and name its directory"),
-        (recipe.train.steps > 0, "train.steps", "there is nothing to train"),
-        (hardware.engine in (("default", "vllm") if gpu else ("default", "hf")),
-         "hardware.engine hardware.device", "Oat samples with vllm on a GPU, on a CPU with hf"),
-        (gpu or ranks == 1, "hardware.nodes hardware.gpus_per_node", "on a CPU there is one"),
-        (hardware.nodes == 1 or {"master_addr", "master_port", "group_rank"} <= native.keys(),
-         "hardware.nodes", "start it once per node, with [trainer.oat] master_addr, master_port "
-         "and group_rank"),
-        (recipe.groups_per_step % ranks == 0, "batch.episodes batch.group_size",
+        ("train.steps", not recipe.train.steps, "there is nothing to train"),
+        ("hardware.engine hardware.device",
+         hardware.engine not in ("default", "vllm" if gpu else "hf"),
+         "Oat samples with vllm on a GPU, on a CPU with hf"),
+        ("hardware.nodes hardware.gpus_per_node", ranks > 1 and not gpu, "on a CPU there is one"),
+        ("hardware.nodes", hardware.nodes > 1 and not node <= native.keys(),
+         "start it once per node, with [trainer.oat] master_addr, master_port and group_rank"),
+        ("batch.episodes batch.group_size", bool(recipe.groups_per_step % ranks),
          f"groups stay whole: episodes / group_size must be a multiple of {ranks} GPUs"),
-        (not OWNED & native.keys(), "trainer",
-         f"{TRAINER.name}.{'/'.join(sorted(OWNED & native.keys()))} belongs to the adapter; use "
-         "the recipe's own keys"),
-        (not native.get("use_fused_lm_head") or recipe.batch.micro_batch == 1, "batch.micro_batch",
-         "Oat's fused LM head gives the transformer body no gradient with 2 or more rows; set it "
-         "to 1 or leave use_fused_lm_head off"),
-    ):  # fmt: skip
-        if not holds:
-            values = " and ".join(f"{key} = {get_key(recipe, key)!r}" for key in keys.split())
-            raise RecipeError(f"Oat cannot honour {values}: {why}.")
+        ("trainer", bool(taken),
+         f"oat.{'/'.join(taken)} belongs to the adapter; use the recipe's own keys"),
+        ("batch.micro_batch", native.get("use_fused_lm_head") and recipe.batch.micro_batch != 1,
+         FUSED),
+    ])  # fmt: skip

@@ -30,9 +30,6 @@ def run(recipe: Recipe, run: RunDir, *, resume: bool = False) -> None:
     if start == recipe.train.steps:
         return  # the model was written before this checkpoint
     if recipe.hardware.device == "cpu":
-        from gem_oat.testing import install
-
-        install()
         from gem_oat.testing.in_process import launch
     else:
         _compat.require_gpu_stack()
@@ -49,7 +46,7 @@ def arguments(recipe: Recipe, run: RunDir, start: int = 0) -> Any:
     args = config.arguments(recipe)
     args.pretrain = args.ref_pretrain = args.critic_pretrain = model_path(recipe)
     args.save_path = str(run.path / "oat")
-    args.gem = GemRun(recipe, run.path, start)
+    args.gem = GemRun(recipe, run, start)
     return args
 
 
@@ -66,10 +63,6 @@ def launch_program(args: Any) -> None:
     from gem_oat.learner import GemLearner
     from gem_oat.rollout import GemActor
 
-    program, resources = get_program(args, learner_cls=GemLearner, actor_cls=GemActor)
-    lp.launch(
-        program,
-        launch_type=args.launch_type,
-        local_resources=resources,
-        terminal="current_terminal",
-    )
+    program, local = get_program(args, learner_cls=GemLearner, actor_cls=GemActor)
+    terminal = {"launch_type": args.launch_type, "terminal": "current_terminal"}
+    lp.launch(program, local_resources=local, **terminal)

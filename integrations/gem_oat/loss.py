@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from gem_core.errors import GemError
 from gem_core.recipe import AlgorithmConfig
-from gem_oat.rollout import Row
+from gem_core.rows import LossWeights, Row, loss_weights
 
 
 class TurnLoss:
@@ -34,47 +35,43 @@ class TurnLoss:
         self, algorithm: AlgorithmConfig, kinds: Sequence[str], ranks: int, reduce: Any
     ) -> None:
         self.algorithm, self.kinds, self.ranks, self.reduce = algorithm, kinds, ranks, reduce
-        self.sums: dict[str, float] = {}
 
-    def plan(
-        self, rows: Sequence[Row], sizes: np.ndarray, input_ids: torch.Tensor, micro: int
-    ) -> None:
+    def plan(self, rows: Sequence[Row], input_ids: Tensor, micro: int) -> None:
         """Weigh the coming update.
 
         Args:
             rows: all rows of this rank, padding included.
-            sizes: [rows], response tokens.
             input_ids: [rows, tokens].
             micro: rows per micro-batch; divides the rows of a minibatch.
         """
-        state = np.random.RandomState()
+        state, queue = np.random.RandomState(), []
         state.set_state(np.random.get_state())
-        orders = [state.permutation(len(rows)) for _ in range(self.algorithm.epochs)]
-        parts = [p for order in orders for p in np.split(order, self.algorithm.minibatches)]
-        self._scale = float(len(parts[0]) * self.ranks)  # rows per micro * accumulation * ranks
-        self._ids, self.sums = input_ids, defaultdict(float)
-        self._queue = self._micro_batches(parts, self._weights(rows, sizes, parts), micro)
+        for _ in range(self.algorithm.epochs):
+            for part in np.split(state.permutation(len(rows)), self.algorithm.minibatches):
+                found = loss_weights([rows[n] for n in part], self.algorithm, self.reduce)
+                weights = torch.from_numpy(np.stack(found)).float().split(micro, dim=1)
+                queue += zip(torch.from_numpy(part).split(micro), weights, strict=True)
+        self._scale = float(len(part) * self.ranks)  # rows per micro * accumulation * ranks
+        self._queue, self._ids, self.sums = iter(queue), input_ids, defaultdict(float)
 
-    def enter(self, input_ids: torch.Tensor, entropy: torch.Tensor | None) -> None:
+    def enter(self, input_ids: Tensor, entropy: Tensor | None) -> None:
         """Begin the next micro-batch. Raises GemError if it is not the predicted one."""
-        rows, self._now = next(self._queue)
+        rows, weights = next(self._queue)
         if not torch.equal(self._ids[rows][:, : input_ids.shape[1]], input_ids):
             raise GemError("Oat's minibatches are not the predicted ones; the weights are wrong.")
+        self._now = LossWeights(*weights.to(input_ids.device))
         self._pending = iter(self.kinds)
-        self._entropy = input_ids.new_zeros(1, 1) if entropy is None else entropy.detach()
+        self._entropy = entropy
 
-    def __call__(
-        self, values: torch.Tensor, mask: torch.Tensor, axis: int | None = None
-    ) -> torch.Tensor:
+    def __call__(self, values: Tensor, mask: Tensor, axis: int | None = None) -> Tensor:
         """Per row, what Oat's means turn into its share of the loss; ``values`` [rows, tokens]."""
-        kind = next(self._pending)
-        policy, token, value = self._now.to(values.device)
+        kind, weight = next(self._pending), self._now.policy
         if kind == "value":  # a turn has one state, read at its last prompt token
-            mask = mask & (mask.cumsum(1) == 1)
-        out = (values * mask).sum(1) * (value if kind == "value" else policy)
+            mask, weight = mask & (mask.cumsum(1) == 1), self._now.turn
+        out = (values * mask).sum(1) * weight
         self.sums[f"loss/{kind}"] += float(out.detach().sum())
-        if kind == "policy":
-            self.sums["entropy"] += float(((self._entropy * mask).sum(1) * token).sum())
+        if kind == "policy" and self._entropy is not None:
+            self.sums["entropy"] += float(((self._entropy * mask).sum(1) * self._now.token).sum())
         return out * self._scale
 
     def finish(self) -> dict[str, float]:
@@ -84,37 +81,3 @@ class TurnLoss:
         updates = self.algorithm.epochs * self.algorithm.minibatches
         sums = self.reduce(np.array(list(self.sums.values()))) / updates
         return dict(zip(self.sums, sums.tolist(), strict=True))
-
-    def _weights(
-        self, rows: Sequence[Row], sizes: np.ndarray, parts: list[np.ndarray]
-    ) -> list[np.ndarray]:
-        """[3, rows] per minibatch: weight in the policy loss, in a token mean, of the value."""
-        trained = np.array([not row.excluded for row in rows], dtype=np.float64)
-        names = [(row.episode, row.segment) for row in rows]
-        numbers = {name: n for n, name in enumerate(dict.fromkeys(names))}
-        sequence, tokens = np.array([numbers[name] for name in names]), sizes * trained
-        lengths = [np.bincount(sequence[p], tokens[p], len(numbers)) for p in parts]
-        totals = [
-            [tokens[p].sum(), float(np.count_nonzero(length)), trained[p].sum()]
-            for p, length in zip(parts, lengths, strict=True)
-        ]
-        weights = []
-        everywhere = np.maximum(self.reduce(np.array(totals)), 1.0)
-        for part, length, (count, sequences, turns) in zip(parts, lengths, everywhere, strict=True):
-            divisor = {
-                "token": count,
-                "sequence": np.maximum(length[sequence[part]], 1.0) * sequences,
-                "constant": (self.algorithm.loss_constant or 1) * sequences,
-            }[self.algorithm.loss_aggregation]
-            own = trained[part]
-            weights.append(np.stack([own / divisor, own / count, own / turns]))
-        return weights
-
-    @staticmethod
-    def _micro_batches(
-        parts: list[np.ndarray], weights: list[np.ndarray], micro: int
-    ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        for part, weight in zip(parts, weights, strict=True):
-            for at in range(0, len(part), micro):
-                own = torch.from_numpy(weight[:, at : at + micro]).float()
-                yield torch.from_numpy(part[at : at + micro]), own

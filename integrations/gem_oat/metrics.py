@@ -10,25 +10,23 @@ from gem_core.metrics import episode_metrics
 NAMES = {
     "train/policy_grad_norm": "grad_norm",  # before clipping, the largest of the updates
     "train/pg_clipfrac": "clip_fraction",
-    "advantage_mean": "advantage/mean",
-    "advantage_std": "advantage/std",
-    "constant": "advantage/constant",
-    "masked_turns": "turns/masked",
-    "singleton_groups": "groups/singleton",
+    "train/learn_batch_time": "time/update",
+    "actor/total_time": "time/rollout",
 }
-"""Name in Oat's logs, or in `gem_core.advantages.describe`, -> ours."""
-OWN = ("entropy", "lr", "loss/", "rows/", "time/")
+"""Name in Oat's logs -> ours."""
 
 
-def step_metrics(episodes: Sequence[Episode], logs: Mapping[str, float]) -> dict[str, float]:
+def step_metrics(
+    episodes: Sequence[Episode], logs: Mapping[str, float], own: Mapping[str, float]
+) -> dict[str, float]:
     """Metrics of one training step.
 
     Args:
         episodes: of all ranks.
-        logs: what Oat and the adapter logged, `describe` of the batch; ``rows/all`` is all rows.
+        logs: what Oat logged.
+        own: the adapter's and the estimator's, under gem_core's names; ``rows/all`` is all rows.
     """
-    metrics = episode_metrics(episodes)
-    metrics |= {name: float(logs[key]) for key, name in NAMES.items() if key in logs}
-    metrics |= {key: float(value) for key, value in logs.items() if key.startswith(OWN)}
+    renamed = {name: float(logs[key]) for key, name in NAMES.items() if key in logs}
+    metrics = {**episode_metrics(episodes), **renamed, **own}
     trained = metrics["turns/total"] - metrics["turns/masked"]
     return {**metrics, "rows/masked": metrics["rows/all"] - trained}

@@ -1,4 +1,7 @@
-"""Oat's learner and one actor in this process: no launcher, no shared memory, no broadcast."""
+"""Oat's learner and one actor in this process: no launcher, no shared memory, no broadcast.
+
+Importing this installs the harness.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,18 @@ import atexit
 from concurrent.futures import Future
 from typing import Any
 
-import oat.actors.base
-import oat.learners.base
 import torch
-from oat.utils.launcher import get_free_port
 
-from gem_oat.learner import GemLearner
-from gem_oat.rollout import GemActor
+from gem_oat.testing.shims import install
+
+install()
+
+import oat.actors.base  # noqa: E402
+import oat.learners.base  # noqa: E402
+from oat.utils.launcher import get_free_port  # noqa: E402
+
+from gem_oat.learner import GemLearner  # noqa: E402
+from gem_oat.rollout import GemActor  # noqa: E402
 
 
 class MemoryClient:

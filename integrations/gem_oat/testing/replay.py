@@ -42,7 +42,7 @@ def _arguments(recipe: Recipe, run: RunDir, model_dir: str) -> Any:
 
     args = config.arguments(recipe)
     args.pretrain = args.ref_pretrain = args.critic_pretrain = model_dir
-    args.save_path, args.gem = str(run.path / "oat"), GemRun(recipe, run.path)
+    args.save_path, args.gem = str(run.path / "oat"), GemRun(recipe, run)
     args.tokenizer = _tokenizer(run.path / "tokenizer")
     return args
 
@@ -59,13 +59,14 @@ def _tokenizer(path: Path) -> str:
 
 
 def _feed(learner: Any, recipe: Recipe, episodes: Sequence[Episode]) -> None:
-    from gem_oat.rollout import to_rows
+    from gem_core.rows import turn_rows
+    from gem_oat.rollout import to_data
 
     ids = sorted({episode.env_id for episode in episodes})
     rows = [
-        row
+        to_data(row)
         for number, episode in enumerate(episodes)
-        for row in to_rows(episode, number, ids.index(episode.env_id))
+        for row in turn_rows(episode, number, ids.index(episode.env_id))
     ]
     learner.process_feedback_data(rows)
 

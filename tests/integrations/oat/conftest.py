@@ -32,10 +32,12 @@ def episodes():
 @pytest.fixture
 def rows(episodes):
     """The frozen batch as Oat's rows; the environments' names are the numbers' order."""
-    from gem_oat.rollout import to_rows
+    from gem_core.rows import turn_rows
+    from gem_oat.rollout import to_data
 
     envs = ["frozen:dense", "frozen:terminal"]
-    return [r for n, e in enumerate(episodes()) for r in to_rows(e, n, envs.index(e.env_id))]
+    found = [turn_rows(e, n, envs.index(e.env_id)) for n, e in enumerate(episodes())]
+    return [to_data(row) for rows in found for row in rows]
 
 
 @pytest.fixture

@@ -15,21 +15,19 @@ from oat.utils.launcher import get_free_port
 from gem_core.advantages import (
     TurnBatch,
     compute_advantages,
-    identity,
     list_estimators,
     register_estimator,
     value_targets,
 )
 from gem_core.parity.replay import turn_advantages
 from gem_core.recipe import recipe_from_dict
-from gem_oat.advantages import row_advantages
-from gem_oat.rollout import Row
+from gem_core.rows import Row, estimate_rows
 
 CRITIC_FREE = [name for name in list_estimators() if name != "gae"]
 
 
 def shuffled(rows, seed=0):
-    infos = [data.info["row"] for data in rows] + [Row(-1)] * 3
+    infos = [data.row for data in rows] + [Row(-1)] * 3
     order = np.random.RandomState(seed).permutation(len(infos))
     return [infos[n] for n in order]
 
@@ -41,12 +39,13 @@ def test_same_as_gem_core_in_any_order(recipe, episodes, rows, estimator):
     )
     expected = turn_advantages(grouped, episodes())
     infos = shuffled(rows)
-    found, targets, described = row_advantages(grouped, infos, identity)
-    for row, advantage in zip(infos, found, strict=True):
+    found = estimate_rows(infos, grouped.algorithm)
+    for row, advantage in zip(infos, found.advantages, strict=True):
         wanted = 0.0 if row.episode < 0 else expected[row.episode][row.turn]
         assert advantage == pytest.approx(wanted, abs=1e-12)
-    assert not targets.any()
-    assert described["turns"] == sum(not row.excluded for row in infos)
+    assert found.targets is None
+    turns = [row for row in infos if row.episode >= 0]
+    assert found.metrics["turns/masked"] == sum(row.excluded for row in turns) > 0
 
 
 def test_options_and_third_party_estimators_arrive(recipe, rows):
@@ -56,8 +55,8 @@ def test_options_and_third_party_estimators_arrive(recipe, rows):
 
     data = recipe("algorithm.estimator=oat-test-scaled").to_dict()
     data["algorithm"]["options"] = {"factor": 3.0}
-    infos = [r.info["row"] for r in rows]
-    found, _, _ = row_advantages(recipe_from_dict(data), infos, identity)
+    infos = [r.row for r in rows]
+    found = estimate_rows(infos, recipe_from_dict(data).algorithm).advantages
     assert found.tolist() == [0.0 if r.excluded else 3.0 * r.reward for r in infos]
 
 
@@ -66,8 +65,8 @@ def test_equal_returns_give_zero_and_never_nan(recipe):
     infos = [Row(n, reward=0.9, excluded=False) for n in range(8)]
     x = torch.full((8,), 0.9)
     assert torch.sqrt((x**2).sum() / 8 - (x.sum() / 8) ** 2).isnan()
-    found, _, described = row_advantages(recipe("algorithm.estimator=rebn"), infos, identity)
-    assert found.tolist() == [0.0] * 8 and described["constant"] == 1.0
+    found = estimate_rows(infos, recipe("algorithm.estimator=rebn").algorithm)
+    assert found.advantages.tolist() == [0.0] * 8 and found.metrics["advantage/constant"] == 1.0
 
 
 @pytest.mark.parametrize("whiten", [False, True])
@@ -88,9 +87,8 @@ def test_gae_reads_values_and_bootstraps_at_truncation(recipe, whiten):
     )
     keywords = {"gamma": 0.9, "lam": 0.95}
     order = [4, 2, 0, 3, 1]
-    found, targets, _ = row_advantages(
-        gae, [infos[n] for n in order], identity, values=values[order]
-    )
+    shuffled_infos = [infos[n] for n in order]
+    found, targets, _ = estimate_rows(shuffled_infos, gae.algorithm, values=values[order])
     expected = compute_advantages("gae", batch, whiten=whiten, **keywords)
     raw = compute_advantages("gae", batch, **keywords)
     back = np.argsort(order)
@@ -101,7 +99,7 @@ def test_gae_reads_values_and_bootstraps_at_truncation(recipe, whiten):
 def test_two_ranks_make_one_batch(recipe, rows, tmp_path):
     """Over gloo, also with nothing on the first rank: every rank joins every reduction."""
     rebn = recipe("algorithm.estimator=rebn", "algorithm.gamma=0.9")
-    infos = [data.info["row"] for data in rows]
+    infos = [data.row for data in rows]
     cases = [
         [[r for r in infos if (r.episode < cut) == first] for first in (True, False)]
         for cut in (10, 0)
@@ -112,7 +110,8 @@ def test_two_ranks_make_one_batch(recipe, rows, tmp_path):
     workers = [subprocess.Popen([*command, str(n), port, str(tmp_path)]) for n in range(2)]
     assert [worker.wait(timeout=300) for worker in workers] == [0, 0]
     ranks = [pickle.loads((tmp_path / f"{n}.pkl").read_bytes()) for n in range(2)]
-    expected, _, described = row_advantages(rebn, infos, identity)
-    for (first, said), (second, also_said) in zip(*ranks, strict=True):
-        np.testing.assert_allclose(np.concatenate([first, second]), expected, atol=1e-12)
-        assert said == pytest.approx(described) == also_said
+    expected = estimate_rows(infos, rebn.algorithm)
+    for first, second in zip(*ranks, strict=True):
+        both = np.concatenate([first.advantages, second.advantages])
+        np.testing.assert_allclose(both, expected.advantages, atol=1e-12)
+        assert first.metrics == pytest.approx(expected.metrics) == second.metrics

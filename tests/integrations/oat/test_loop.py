@@ -60,7 +60,7 @@ def test_three_steps_of_oats_loop(finished, recipe):
     assert body and [name for name in body if torch.equal(before[name], after[name])] == []
     # Each step's rows are the buffer, whole, padded to equal minibatches.
     for step, buffer in enumerate(made.buffers):
-        rows = [data.info["row"] for data in buffer]
+        rows = [data.row for data in buffer]
         assert {r.episode for r in rows} - {-1} == set(range(step * 8, step * 8 + 8))
         assert len(buffer) % (2 * 4) == 0 and len(buffer) - sum(r.episode >= 0 for r in rows) < 8
     # Metrics.
@@ -165,6 +165,6 @@ def test_kl_to_the_first_model(recipe, learner, tmp_path, kl_in):
 def test_history_that_rewrites_the_prompt(recipe, learner):
     made = learner(recipe("context.history=last", "train.steps=1"), learner=Watched)
     made.run()
-    rows = [data.info["row"] for data in made.buffers[0]]
+    rows = [data.row for data in made.buffers[0]]
     assert any(row.segment == row.turn == 1 for row in rows)
     assert made.seen == [(True, 1)]

@@ -7,15 +7,16 @@ import pytest
 import torch
 
 from gem_core.errors import GemError
+from gem_core.rows import Row
 from gem_oat.loss import TurnLoss
-from gem_oat.rollout import Row
 
 SIZES = np.array([3, 1, 4, 2, 5, 1, 2, 2])
-ROWS = [
+TURNS = [
     Row(0, 0, excluded=False), Row(0, 1, excluded=False), Row(1, 0, excluded=False),
     Row(2, 0, excluded=False), Row(2, 1, excluded=True), Row(3, 0, excluded=False),
     Row(-1), Row(-1),
 ]  # fmt: skip
+ROWS = [row._replace(response=range(size)) for row, size in zip(TURNS, SIZES, strict=True)]
 
 
 def batch():
@@ -74,7 +75,7 @@ def test_oats_means_become_the_recipes_mean(recipe, aggregation, micro, minibatc
     ids, mask, values = batch()
     loss = TurnLoss(algorithm, kinds, 1, lambda array: array)
     before = np.random.get_state()[1].tolist()
-    loss.plan(ROWS, SIZES, ids, micro)
+    loss.plan(ROWS, ids, micro)
     assert np.random.get_state()[1].tolist() == before, "the global generator was used"
     totals = oats_chain(loss, micro, minibatches, epochs, ids, mask, values, kinds)
     for kind in kinds:
@@ -94,7 +95,7 @@ def test_ranks_share_one_sum(recipe):
     found = []
     for loss in (single, double):
         np.random.seed(0)
-        loss.plan(ROWS, SIZES, ids, 8)
+        loss.plan(ROWS, ids, 8)
         found.append(oats_chain(loss, 8, 1, 1, ids, mask, values, ["policy"])["policy"][0][1])
     assert found[0] == pytest.approx(found[1])
 
@@ -102,7 +103,7 @@ def test_ranks_share_one_sum(recipe):
 def test_another_order_than_predicted_is_noticed(recipe):
     ids, _, _ = batch()
     loss = TurnLoss(recipe().algorithm, ["policy"], 1, lambda array: array)
-    loss.plan(ROWS, SIZES, ids, 4)
+    loss.plan(ROWS, ids, 4)
     np.random.permutation(3)  # somebody else draws
     with pytest.raises(GemError, match="not the predicted ones"):
         loss.enter(ids[np.random.permutation(8)[:4]], None)
@@ -111,7 +112,7 @@ def test_another_order_than_predicted_is_noticed(recipe):
 def test_updates_that_were_not_made_are_noticed(recipe):
     ids, _, _ = batch()
     loss = TurnLoss(recipe().algorithm, ["policy"], 1, lambda array: array)
-    loss.plan(ROWS, SIZES, ids, 4)
+    loss.plan(ROWS, ids, 4)
     with pytest.raises(GemError, match="fewer updates"):
         loss.finish()
 
@@ -119,6 +120,6 @@ def test_updates_that_were_not_made_are_noticed(recipe):
 def test_a_minibatch_without_a_trained_row_is_zero(recipe):
     ids, mask, values = batch()
     loss = TurnLoss(recipe().algorithm, ["policy"], 1, lambda array: array)
-    loss.plan([Row(-1)] * 8, SIZES, ids, 8)
+    loss.plan([Row(-1)] * 8, ids, 8)
     totals = oats_chain(loss, 8, 1, 1, ids, mask, values, ["policy"])
     assert totals["policy"][0][1] == 0.0

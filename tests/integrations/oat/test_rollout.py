@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from gem_core.errors import GemError
+from gem_core.rows import Row, state_rows, turn_rows
 from gem_core.tasks import step_tasks
-from gem_oat.rollout import Row, pad_rows, shard_tasks, state_rows, to_rows
+from gem_oat.rollout import pad_rows
 from gem_oat.testing.in_process import MemoryClient
 
 
@@ -15,7 +16,7 @@ def test_a_row_is_a_turn(episodes, rows):
     batch = episodes()
     assert len(rows) == sum(len(episode.turns) for episode in batch)
     for data in rows:
-        row = data.info["row"]
+        row = data.row
         episode = batch[row.episode]
         segment, turn = episode.segments[row.segment], episode.turns[row.turn]
         start, end = len(data.prompt_ids), len(data.prompt_ids) + len(data.response_ids)
@@ -29,9 +30,9 @@ def test_a_row_is_a_turn(episodes, rows):
 
 def test_turns_of_failed_episodes_stay_masked(episodes, rows):
     failed = {n for n, e in enumerate(episodes()) if e.stop_reason.failed}
-    masked = {data.info["row"].episode for data in rows if not data.loss_mask}
+    masked = {data.row.episode for data in rows if not data.loss_mask}
     assert failed and masked == failed
-    assert all(data.loss_mask != data.info["row"].excluded for data in rows)
+    assert all(data.loss_mask != data.row.excluded for data in rows)
 
 
 def test_half_masked_turns_are_refused(episodes):
@@ -40,28 +41,28 @@ def test_half_masked_turns_are_refused(episodes):
     episode.segments[0].loss_mask[start] = 0
     assert end - start > 1
     with pytest.raises(GemError, match="Episode 3, turn 0"):
-        to_rows(episode, 3, 0)
+        turn_rows(episode, 3, 0)
 
 
 def test_missing_logprobs_are_refused(episodes):
     episode = episodes()[0]
     episode.segments[0].logprobs = None
     with pytest.raises(GemError, match="log-probability"):
-        to_rows(episode, 0, 0)
+        turn_rows(episode, 0, 0)
 
 
 def test_padding_is_masked(rows):
     padded = pad_rows(rows, len(rows) + 3)
     assert padded[: len(rows)] == rows
     for data in padded[len(rows) :]:
-        assert not data.loss_mask and data.info["row"] == Row(-1)
+        assert not data.loss_mask and data.row == Row(-1)
         assert len(data.response_ids) == len(data.response_logprobs) == len(data.rewards) == 1
 
 
 @pytest.mark.parametrize("shards", [1, 2, 4])
 def test_shards_are_the_step_in_order_with_whole_groups(recipe, shards):
     grouped = recipe("batch.episodes=16", "batch.group_size=4", "algorithm.estimator=grpo")
-    parts = [shard_tasks(grouped, f"3/{shard}/{shards}") for shard in range(shards)]
+    parts = [step_tasks(grouped, 3, shard, shards) for shard in range(shards)]
     assert [task for part in parts for task in part] == step_tasks(grouped, 3)
     groups = [{task.group for task in part} for part in parts]
     assert sum(map(len, groups)) == len(set().union(*groups)) == 4
@@ -87,7 +88,7 @@ def test_the_actor_plays_its_tasks_and_can_repeat_them(recipe, actor):
     small = recipe()
     player = actor(small)
     rows = collected(player, "1/0/1")
-    played = rows[0].info["episodes"]
+    played = rows[0].episodes
     assert [(e.index, e.seed) for e in played] == [(t.index, t.seed) for t in step_tasks(small, 1)]
     assert len(rows) == sum(len(episode.turns) for episode in played)
     again = collected(player, "1/0/1")
@@ -101,11 +102,11 @@ def test_learners_that_share_an_actor_get_equally_many_rows(recipe, actor):
     half = len(rows) // 2
     assert len(rows) == 2 * half
     for part, first in ((rows[:half], 0), (rows[half:], 4)):
-        episodes = part[0].info["episodes"]
+        episodes = part[0].episodes
         assert [e.index for e in episodes] == [first, first + 1, first + 2, first + 3]
-        numbers = {r.info["row"].episode for r in part} - {-1}
+        numbers = {r.row.episode for r in part} - {-1}
         assert numbers == {e.index for e in episodes}
-        assert sum(r.info["row"].episode >= 0 for r in part) == sum(len(e.turns) for e in episodes)
+        assert sum(r.row.episode >= 0 for r in part) == sum(len(e.turns) for e in episodes)
 
 
 def test_actions_end_with_the_stop_token_or_the_cap(recipe, actor):
@@ -132,20 +133,20 @@ def test_logprobs_are_the_policys(recipe, actor):
 def test_the_state_after_a_turn_limit_is_given_to_the_critic(recipe, actor):
     gae = recipe("algorithm.estimator=gae", "limits.max_turns=1", "limits.max_tokens_per_turn=5")
     rows = collected(actor(gae), "0/0/1")
-    states = [data for data in rows if data.info["row"].state]
-    cut = [e for e in rows[0].info["episodes"] if e.stop_reason.value == "truncated_turns"]
+    states = [data for data in rows if data.row.state]
+    cut = [e for e in rows[0].episodes if e.stop_reason.value == "truncated_turns"]
     assert len(states) == len(cut) > 0
-    by_episode = {r.info["row"].episode: r for r in rows if not r.info["row"].state}
+    by_episode = {r.row.episode: r for r in rows if not r.row.state}
     for state in states:
-        before = by_episode[state.info["row"].episode]
+        before = by_episode[state.row.episode]
         played = before.prompt_ids + before.response_ids
         assert state.prompt_ids[: len(played)] == played and len(state.prompt_ids) > len(played)
-        assert not state.loss_mask and state.info["row"].excluded
+        assert not state.loss_mask and state.row.excluded
 
 
 def test_other_ends_have_no_state(recipe, actor):
     player = actor(recipe("algorithm.estimator=gae"))
-    for machine in player._play(step_tasks(recipe(), 0), "x", temperature=1.0):
+    for machine in player._play(step_tasks(recipe(), 0), "x", {"temperature": 1.0}):
         if machine.episode.stop_reason.value != "truncated_turns":
             assert state_rows(machine, 0, 0) == []
 

@@ -40,7 +40,7 @@ class Learner(learner.GemLearner):
     def sync_params_to_actors(self):
         super().sync_params_to_actors()
         mine = digest(self.model.model.module.named_parameters())
-        with (Path(self.gem.path).parent / "digests").open("a") as file:
+        with (self.files.path.parent / "digests").open("a") as file:
             file.write(f"{mine} {self.actors[0].weights()}\n")
 
 
@@ -50,7 +50,8 @@ def main(folder: Path, name: str) -> None:
     recipe = load_recipe(
         "guess-the-number-easy", "tiny",
         ["batch.episodes=8", "train.steps=2", "algorithm.epochs=2", "eval.every=2",
-         "eval.inside_episodes=4", f"trainer.oat.wb_run_name={name}"],
+         "eval.inside_episodes=4", "trainer.oat.shm_size_mb=200",
+         f"trainer.oat.wb_run_name={name}"],
     )  # fmt: skip
     run = RunDir.create(folder / "run", recipe, "oat")
     learner.GemLearner, rollout.GemActor = Learner, Actor

@@ -19,7 +19,7 @@ def main(rank: int, port: str, folder: Path) -> None:
     import torch.distributed as dist
     from oat.utils.deepspeed import DeepspeedStrategy
 
-    from gem_oat.advantages import row_advantages
+    from gem_core.rows import estimate_rows
     from gem_oat.learner import GemLearner
 
     torch.set_num_threads(1)
@@ -28,12 +28,12 @@ def main(rank: int, port: str, folder: Path) -> None:
     strategy.world_size = 2
     learner = SimpleNamespace(strategy=strategy)
     recipe, cases = pickle.loads((folder / "cases.pkl").read_bytes())
-    results = []
-    for parts in cases:
-        found, _, described = row_advantages(
-            recipe, parts[rank], lambda array: GemLearner.reduce(learner, array)
+    results = [
+        estimate_rows(
+            parts[rank], recipe.algorithm, lambda array: GemLearner.reduce(learner, array)
         )
-        results.append((found, described))
+        for parts in cases
+    ]
     (folder / f"{rank}.pkl").write_bytes(pickle.dumps(results))
     dist.barrier()
     dist.destroy_process_group()
