@@ -42,8 +42,8 @@ env-rl2:  ## environment of RL2
 quickstart: env-trl  ## train a small policy on this machine's CPU and plot it
 	$(TRL_PY) -m gem_core.cli quickstart
 
-.PHONY: test lint types doctest test-core $(ALL_TRAINERS:%=test-%)
-test: lint types doctest test-core $(TRAINERS:%=test-%)  ## everything
+.PHONY: test lint types doctest test-core test-compare $(ALL_TRAINERS:%=test-%)
+test: lint types doctest test-core $(TRAINERS:%=test-%) test-compare  ## everything
 lint: env-core  ## style, format, file hygiene
 	$(call stage,lint,$(CORE_PY) -m ruff check . && $(CORE_PY) -m ruff format --check . && $(CORE_PY) tools/check_files.py)
 types: env-core  ## mypy, strict on gem_core
@@ -59,6 +59,9 @@ test-verl:  ## verl
 test-openrlhf:  ## OpenRLHF
 test-oat:  ## Oat
 test-rl2:  ## RL2
+test-compare: envs  ## two steps of one experiment in every trainer, and their report
+	$(call stage,test-compare,rm -rf build/compare-quick && $(CORE_PY) -m gem_core.cli compare --quick \
+		--trainers $(TRAINERS) --out build/compare-quick)
 
 .PHONY: clean
 clean:  ## remove this checkout's environments and caches (the shared package cache stays)

@@ -5,18 +5,24 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections import Counter
 
 import pytest
 
 from gem_core.runs import RunDir
+from gem_core.tasks import step_tasks
 
 STEPS = 2
+MIX = ("game:GuessTheNumber-v0-easy", "game:TowerofHanoi-v0-easy")
+"""The experiment trains on two environments at once."""
 
 
 @pytest.fixture(scope="module")
 def arguments(tmp_path_factory, trainer_name):
     """``gem-core train`` for two small steps."""
+    mix = ", ".join(f"{{id='{env_id}'}}" for env_id in MIX)
     small = ("train.steps=2", "batch.episodes=8", "eval.episodes=20", "train.save_every=1")
+    small += (f"env=[{mix}]", "model.tiny.warm_start_steps=40")
     folder = tmp_path_factory.mktemp("experiment") / "run"
     argv = ["train", "guess-the-number-easy", "--profile", "tiny", "--trainer", trainer_name]
     for override in small:
@@ -42,7 +48,9 @@ def test_the_result_holds_both_evaluations_and_where_it_was_made(trained, traine
         assert result[when]["success/low"] <= result[when]["success/mean"]
     assert result["seconds"]["train"] > 0
     assert {"torch", "transformers"} <= set(result["versions"])
-    assert list(result["environments"]) == ["game:GuessTheNumber-v0-easy"]
+    assert sorted(result["environments"]) == sorted(MIX)
+    for env_id in MIX:
+        assert result["after"][f"env/{env_id}/episodes"] == 10
     assert [(row["when"], row["step"]) for row in run.evals()] == [("before", 0), ("after", STEPS)]
 
 
@@ -54,6 +62,21 @@ def test_every_step_has_the_common_metrics(trained):
         assert {"success/mean", "reward/mean", "turns/mean", "time/rollout", "time/update"} <= set(
             row
         )
+
+
+def test_every_environment_of_the_mix_has_metrics_of_its_own(trained):
+    run, _ = trained
+    names = ("success/mean", "reward/mean", "turns/mean")
+    played = dict.fromkeys(MIX, 0.0)
+    for row in run.metrics():
+        for env_id in MIX:
+            if f"env/{env_id}/episodes" in row:
+                played[env_id] += row[f"env/{env_id}/episodes"]
+                assert all(f"env/{env_id}/{name}" in row for name in names)
+    expected = Counter(
+        run.recipe.env[t.env].id for s in range(STEPS) for t in step_tasks(run.recipe, s)
+    )
+    assert played == expected and len(expected) == 2
 
 
 def test_the_table_is_printed(trained, trainer_name):
