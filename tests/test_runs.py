@@ -9,7 +9,7 @@ import pytest
 from gem_core.errors import RunError
 from gem_core.parity.frozen import frozen_episodes
 from gem_core.recipe import load_recipe
-from gem_core.runs import RunDir
+from gem_core.runs import RUN_VARIABLE, RunDir, current_run
 
 RECIPE = load_recipe("guess-the-number-easy", "tiny")
 
@@ -63,3 +63,11 @@ def test_a_broken_line_in_the_middle_is_an_error(tmp_path):
 def test_a_directory_without_a_run_says_so(tmp_path):
     with pytest.raises(RunError, match="not a run"):
         _ = RunDir(tmp_path).recipe
+
+
+def test_a_worker_finds_its_run_by_the_variable(tmp_path, monkeypatch):
+    monkeypatch.setenv(RUN_VARIABLE, str(tmp_path))
+    assert current_run().path == tmp_path
+    monkeypatch.delenv(RUN_VARIABLE)
+    with pytest.raises(RunError, match="gem-core train"):
+        current_run()
