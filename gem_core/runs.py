@@ -28,11 +28,28 @@ from gem_core.episode import Episode
 from gem_core.errors import RunError
 from gem_core.recipe import Recipe, recipe_from_dict
 
+RUN_VARIABLE = "GEM_CORE_RUN"
+"""Environment variable by which a launcher tells its worker processes the run directory."""
 IfExists = Literal["error", "resume", "overwrite"]
 _VERSIONS = {
     *("gem-core", "torch", "transformers", "tokenizers", "accelerate", "numpy", "ray"),
     *("deepspeed", "trl", "verl", "openrlhf", "oat-llm", "rl-square", "vllm", "sglang"),
 }
+
+
+def current_run() -> RunDir:
+    """The run directory of this worker process, whose launcher set :data:`RUN_VARIABLE`.
+
+    Raises:
+        RunError: it is not set.
+    """
+    path = os.environ.get(RUN_VARIABLE)
+    if not path:
+        raise RunError(
+            f"{RUN_VARIABLE} is not set, so this process belongs to no run: start the trainer with "
+            "`gem-core train`, or with its script under recipes/."
+        )
+    return RunDir(path)
 
 
 class RunDir:

@@ -9,7 +9,7 @@ import pytest
 from gem_core.errors import RunError
 from gem_core.parity.frozen import frozen_episodes
 from gem_core.recipe import load_recipe
-from gem_core.runs import RunDir, go_on
+from gem_core.runs import RUN_VARIABLE, RunDir, current_run, go_on
 
 RECIPE = load_recipe("guess-the-number-easy", "tiny")
 
@@ -80,3 +80,11 @@ def test_going_on_from_a_run(tmp_path):
     assert go_on(second, again).train.start == 2 * RECIPE.train.steps
     with pytest.raises(RunError, match="not a run directory"):
         go_on(RECIPE, RunDir(tmp_path / "nothing"))
+
+
+def test_a_worker_finds_its_run_by_the_variable(tmp_path, monkeypatch):
+    monkeypatch.setenv(RUN_VARIABLE, str(tmp_path))
+    assert current_run().path == tmp_path
+    monkeypatch.delenv(RUN_VARIABLE)
+    with pytest.raises(RunError, match="gem-core train"):
+        current_run()

@@ -16,9 +16,9 @@ import ray
 from openrlhf.trainer import ppo_trainer, ppo_trainer_async
 
 from gem_core.metrics import episode_metrics
+from gem_core.runs import current_run
 from gem_openrlhf.advantages import GemExperienceMaker, check_installed
 from gem_openrlhf.metrics import common
-from gem_openrlhf.rollout import current_run
 
 
 class _Trains:
@@ -44,14 +44,17 @@ class _Trains:
 
 
 class _Generates:
-    """Mixed into the actor that draws prompts: task order instead of a shuffle, evaluation."""
+    """Mixed into the actor that draws prompts: task order instead of a shuffle, evaluation.
+
+    The engines load the tokenizer themselves: OpenRLHF sends it with every prompt.
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         generator, rows = self.samples_generator, self.prompts_dataloader.dataset
         ordered = {"shuffle": False, "collate_fn": rows.collate_fn}
         self.prompts_dataloader = generator.strategy.setup_dataloader(rows, 1, **ordered)
-        generator.prompts_dataloader = self.prompts_dataloader
+        generator.prompts_dataloader, generator.tokenizer = self.prompts_dataloader, None
 
     def evaluate(self, step: int, **sampling: Any) -> dict[str, float]:
         """Play the held-out episodes; nothing is returned to choose a best checkpoint by."""

@@ -21,6 +21,7 @@ APPLIED = _keys(
 REFUSED = {
     "algorithm.loss_constant": "its loss is a mean; use loss_aggregation 'token' or 'sequence'.",
     "context.history": "it trains one token sequence per episode; use history = 'append'.",
+    "model.revision": "it loads the main one; download yours and set model.path to its folder.",
 }
 """Keys that cannot be honoured, and what to do instead."""
 TRANSLATED = frozenset(recipe_keys()) - core_keys() - APPLIED - REFUSED.keys()

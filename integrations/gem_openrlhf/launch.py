@@ -16,10 +16,10 @@ from transformers import AutoConfig
 import gem_openrlhf._compat as compat
 from gem_core.errors import RunError
 from gem_core.recipe import Recipe, merge
-from gem_core.runs import RunDir
+from gem_core.runs import RUN_VARIABLE, RunDir
 from gem_core.tiny import model_path
 from gem_openrlhf.config import flags, render
-from gem_openrlhf.rollout import RUN_VARIABLE, dataset_rows
+from gem_openrlhf.rollout import dataset_rows
 
 CLI = "openrlhf.cli.train_ppo_ray"
 

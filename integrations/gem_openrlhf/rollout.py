@@ -8,30 +8,22 @@ the environment inside the engine's event loop.
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from copy import deepcopy
 from typing import Any
 
 from msgspec.structs import replace
 from openrlhf.utils.agent import AgentExecutorBase
+from transformers import AutoTokenizer
 
 import gem_openrlhf._compat  # noqa: F401
 from gem_core.episode import Completion, Episode, FinishReason, Segment
 from gem_core.errors import GemError
 from gem_core.recipe import Recipe
 from gem_core.rollout import Request, play
-from gem_core.runs import RunDir
+from gem_core.runs import current_run
 from gem_core.tasks import MachineFactory, Task, eval_task, train_task
-
-RUN_VARIABLE = "GEM_OPENRLHF_RUN"
-
-
-def current_run() -> RunDir:
-    """The run directory that this worker process belongs to."""
-    if RUN_VARIABLE not in os.environ:
-        raise GemError(f"{RUN_VARIABLE} is not set: start OpenRLHF with gem_openrlhf.launch.run.")
-    return RunDir(os.environ[RUN_VARIABLE])
+from gem_core.tiny import model_path
 
 
 class EnginePolicy:
@@ -48,9 +40,8 @@ class EnginePolicy:
         params = deepcopy(self.params)
         params.max_tokens = request.max_tokens
         found = (await self.engine.generate(request.prompt_ids, params)).outputs[0]
-        ids, logprobs = [int(token) for token in found.token_ids], None
-        if found.logprobs is not None:
-            logprobs = [at[token].logprob for token, at in zip(ids, found.logprobs, strict=True)]
+        ids, tables = [int(token) for token in found.token_ids], found.logprobs
+        logprobs = tables and [table[i].logprob for i, table in zip(ids, tables, strict=True)]
         return Completion(ids, logprobs, FinishReason(found.finish_reason))
 
 
@@ -72,11 +63,15 @@ class GemAgentExecutor(AgentExecutorBase):
         llm_engine: Any,
         images: Any = None,
     ) -> dict[str, Any]:
-        """Play the task of a dataset row, see :func:`dataset_rows`."""
+        """Play the task of a dataset row, see :func:`dataset_rows`.
+
+        ``hf_tokenizer`` is None in a run: OpenRLHF would pickle it for every prompt.
+        """
         if self._factory is None:
             limits = self.recipe.limits
             room = replace(limits, max_context_tokens=limits.max_context_tokens or max_length)
-            self._factory = MachineFactory(replace(self.recipe, limits=room), hf_tokenizer)
+            tokenizer = hf_tokenizer or AutoTokenizer.from_pretrained(model_path(self.recipe))
+            self._factory = MachineFactory(replace(self.recipe, limits=room), tokenizer)
         machine = self._factory(self._task(label))
         stops, top_k = self._factory.stop_ids, self.recipe.sampling.top_k
         episode = await play(machine, EnginePolicy(llm_engine, sampling_params, stops, top_k))
