@@ -18,6 +18,7 @@ APPLIED = frozenset({
 REFUSED = {"algorithm.entropy_coef": "Oat computes the entropy without a gradient; set it to 0."}
 
 TRANSLATED = frozenset(recipe_keys()) - core_keys() - APPLIED - REFUSED.keys()
+"""Keys that become arguments of Oat."""
 
 SCHEDULES = {"constant": "constant_with_warmup", "linear": "linear", "cosine": "cosine"}
 """Names of transformers; Oat hands them through, only its command line offers fewer."""
@@ -26,6 +27,7 @@ FUSED = (
     "Oat's fused LM head gives the transformer body no gradient with 2 or more rows per forward "
     "pass; set batch.micro_batch = 1 or leave use_fused_lm_head off"
 )
+"""Why the fused head is refused, by `translate` and again before each update."""
 
 DEFAULTS = frozenset({
     "asynchronous", "buffer_clear_every", "lora_sync_only", "max_queries", "num_prompt_epoch",
@@ -137,9 +139,9 @@ def _check(recipe: Recipe) -> None:
         ("hardware.nodes hardware.gpus_per_node", ranks > 1 and not gpu, "on a CPU there is one"),
         ("hardware.nodes", hardware.nodes > 1 and not node <= native.keys(),
          "start it once per node, with [trainer.oat] master_addr, master_port and group_rank"),
-        ("batch.episodes batch.group_size", bool(recipe.groups_per_step % ranks),
+        ("batch.episodes batch.group_size", recipe.groups_per_step % ranks,
          f"groups stay whole: episodes / group_size must be a multiple of {ranks} GPUs"),
-        ("trainer", bool(taken),
+        ("trainer", taken,
          f"oat.{'/'.join(taken)} belongs to the adapter; use the recipe's own keys"),
         ("batch.micro_batch", native.get("use_fused_lm_head") and recipe.batch.micro_batch != 1,
          FUSED),

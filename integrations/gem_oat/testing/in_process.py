@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from gem_oat.testing.shims import install
+from gem_oat.testing.shims import install, keep_memory
 
 install()
 
@@ -120,4 +120,5 @@ def _leave() -> None:
 
 def launch(args: Any) -> None:
     """Run Oat's loop here."""
+    keep_memory()
     make(args).run()

@@ -124,6 +124,18 @@ def test_max_queries_ends_no_run_early(recipe):
     assert config.arguments(recipe()).max_queries >= 10**12
 
 
+def test_a_kill_while_a_checkpoint_is_written_leaves_another(recipe):
+    """Oat deletes the oldest before it writes the new one."""
+    assert config.arguments(recipe("train.keep_checkpoints=1")).max_save_num == 2
+    assert config.arguments(recipe("train.keep_checkpoints=5")).max_save_num == 5
+
+
+@pytest.mark.parametrize("key", ["num_ppo_epochs", "whiten_adv", "resume_dir", "lr_warmup_ratio"])
+def test_arguments_that_the_adapter_decides_are_refused(recipe, key):
+    with pytest.raises(RecipeError, match=rf"oat\.{key} belongs to the adapter"):
+        config.translate(recipe(f"trainer.oat.{key}=1"))
+
+
 def test_translation_is_pure(recipe, tmp_path, monkeypatch):
     monkeypatch.setenv("GEM_CORE_CACHE", str(tmp_path / "cache"))
     assert config.translate(recipe()) == config.translate(recipe())

@@ -19,7 +19,7 @@ import gem_core.trainers
 from gem_core.errors import GemError, MissingDependencyError
 from gem_core.runs import RunDir
 from gem_oat import _compat, launch
-from gem_oat.testing import install
+from gem_oat.testing import in_process, install
 
 
 def fused_gradient(batch):
@@ -143,6 +143,14 @@ def test_a_gpu_recipe_on_the_wrong_python_says_which(recipe, tmp_path):
         MissingDependencyError, match=r"Python >=3\.10,<3\.11; this is 3\.11.*python3\.10 -m venv"
     ):
         launch.run(gpu, run)
+
+
+def test_a_run_that_leaves_no_model_is_an_error(recipe, tmp_path, monkeypatch):
+    """Oat's processes can end without an exception that reaches the launcher."""
+    run = RunDir.create(tmp_path / "run", recipe(), "oat")
+    monkeypatch.setattr(in_process, "launch", lambda args: None)
+    with pytest.raises(GemError, match="ended before step 2"):
+        launch.run(recipe(), run)
 
 
 def test_missing_parts_of_the_gpu_stack_are_named(monkeypatch):
