@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import ctypes
 import os
 import shutil
 import sys
@@ -26,18 +25,6 @@ def install() -> None:
     _hide_cuda()
     _stand_in()
     _tame_deepspeed()
-
-
-def keep_memory() -> None:
-    """Let glibc keep the pages of large tensors.
-
-    An update makes and drops gigabytes of logits. glibc maps and unmaps each of these tensors, and
-    the kernel clears every page anew: a third of the time of a run.
-    """
-    libc = ctypes.CDLL(None)
-    if hasattr(libc, "mallopt"):
-        libc.mallopt(-4, 0)  # M_MMAP_MAX: large blocks come from the heap, too
-        libc.mallopt(-1, -1)  # M_TRIM_THRESHOLD: which is never given back
 
 
 def _hide_cuda() -> None:
