@@ -11,7 +11,8 @@ from typing import Any
 
 import torch
 
-from gem_oat.testing.shims import install, keep_memory
+from gem_core.allocator import keep_freed_memory
+from gem_oat.testing.shims import install
 
 install()
 
@@ -120,5 +121,5 @@ def _leave() -> None:
 
 def launch(args: Any) -> None:
     """Run Oat's loop here."""
-    keep_memory()
+    keep_freed_memory()
     make(args).run()
