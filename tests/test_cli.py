@@ -211,6 +211,25 @@ def test_training_goes_on_from_a_run(gem, run_dir, monkeypatch, tmp_path):
     assert code == 2 and "--profile" in error
 
 
+@pytest.mark.parametrize(
+    ("env_id", "typed", "answer"),
+    [
+        ("multi:Nim-v0-hard", "1 1\n", "The first player played 1 1."),
+        ("webshop:train-text", "search[lamp]\n", "products found"),
+        ("multi:ReturnsDesk-v0", "say[Which order?]\n", "Customer: "),
+        ("eval:CodeContest", "```python\nprint(1)\n\nprint(2)\n```\n", "[reward 0]"),
+        ("eval:CodeContest", "print(1)\n", "[reward -0.1]"),
+        ("eval:Bamboogle", "Paris\n", "[reward 0]"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::gem_core.envs._data_source.SampleDataWarning")
+def test_a_person_plays_what_is_not_a_game(gem, monkeypatch, env_id, typed, answer):
+    monkeypatch.setattr("sys.stdin", io.StringIO(typed))
+    code, out, _ = gem("play", env_id)
+    assert code == 0 and answer in out
+    assert ("not understood" in out or "No answer" in out) == ("-0.1" in answer)
+
+
 def test_report_of_runs(gem, run_dir, tmp_path):
     run_dir("a", seed=0), run_dir("b", seed=1)
     code, out, _ = gem("report", tmp_path / "a", tmp_path / "b", "--png", tmp_path / "c" / "x.png")

@@ -17,7 +17,9 @@ import platform
 import statistics
 import subprocess
 import sys
+from bisect import bisect
 from pathlib import Path
+from random import Random
 from typing import Any
 
 from envs_cases import CASES
@@ -138,17 +140,36 @@ def sokoban_difficulty(workers: dict[str, Worker], count: int) -> dict[str, Any]
 
     found: dict[str, Any] = {}
     for env_id in ("game:Sokoban-v0-easy", "game:Sokoban-v0-hard"):
+        both: list[list[int]] = []
         for side in ("gem-core", "gem-llm"):
             texts = workers[side].ask("rooms", env_id, count)
             rooms = ["\n".join(x for x in t.splitlines() if x.startswith("#")) for t in texts]
             moves = sorted(len(solve(room, most=300_000)) for room in rooms)
+            both.append(moves)
             found[f"{env_id}, {side}"] = {
                 "rooms": count,
                 "mean": round(statistics.fmean(moves), 1),
                 "quartiles": statistics.quantiles(moves, n=4),
                 "unsolved": moves.count(0),
             }
+        gap, chance = same_distribution(*both)
+        found[f"{env_id}, gem-core"].update({"largest gap": gap, "p": chance})
     return found
+
+
+def same_distribution(ours: list[int], theirs: list[int], tries: int = 2000) -> tuple[float, float]:
+    """Largest gap between two distribution functions, and how often chance makes one as large."""
+
+    def gap(a: list[int], b: list[int]) -> float:
+        a, b = sorted(a), sorted(b)
+        return max(abs(bisect(a, x) / len(a) - bisect(b, x) / len(b)) for x in {*a, *b})
+
+    rng, pool, seen = Random(0), [*ours, *theirs], gap(ours, theirs)
+    larger = 0
+    for _ in range(tries):
+        rng.shuffle(pool)
+        larger += gap(pool[: len(ours)], pool[len(ours) :]) >= seen - 1e-12
+    return round(seen, 3), round(larger / tries, 3)
 
 
 def versions(python: str, names: list[str]) -> dict[str, str]:
@@ -189,12 +210,14 @@ def table(result: dict[str, Any]) -> str:
     ) + ".", ""]  # fmt: skip
     if "sokoban difficulty" in result:
         lines += ["Shortest solutions of Sokoban rooms, in moves:", "", "| rooms | n | mean | "
-                  "quartiles | unsolved |", "|---|---|---|---|---|"]  # fmt: skip
+                  "quartiles | unsolved | gap to gem-llm | p |", "|---|---|---|---|---|---|---|"]  # fmt: skip
         for name, row in result["sokoban difficulty"].items():
             quartiles = ", ".join(map(str, row["quartiles"]))
             lines.append(
-                f"| {name} | {row['rooms']} | {row['mean']} | {quartiles} | {row['unsolved']} |"
+                f"| {name} | {row['rooms']} | {row['mean']} | {quartiles} | {row['unsolved']} "
+                f"| {row.get('largest gap', '')} | {row.get('p', '')} |"
             )
+        lines += ["", "p: how often two samples of one distribution differ by such a gap."]
         lines.append("")
     return "\n".join(lines)
 

@@ -28,7 +28,7 @@ def play(arguments: argparse.Namespace) -> int:
             print(f"> {action}")
         else:
             try:
-                action = _typed(input("> "), env, arguments.raw)
+                action = _typed(_read(), env, arguments.raw)
             except EOFError:
                 print()
                 return 0
@@ -38,6 +38,15 @@ def play(arguments: argparse.Namespace) -> int:
     print(observation)
     print(f"{'Solved' if info['success'] else 'Not solved'} in {turns} turns, reward {total:g}.")
     return 0
+
+
+def _read() -> str:
+    """One line; all of a fenced block if the line opens one."""
+    lines = [input("> ")]
+    if lines[0].startswith("```"):
+        while lines[-1].rstrip() != "```" or len(lines) == 1:
+            lines.append(input("| "))
+    return "\n".join(lines)
 
 
 def _typed(line: str, env: Env, raw: bool) -> str:

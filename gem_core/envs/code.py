@@ -71,7 +71,7 @@ class CodeEnv(DatasetEnv):
         self.max_tests = _GEM_TESTS if max_tests is None and self.compat else max_tests
         self.limits = Limits(test_s=test_s, total_s=total_s, memory_mb=memory_mb)
         self.partial = partial
-        self._parse = fenced
+        self._parse, self.answer_format = fenced, "fenced"
 
     def _load(self) -> None:
         super()._load()

@@ -15,6 +15,7 @@ from random import Random
 from ..errors import GemError, unknown
 from ..graders.pool import DeadlineError, WorkerError, shared_pool
 from . import _rg_items
+from ._rg_solvers import solve
 from ._rg_tables import DEFAULT_MIXTURE, IN_WORKER, NAMES, SLOW
 from .single_turn import SingleTurn
 
@@ -116,6 +117,9 @@ class ReasoningGym(SingleTurn):
 
     def _solution(self) -> str:
         solution: str | None = self._task["solution"]
+        if solution is None and self._part not in IN_WORKER:
+            entry = _rg_items.item(self._part, self._config, self._item)
+            solution = solve(self._part, entry["metadata"])
         return super()._solution() if solution is None else solution
 
 

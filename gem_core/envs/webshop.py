@@ -7,6 +7,7 @@ over a product file, so the real catalogue can take the place of the built-in on
 from __future__ import annotations
 
 import html
+import math
 import re
 from typing import NamedTuple
 
@@ -54,13 +55,15 @@ class Catalogue:
     """The products of a file and their search index; shared by all environments over it."""
 
     def __init__(self, rows: list[dict[str, Any]]):
-        try:
-            self.products = [_product(row) for row in rows]
-        except (KeyError, TypeError, ValueError) as error:
-            raise DataError(
-                f"A product needs id, name, category, price, attributes, options: {error!r}."
-            ) from error
-        self.index = {product.id.lower(): i for i, product in enumerate(self.products)}
+        self.products = [_product(row, number) for number, row in enumerate(rows, start=1)]
+        self.index: dict[str, int] = {}
+        for i, product in enumerate(self.products):
+            first = self.index.setdefault(product.id.lower(), i)
+            if first != i:
+                raise DataError(
+                    f"Products {first + 1} and {i + 1} have one id, {product.id!r:.60}; an id is "
+                    "what a customer clicks on, so each needs its own."
+                )
         texts = [
             words(f"{p.name} {p.category} {' '.join(p.attributes)} {p.description}")
             for p in self.products
@@ -84,17 +87,42 @@ def words(text: str) -> list[str]:
     return _WORD.findall(text.lower())
 
 
-def _product(row: dict[str, Any]) -> Product:
-    options = {str(k).lower(): tuple(map(str, v)) for k, v in (row.get("options") or {}).items()}
-    return Product(
-        str(row["id"]),
-        str(row["name"]),
-        str(row["category"]),
-        float(row["price"]),
-        tuple(map(str, row["attributes"])),
-        options,
-        str(row.get("description", "")),
-    )
+def _product(row: dict[str, Any], number: int) -> Product:
+    try:
+        # A table with one column per option has nulls where a product lacks it.
+        options = {_line(k).lower(): _lines(v) for k, v in (row.get("options") or {}).items() if v}
+        product = Product(
+            _line(row["id"]),
+            _line(row["name"]),
+            _line(row["category"]),
+            float(row["price"]),
+            _lines(row["attributes"] or ()),
+            options,
+            _line(row.get("description") or ""),
+        )
+        if not 0 <= product.price < math.inf:
+            raise ValueError(f"the price is {product.price}")
+        reserved = {label.lower() for label in _NAVIGATION}
+        for label in (product.id, *(v for vs in options.values() for v in vs)):
+            if label.lower() in reserved or not label:
+                raise ValueError(f"{label!r} is the label of a button")
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise DataError(
+            f"Product {number}: a product needs id, name, category, price (a number), attributes "
+            f"(a list) and options (name -> list of values): {error!r:.200}."
+        ) from error
+    return product
+
+
+def _line(value: Any) -> str:
+    """Return a text on one line, as an agent would type it."""
+    return " ".join(str(value).split())
+
+
+def _lines(values: Any) -> tuple[str, ...]:
+    if isinstance(values, str):
+        raise TypeError(f"{values!r:.60} is not a list")
+    return tuple({_line(v).lower(): _line(v) for v in values}.values())
 
 
 class WebShop(Game):
@@ -187,11 +215,12 @@ class WebShop(Game):
 
     def _rules(self) -> str:
         picks = "".join(f", {name} {value}" for name, value in self._picks.items())
+        wanted = f" that is {' and '.join(self._wanted)}" if self._wanted else ""
         return (
             "You are shopping in a web shop. Find a product that fits the request, choose its "
             "options and buy it. Prices are in dollars.\n"
-            f"Request: a {self._shop.products[self._goal].category} that is "
-            f"{' and '.join(self._wanted)}{picks}, with a price lower than {self._limit} dollars.\n"
+            f"Request: a {self._shop.products[self._goal].category}{wanted}{picks}, with a price "
+            f"lower than {self._limit} dollars.\n"
             f"You have {self._budget} turns. Actions: {self._answer('search[words]')} on the "
             f"search page, and {self._answer('click[label]')} for a product id, the value of an "
             "option or a button that the page shows.\n"
@@ -211,7 +240,9 @@ class WebShop(Game):
         if self._page != "search":
             return self._invalid("There is no search field here: click[back to search] first.")
         self._found, self._first, self._page = self._shop.search(query), 0, "results"
-        return self._go_on(f"Turn {self._turn}: {len(self._found)} products found.", 0.0)
+        return self._go_on(
+            f"Turn {self._turn}: {len(self._found)} products found.", self._reward["step"]
+        )
 
     def _click(self, label: str) -> StepResult:
         if label not in (button.lower() for button in self._buttons()):

@@ -3,8 +3,8 @@
 The program runs in a child process under resource limits (CPU time, memory, file size, processes)
 and a deadline; at the end the child's whole process tree is gone, also what it detached. This keeps
 honest mistakes (endless loops, fork bombs, huge outputs) from doing harm. It is not a wall against
-malice: the program has the user's files and network. Use a sandbox of :mod:`gem_core.sandbox` for
-that.
+malice: the program has the user's files and network. For programs you do not trust, run the whole
+trainer in a container.
 """
 
 from __future__ import annotations
@@ -130,24 +130,37 @@ def read_tests(cell: Any) -> list[dict[str, Any]]:
         except ValueError as error:
             raise DataError(f"The tests are neither JSON nor a list: {error}.") from None
     if isinstance(cell, Mapping) and "inputs" in cell and "outputs" in cell:
-        name = cell.get("fn_name")
-        pairs = zip(cell["inputs"], cell["outputs"], strict=True)
+        name, inputs, outputs = cell.get("fn_name"), cell["inputs"], cell["outputs"]
+        if not all(isinstance(x, Sequence) and not isinstance(x, str) for x in (inputs, outputs)):
+            raise DataError(f"'inputs' and 'outputs' must be lists: {cell!r:.100}.")
+        if len(inputs) != len(outputs):
+            raise DataError(f"There are {len(inputs)} inputs but {len(outputs)} outputs.")
+        pairs = zip(inputs, outputs, strict=True)
         cell = [{"input": i, "output": o, "fn_name": name} for i, o in pairs]
-    if not isinstance(cell, Sequence) or not cell:
+    if not isinstance(cell, Sequence) or isinstance(cell, str) or not cell:
         raise DataError(f"These are no tests: {cell!r:.100}.")
     return [_test(entry) for entry in cell]
 
 
-def _test(entry: Mapping[str, Any]) -> dict[str, Any]:
-    if not {"input", "output"} <= set(entry):
+def _test(entry: Any) -> dict[str, Any]:
+    if not isinstance(entry, Mapping) or not {"input", "output"} <= set(entry):
         raise DataError(f"A test needs 'input' and 'output': {entry!r:.100}.")
     name = entry.get("fn_name")
     if name:
         arguments, output = entry["input"], entry["output"]
         if isinstance(arguments, str):
-            arguments = [json.loads(line) for line in arguments.splitlines() if line.strip()]
+            arguments = [_argument(line) for line in arguments.splitlines() if line.strip()]
+        if not isinstance(arguments, list | tuple):
+            raise DataError(f"The input of a function must be a list: {arguments!r:.60}.")
         return {"function": name, "args": list(arguments), "output": output}
     return {"input": _text(entry["input"]), "output": _text(entry["output"])}
+
+
+def _argument(line: str) -> Any:
+    try:
+        return json.loads(line)
+    except ValueError as error:
+        raise DataError(f"An argument of a test is not JSON: {line!r:.60} ({error}).") from None
 
 
 def _text(value: Any) -> str:
@@ -163,7 +176,11 @@ def _without_output(test: Mapping[str, Any], mark: str) -> dict[str, Any]:
 def _matches(output: str, test: Mapping[str, Any]) -> bool:
     if "function" not in test:
         return same_output(output, test["output"])
-    value, expected = json.loads(output), test["output"]
+    try:
+        value = json.loads(output)
+    except (ValueError, RecursionError):  # a number of too many digits, a list nested too deep
+        return False
+    expected = test["output"]
     # APPS and TACO wrap some expected results in a list.
     wrapped = isinstance(expected, list) and len(expected) == 1 and value == expected[0]
     return bool(_close(value, expected) or wrapped)
@@ -198,8 +215,12 @@ def _close_words(a: str, b: str) -> bool:
 
 def _close(a: Any, b: Any) -> bool:
     if isinstance(a, float) or isinstance(b, float):
-        numbers = isinstance(a, int | float) and isinstance(b, int | float)
-        return numbers and math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-6)
+        if not (isinstance(a, int | float) and isinstance(b, int | float)):
+            return False
+        try:
+            return math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-6)
+        except OverflowError:  # an integer beyond all floats
+            return False
     if isinstance(a, list) and isinstance(b, list):
         return len(a) == len(b) and all(_close(x, y) for x, y in zip(a, b, strict=True))
     return type(a) is type(b) and bool(a == b)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import html
 import re
 from random import Random
 from typing import Any
 
 from .player import Player
 
+_TAG = re.compile(r"</?(?:h1|p|button)>")
+_BUTTON = re.compile(r"\[button\] (.+?) \[button_\]")
 _REQUEST = re.compile(
     r"Request: a (.+?) that is (.+?)((?:, \w+ [^,]+)*), with a price lower than (\d+) dollars"
 )
@@ -15,10 +18,21 @@ _PRODUCT = re.compile(r"Category: (.+)\. Price: \$([\d.]+)\nAttributes: (.*)")
 _RESULT = re.compile(r"^\[(\w+)\] (.+), \$([\d.]+)$", re.MULTILINE)
 
 
+def as_text(page: str) -> str:
+    """Return a page of any rendering as the ``text`` rendering has it.
+
+    >>> as_text("<h1>Tea &amp; co</h1>"), as_text("[button] Next [button_]")
+    ('Tea & co', '[Next]')
+    """
+    if page.startswith("<"):
+        page = html.unescape(_TAG.sub("", page))
+    return _BUTTON.sub(r"[\1]", page)
+
+
 class CarefulCustomer(Player):
     """Searches for the words of the request and buys the first product that meets all of it.
 
-    It reads the ``text`` rendering.
+    It reads every rendering.
 
     Args:
         rng: The player's own generator.
@@ -41,7 +55,7 @@ class CarefulCustomer(Player):
 
     def act(self, obs: str, info: dict[str, Any]) -> str:
         """Take the next step towards the purchase."""
-        page = info["suffix"]
+        page = as_text(info["suffix"])
         if page.startswith("Search page"):
             return self.answer(f"search[{self.category} {' '.join(self.attributes)}]")
         product = _PRODUCT.search(page)

@@ -62,6 +62,39 @@ def test_a_refused_move_changes_nothing_until_there_are_too_many() -> None:
     assert over and info["rewards"] == {"first": 0.0, "second": 1.0} and reward == 0.0
 
 
+@pytest.mark.parametrize("env_id", [i for i in IDS if "Desk" not in i])
+def test_five_errors_lose_and_each_missing_answer_costs(env_id: str) -> None:
+    env = gem_core.make(env_id)
+    env.reset(seed=0)
+    rewards = []
+    for _ in range(5):
+        _, reward, over, truncated, info = env.step("no answer here")
+        rewards.append(reward)
+        assert info["error"] == "invalid_format" and not truncated
+    assert rewards == [-0.1] * 5
+    assert over and info["success"] is False and info["end"] == "too_many_errors"
+
+
+def test_all_of_an_answer_is_read() -> None:
+    env = TicTacToe()
+    for tail in ("x", " 6", " " * 10_000 + "6"):
+        env.reset(seed=0)
+        assert env.step(f"\\boxed{{5{tail}}}")[4]["error"] == "invalid_action"
+    env.reset(seed=0)
+    assert "error" not in env.step("\\boxed{  5\n}")[4]
+    desk = gem_core.make("multi:ReturnsDesk-v0")
+    desk.reset(seed=0)
+    filing = desk.peek()[:-2] + " " * 1000 + "x]}"
+    assert not desk.step(filing)[4]["success"]
+
+
+@pytest.mark.parametrize("digit", ["٣", "\uff13", "²", "3.0", "0x3", "3\x00"])
+def test_other_digits_are_not_moves(digit: str) -> None:
+    env = TicTacToe()
+    env.reset(seed=0)
+    assert env.step(f"\\boxed{{{digit}}}")[4]["error"] == "invalid_action"
+
+
 def test_the_value_of_the_empty_board_is_a_draw() -> None:
     assert _value("." * 9) == 0
 

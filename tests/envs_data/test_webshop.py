@@ -43,7 +43,7 @@ def test_six_ids_and_one_catalogue() -> None:
     assert train.spec.data_revision.startswith("sample-")
 
 
-@pytest.mark.parametrize("env_id", ["webshop:train-text", "webshop:test-text"])
+@pytest.mark.parametrize("env_id", IDS)
 def test_the_careful_customer_buys_what_is_wanted(env_id: str) -> None:
     env = gem_core.make(env_id)
     expert = [play_episode(env, get_player("expert", env_id, 0), seed=s) for s in range(60)]
@@ -113,6 +113,62 @@ def test_a_catalogue_of_ones_own(tmp_path: Path) -> None:
     path.write_text('{"id": 1}\n')
     with pytest.raises(DataError):
         gem_core.make("webshop:train-text", dataset=str(tmp_path / "none.jsonl"))
+
+
+GOOD = {"id": "K", "name": "kettle", "category": "kettle", "price": 9.5, "attributes": ["blue"]}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"price": "cheap"},
+        {"price": float("nan")},
+        {"price": -1},
+        {"price": None},
+        {"attributes": "blue"},
+        {"attributes": 7},
+        {"options": ["red"]},
+        {"options": {"color": "red"}},
+        {"options": {"color": ["Buy  now"]}},
+        {"options": {"color": [""]}},
+        {"id": "k7"},
+    ],
+)
+def test_a_wrong_product_is_named(tmp_path: Path, wrong: dict[str, object]) -> None:
+    rows = [{**GOOD, "id": f"K{i}"} for i in range(8)]
+    rows[3].update(wrong)
+    path = tmp_path / "shop.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(DataError, match="4"):
+        gem_core.make("webshop:train-text", dataset=str(path))
+
+
+def test_products_with_little_to_say(tmp_path: Path) -> None:
+    product = {
+        **{k: v for k, v in GOOD.items() if k != "id"},
+        "attributes": None,
+        "options": {"color": None, "size": [" 1  l ", "1 L", "2 l"]},
+        "description": None,
+    }
+    path = tmp_path / "shop.jsonl"
+    path.write_text("".join(json.dumps({"id": f"K {i}", **product}) + "\n" for i in range(4)))
+    env = shop(dataset=str(path))
+    obs = env.reset(seed=0)[0]
+    assert "Request: a kettle, size " in obs and "that is" not in obs
+    size = next(iter(env._picks.values()))
+    act(env, "search[kettle]", "click[k  1]", f"click[{size}]")
+    assert act(env, "click[buy now]")[1] == 1.0
+
+
+@pytest.mark.parametrize(
+    "action",
+    ["search[]", "search[" + "tea " * 50_000 + "]", "search[\ud800]", "click[\x00]", "click[]]"],
+)
+def test_odd_words_are_searched_or_refused(action: str) -> None:
+    env = shop()
+    obs, reward, over, _, info = act(env, action)
+    assert len(obs) < 300 and reward == 0 and not over
+    assert ("error" in info) == action.startswith("click")
 
 
 def test_unknown_parameters_are_named() -> None:

@@ -121,6 +121,24 @@ def test_function_calls() -> None:
     assert grade_code("def f(a): return {1, 2, 3}.__class__", tests).status == "error"
 
 
+@pytest.mark.parametrize(
+    "result",
+    [
+        "10**400",  # beyond all floats
+        "__import__('sys').set_int_max_str_digits(0) or 10**5000",
+        "functools.reduce(lambda inner, _: [inner], range(3000), [])",
+        "float('nan')",
+        "'\\ud800'",
+        "{1: 2}",
+    ],
+)
+def test_results_that_cannot_be_compared_are_wrong(result: str) -> None:
+    program = f"import functools\ndef f(): return {result}"
+    for expected in (0.5, 7, [1], "x"):
+        test = [{"function": "f", "args": [], "output": expected}]
+        assert not grade_code(program, test, limits=QUICK).correct
+
+
 def test_all_tests_are_run_if_asked() -> None:
     tests = [{"input": str(n), "output": str(n % 2)} for n in range(6)]
     verdict = grade_code("input(); print(0)", tests, stop_early=False)
@@ -167,7 +185,16 @@ def test_the_usual_forms_of_tests(cell: object, first: dict[str, object]) -> Non
     assert read_tests(cell)[0] == first
 
 
-@pytest.mark.parametrize("cell", ["nonsense", [], {}, [{"input": "1"}], 7])
+@pytest.mark.parametrize(
+    "cell",
+    [
+        *("nonsense", [], {}, [{"input": "1"}], 7, [7], ["1"], None, "null"),
+        {"inputs": ["1", "2"], "outputs": ["1"]},
+        {"inputs": 1, "outputs": 2},
+        [{"input": "not json", "output": 1, "fn_name": "f"}],
+        [{"input": 5, "output": 1, "fn_name": "f"}],
+    ],
+)
 def test_other_forms_are_refused(cell: object) -> None:
     with pytest.raises(DataError):
         read_tests(cell)

@@ -95,7 +95,7 @@ class Crosswords(Game):
     def _move(self, answer: str) -> StepResult:
         tokens = answer.split()
         if len(tokens) != 3:
-            tokens = answer[:100].replace(",", " ").split()
+            tokens = answer.replace(",", " ").split()
             if len(tokens) != 3:
                 return self._malformed("it is not a row, a column and a letter")
         letter = tokens[2].upper()

@@ -98,7 +98,7 @@ class Minesweeper(Game):
     def _move(self, answer: str) -> StepResult:
         tokens = answer.split()
         if len(tokens) != 3:
-            tokens = answer[:100].replace(",", " ").split()
+            tokens = answer.replace(",", " ").split()
             if len(tokens) != 3:
                 return self._malformed("it is not a command, a row and a column")
         row, col = _DIGITS.get(tokens[1]), _DIGITS.get(tokens[2])

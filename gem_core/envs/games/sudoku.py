@@ -98,7 +98,7 @@ class Sudoku(Game):
     def _move(self, answer: str) -> StepResult:
         tokens = answer.split()
         if len(tokens) != 3:
-            tokens = answer[:100].replace(",", " ").split()
+            tokens = answer.replace(",", " ").split()
             if len(tokens) != 3:
                 return self._malformed("it is not three numbers: row, column, number")
         get = _DIGITS.get

@@ -95,7 +95,7 @@ class WordSearch(Game):
     def _move(self, answer: str) -> StepResult:
         tokens = answer.split()
         if len(tokens) != 4:
-            tokens = answer[:100].replace(",", " ").split()
+            tokens = answer.replace(",", " ").split()
             if len(tokens) != 4:
                 return self._malformed("it is not four numbers: row, column, row, column")
         get, side = _NUMBERS.get, self._side

@@ -93,7 +93,7 @@ class MultiAgentEnv(Env):
     def _step(self, action: str) -> StepResult:
         actor = self._to_move
         move = self._parse(action)
-        move = None if move is None else " ".join(move[:100].lower().split())
+        move = None if move is None else " ".join(move.lower().split())
         if move is None or move not in self.legal_moves():
             return self._refuse(actor, "invalid_format" if move is None else "invalid_action")
         self._play(move)
@@ -103,25 +103,32 @@ class MultiAgentEnv(Env):
         if winner is None:
             return text, 0.0, False, False, self._info([0.0, 0.0])
         result = "It is a draw." if winner < 0 else f"The {self.agents[winner]} player has won."
-        return self._finish(f"{text} {result}", actor, winner, {})
+        return self._finish(f"{text} {result}", actor, winner)
 
     def _refuse(self, actor: int, error: str) -> StepResult:
         errors = list(self._errors)
         errors[actor] += 1
         self._errors = errors
         text = f"That is not a legal move. Write it like this: {self.write(self.legal_moves()[0])}"
+        cost = FORMAT_ERROR if error == "invalid_format" else 0.0
         if errors[actor] >= _MAX_ERRORS:
-            return self._finish(f"{text} Too many errors.", actor, 1 - actor, {"error": error})
+            return self._finish(f"{text} Too many errors.", actor, 1 - actor, error, cost)
         rewards = [0.0, 0.0]
-        rewards[actor] = FORMAT_ERROR if error == "invalid_format" else 0.0
+        rewards[actor] = cost
         return text, rewards[actor], False, False, {**self._info(rewards), "error": error}
 
-    def _finish(self, text: str, actor: int, winner: int, extra: dict[str, Any]) -> StepResult:
+    def _finish(
+        self, text: str, actor: int, winner: int, error: str | None = None, cost: float = 0.0
+    ) -> StepResult:
         rewards = [DRAW, DRAW] if winner < 0 else [LOSS, LOSS]
         if winner >= 0:
             rewards[winner] = WIN
-        info = {**self._info(rewards), **extra}
-        info.update(success=winner == actor, end="draw" if winner < 0 else "decided")
+        rewards[actor] += cost
+        info = self._info(rewards)
+        end = "draw" if winner < 0 else "decided"
+        if error is not None:
+            info["error"], end = error, "too_many_errors"
+        info.update(success=winner == actor, end=end)
         return text, rewards[actor], True, False, info
 
     def _info(self, rewards: list[float]) -> dict[str, Any]:
@@ -185,6 +192,11 @@ class AgainstOpponent(Env):
         if found is None and ":" not in opponent:
             raise unknown("opponent", opponent, OPPONENTS, "Or give 'module:function'.")
         self._opponent: Opponent = found or _attribute(opponent)
+
+    @property
+    def answer_format(self) -> str:
+        """Where the move is in an action."""
+        return self.game.answer_format
 
     @property
     def _inner(self) -> dict[str, Any]:

@@ -1,0 +1,185 @@
+"""What only a person knows about the environments outside ``game:``; read by ``make_env_pages.py``.
+
+Licences are those that the origins state, not legal advice; the data sets themselves are not part
+of this package.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Facts(NamedTuple):
+    """About a namespace.
+
+    Attributes:
+        title: Heading of the page.
+        examples: Ids of which an episode is shown.
+        origin: Rows (environments, origin of their data, licence that the origin states).
+        sample: What the built-in sample is.
+        real: How other data take its place; Markdown.
+        names: First cells of the rows of ``differences.md`` that belong to the page, besides
+            ``all`` of that table's second part.
+    """
+
+    title: str
+    examples: tuple[str, ...]
+    origin: tuple[tuple[str, str, str], ...]
+    sample: str
+    real: str
+    names: tuple[str, ...]
+
+
+_OFFLINE = """\
+The id alone loads the data set from the Hugging Face Hub (`pip install 'gem-core[data]'`) or from
+its cache; `HF_HOME`, `HF_HUB_OFFLINE` and the like are honoured. Where neither is at hand the
+sample is played, with a warning, `info["sample"] = True` and a data revision that says so;
+`strict=True` makes that an error. `revision=` pins a commit. Whatever was loaded is named in
+`env.spec.data_revision`, and a stored spec refuses other data. A file needs neither the Hub nor the
+extra (Parquet does):
+"""
+
+
+def _file(env_id: str, row: str, columns: str = "") -> str:
+    return (
+        f"{_OFFLINE}\n```python\n# rows.jsonl, one object per line: {row}\n"
+        f'env = gem_core.make("{env_id}", dataset="rows.jsonl"{columns})\n```'
+    )
+
+
+_OWN = "written for this project by `tools/make_samples.py`; Apache-2.0"
+_READ = "not checked: read its card"
+
+FACTS: dict[str, Facts] = {
+    "math": Facts(
+        "mathematical questions",
+        ("math:GSM8K", "math:Geometry3K"),
+        (
+            ("`math:ASDiv2K`", "ASDiv (Miao et al. 2020)", "CC BY-NC 4.0"),
+            ("`math:GSM8K`", "GSM8K (Cobbe et al. 2021)", "MIT"),
+            ("`math:Math12K`, `math:Math8K-3to5`", "MATH (Hendrycks et al. 2021)", "MIT"),
+            ("`math:Orz57K`", "Open-Reasoner-Zero (Hu et al. 2025), from many sources", _READ),
+            ("`math:DeepScaleR40K`", "DeepScaleR (2025), from many sources", _READ),
+            ("`math:Geometry3K`", "Geometry3K (Lu et al. 2021)", _READ),
+        ),
+        f"`math.jsonl`, 60 word problems and exercises, and `geometry.jsonl`, 12 drawings: {_OWN}.",
+        _file("math:GSM8K", '{"problem": "What is 3 + 4?", "answer": "7"}'),
+        ("math",),
+    ),
+    "code": Facts(
+        "programs that have to pass tests",
+        ("code:CodeContest",),
+        (
+            ("`code:CodeContest`", "CodeContests (Li et al. 2022)", "CC BY 4.0"),
+            ("`code:Taco8k`", "TACO (Li et al. 2023)", "Apache-2.0"),
+            ("`code:PrimeIntellect15k`", "PrimeIntellect's verifiable problems (2025)", _READ),
+        ),
+        f"`code.jsonl`, 6 small tasks with tests and a solution: {_OWN}.",
+        _file(
+            "code:CodeContest",
+            '{"problem": "...", "tests": {"inputs": ["1 2\\n"], "outputs": ["3\\n"]}}',
+        )
+        + '\n\n`tests` may also be a list of `{"input": ..., "output": ..., "fn_name": ...}`, or '
+        "the JSON text of either. The programs run with your rights: see "
+        "`gem_core/graders/code.py` for what is limited and what is not.",
+        ("code",),
+    ),
+    "qa": Facts(
+        "questions with short answers",
+        ("qa:NaturalQuestions",),
+        (
+            (
+                "`qa:NaturalQuestions`",
+                "Natural Questions (Kwiatkowski et al. 2019)",
+                "CC BY-SA 3.0",
+            ),
+            ("`qa:HotpotQA`", "HotpotQA (Yang et al. 2018)", "CC BY-SA 4.0"),
+        ),
+        f"`qa.jsonl`, 32 questions of general knowledge, some in two hops: {_OWN}.",
+        _file("qa:HotpotQA", '{"problem": "Who ...?", "answer": ["one", "or another"]}'),
+        ("qa",),
+    ),
+    "logic": Facts(
+        "what follows from rules",
+        ("logic:RuleTaker-d2",),
+        (("all; `d` is the depth of the proof", "RuleTaker (Clark et al. 2020)", _READ),),
+        f"`logic-d0.jsonl` ... `logic-d5.jsonl`, 16 statements each, half of them true: {_OWN}.",
+        _file("logic:RuleTaker-d2", '{"question": "... True or False?", "answer": "True"}'),
+        ("logic",),
+    ),
+    "eval": Facts(
+        "evaluation sets",
+        ("eval:MATH500", "eval:Bamboogle"),
+        (
+            ("`eval:MATH500`", "MATH (Hendrycks et al. 2021)", "MIT"),
+            (
+                "`eval:AMC`, `eval:AIME24`",
+                "contests of the Mathematical Association of America",
+                _READ,
+            ),
+            ("`eval:OlympiadBench`", "OlympiadBench (He et al. 2024)", _READ),
+            ("`eval:Minerva`", "OCWCourses of Minerva (Lewkowycz et al. 2022)", _READ),
+            ("`eval:CodeContest`", "CodeContests (Li et al. 2022)", "CC BY 4.0"),
+            (
+                "`eval:QaOpen`, `eval:NaturalQuestions`",
+                "Natural Questions (Kwiatkowski et al. 2019)",
+                "CC BY-SA 3.0",
+            ),
+            ("`eval:HotpotQA`", "HotpotQA (Yang et al. 2018)", "CC BY-SA 4.0"),
+            ("`eval:2Wiki`", "2WikiMultihopQA (Ho et al. 2020)", _READ),
+            ("`eval:Musique`", "MuSiQue (Trivedi et al. 2022)", "CC BY 4.0"),
+            ("`eval:TriviaQA`", "TriviaQA (Joshi et al. 2017)", _READ),
+            ("`eval:PopQA`", "PopQA (Mallen et al. 2023)", _READ),
+            ("`eval:Bamboogle`", "Bamboogle (Press et al. 2023)", _READ),
+        ),
+        "`math-eval.jsonl` (40 questions), `qa-eval.jsonl` (16) and `code-eval.jsonl` (6), none of "
+        f"them in the samples for training: {_OWN}.",
+        _file("eval:MATH500", '{"problem": "What is 3 + 4?", "answer": "7"}')
+        + "\n\nA pass visits every item exactly once, however it is spread over environments and "
+        "machines:\n\n```python\nfor options in eval_items(env, part=rank, parts=world_size):\n"
+        "    obs, info = env.reset(options=options)\n```\n\nWhere only a seed can be passed, seed "
+        "`-1 - i` is item `i`.",
+        ("eval", "math", "code", "qa"),
+    ),
+    "rg": Facts(
+        "the generators of reasoning-gym",
+        ("rg:letter_counting",),
+        (("all", "reasoning-gym 0.1.25 (package, extra `rg`)", "Apache-2.0"),),
+        "None is needed: items are generated.",
+        "Options of a generator are parameters of its environment: "
+        '`gem_core.make("rg:chain_sum", min_terms=2, max_terms=3)`; an unknown one is refused with '
+        "the list of those there are. `pool=100` draws from a fixed set of 100 items.",
+        ("rg",),
+    ),
+    "webshop": Facts(
+        "a shop on the web",
+        ("webshop:train-text",),
+        (
+            (
+                "a catalogue of your own",
+                "WebShop's (Yao et al. 2022) is scraped from a real shop and not shipped here",
+                _READ,
+            ),
+        ),
+        f"`shop.jsonl`, 72 products of invented brands: {_OWN}.",
+        "Install the extra `webshop` (bm25s) and give a product file; a price is a number, "
+        "`attributes` a list, every id occurs once:\n\n"
+        "```python\n# products.jsonl, one object per line:\n"
+        '# {"id": "K1", "name": "blue kettle", "category": "kettle", "price": 9.5,\n'
+        '#  "attributes": ["blue"], "options": {"size": ["1 l", "2 l"]}, "description": "..."}\n'
+        'env = gem_core.make("webshop:train-text", dataset="products.jsonl")\n```',
+        ("webshop",),
+    ),
+    "multi": Facts(
+        "opponents and users",
+        ("multi:TicTacToe-v0-hard", "multi:ReturnsDesk-v0"),
+        (("all", "games and dialogue of this package", "Apache-2.0"),),
+        "None is needed: episodes are drawn from the seed.",
+        'An opponent of your own: `opponent="my_module:function"`, a function '
+        '`(game, rng) -> move`; a user: `user="my_module:Class"`, a `UserSimulator`. For '
+        "self-play step the game itself, `gem_core.envs.multi_agent.TicTacToe()`: "
+        '`info["agent"]` says who acts next and '
+        '`info["rewards"]` what each has got.',
+        ("multi",),
+    ),
+}
