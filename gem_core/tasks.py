@@ -9,10 +9,13 @@ share everything. Training and evaluation seeds never meet: run seed ``r`` train
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from gem_core.context import Context, HFTokenizer, Template, Tokenizer, get_template
+from gem_core.episode import Episode
+from gem_core.errors import GemError
 from gem_core.machine import EpisodeMachine
 from gem_core.recipe import Recipe
 from gem_core.registration import make
@@ -52,6 +55,16 @@ def step_tasks(recipe: Recipe, step: int) -> list[Task]:
     """The tasks of training step ``step`` (0-based)."""
     first = step * recipe.batch.episodes
     return [train_task(recipe, first + k) for k in range(recipe.batch.episodes)]
+
+
+def require_step(recipe: Recipe, step: int, episodes: Sequence[Episode]) -> None:
+    """Raise GemError unless ``episodes`` are, in order, those of step ``step`` (1-based)."""
+    size, found = recipe.batch.episodes, [episode.index for episode in episodes]
+    first = (step - 1) * size
+    if found != list(range(first, first + size)):
+        raise GemError(
+            f"Step {step} is the tasks {first} to {first + size - 1}, in order; it got {found}."
+        )
 
 
 def _pick_env(recipe: Recipe, group: int) -> int:
