@@ -373,6 +373,11 @@ def validate(recipe: Recipe) -> None:
         "batch.episodes",
         f"{batch.episodes} is not a multiple of batch.group_size = {batch.group_size}",
     )
+    _require(
+        1 <= algorithm.minibatches <= batch.episodes,
+        "algorithm.minibatches",
+        f"must be at least 1 and at most batch.episodes = {batch.episodes}",
+    )
     grouped = algorithm.estimator in ("grpo", "dr_grpo", "rloo")
     _require(
         not grouped or batch.group_size >= 2,

@@ -166,6 +166,22 @@ class RunDir:
         shutil.rmtree(self.model, ignore_errors=True)
         folder.rename(self.model)
 
+    def keep_model(self, source: Path) -> None:
+        """Copy a Hugging Face model from ``source``; it is declared in the recipe's ``dtype``.
+
+        A trainer may save float32 weights and declare bfloat16, to which loading would round them.
+
+        Raises:
+            RunError: there is no model.
+        """
+        if not (source / "config.json").exists():
+            raise RunError(f"{self.info['trainer']} left no model of its last step in {source}.")
+        shutil.copytree(source, self.model, dirs_exist_ok=True)
+        path = self.model / "config.json"
+        config = json.loads(path.read_text(encoding="utf-8"))
+        config["dtype"] = self.recipe.model.dtype
+        path.write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+
     def finish(self, result: Mapping[str, Any]) -> None:
         """Write the result; the run counts as finished from here on."""
         self._write("result.json", dict(result))

@@ -10,10 +10,13 @@ another's model (``train.start``) plays the groups after those of the other.
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from gem_core.context import Context, HFTokenizer, Template, Tokenizer, get_template
+from gem_core.episode import Episode
+from gem_core.errors import GemError
 from gem_core.machine import EpisodeMachine
 from gem_core.recipe import Recipe
 from gem_core.registration import make
@@ -55,6 +58,16 @@ def step_tasks(recipe: Recipe, step: int, shard: int = 0, shards: int = 1) -> li
     size = recipe.batch.episodes // shards
     first = step * recipe.batch.episodes + shard * size
     return [train_task(recipe, first + k) for k in range(size)]
+
+
+def require_step(recipe: Recipe, step: int, episodes: Sequence[Episode]) -> None:
+    """Raise GemError unless ``episodes`` are, in order, those of step ``step`` (1-based)."""
+    size, found = recipe.batch.episodes, [episode.index for episode in episodes]
+    first = (step - 1) * size
+    if found != list(range(first, first + size)):
+        raise GemError(
+            f"Step {step} is the tasks {first} to {first + size - 1}, in order; it got {found}."
+        )
 
 
 def _pick_env(recipe: Recipe, group: int) -> int:

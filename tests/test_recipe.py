@@ -33,6 +33,7 @@ GUESS = "guess-the-number-easy"
         ("context.template=qwen_game", "Did you mean 'qwen3_game'"),
         ("env=[{id='game:GuesTheNumber-v0-easy'}]", "Did you mean 'game:GuessTheNumber-v0-easy'"),
         ("batch.group_size=7", "batch.episodes: 96 is not a multiple of batch.group_size = 7"),
+        ("algorithm.minibatches=97", "algorithm.minibatches: must be at least 1 and at most"),
         ("algorithm.estimator=grpo", "batch.group_size: estimator 'grpo'"),
         ("algorithm.gamma=1.5", "algorithm.gamma: must be in"),
         ("algorithm.loss_aggregation=constant", "algorithm.loss_constant: goes with"),

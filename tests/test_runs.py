@@ -88,3 +88,17 @@ def test_a_worker_finds_its_run_by_the_variable(tmp_path, monkeypatch):
     monkeypatch.delenv(RUN_VARIABLE)
     with pytest.raises(RunError, match="gem-core train"):
         current_run()
+
+
+def test_a_trainers_last_model_becomes_the_runs(tmp_path):
+    run = RunDir.create(tmp_path / "run", RECIPE, "verl")
+    source = tmp_path / "step" / "huggingface"
+    with pytest.raises(RunError, match=r"verl left no model of its last step in .*huggingface"):
+        run.keep_model(source)
+    source.mkdir(parents=True)
+    (source / "config.json").write_text('{"dtype": "bfloat16", "hidden_size": 8}')
+    (source / "tokenizer.json").write_text("{}")
+    run.keep_model(source)
+    config = json.loads((run.model / "config.json").read_text())
+    assert config == {"dtype": RECIPE.model.dtype, "hidden_size": 8}
+    assert RECIPE.model.dtype == "float32" and (run.model / "tokenizer.json").exists()

@@ -23,12 +23,15 @@ from gem_core.advantages.registry import (
     list_estimators,
     register_estimator,
 )
+from gem_core.advantages.rows import RowLabel, TokenRows, read_labels
 from gem_core.advantages.stats import identity, moments, normalise
 from gem_core.advantages.turns import Span, runs_of_ones, spread, spread_rows
 
 __all__ = [
     "Estimate",
+    "RowLabel",
     "Span",
+    "TokenRows",
     "TurnBatch",
     "compute_advantages",
     "dense_ids",
@@ -45,6 +48,7 @@ __all__ = [
     "moments",
     "normalise",
     "on_valid_turns",
+    "read_labels",
     "rebn",
     "register_estimator",
     "reinforce",

@@ -20,8 +20,7 @@ DIRECT: dict[str, tuple[str, ...]] = {
     "model.gradient_checkpointing": tuple(
         f"{owner}.enable_gradient_checkpointing" for owner in (MODEL, "critic.model")
     ),
-    "algorithm.gamma": ("algorithm.gamma",),
-    "algorithm.lam": ("algorithm.lam",),
+    "algorithm.gamma": ("algorithm.gamma",), "algorithm.lam": ("algorithm.lam",),
     "algorithm.clip_low": (f"{ACTOR}.clip_ratio_low",),
     "algorithm.clip_high": (f"{ACTOR}.clip_ratio_high",),
     "algorithm.entropy_coef": (f"{ACTOR}.entropy_coeff",),
@@ -41,45 +40,44 @@ DIRECT: dict[str, tuple[str, ...]] = {
         f"{ROLLOUT}.log_prob_micro_batch_size_per_gpu", f"{REF}.log_prob_micro_batch_size_per_gpu",
     ),
     "sampling.temperature": (f"{ROLLOUT}.temperature",),
-    "sampling.top_p": (f"{ROLLOUT}.top_p",),
-    "sampling.top_k": (f"{ROLLOUT}.top_k",),
+    "sampling.top_p": (f"{ROLLOUT}.top_p",), "sampling.top_k": (f"{ROLLOUT}.top_k",),
     "model.dtype": (f"{ROLLOUT}.dtype",),
     "train.steps": ("trainer.total_training_steps",),
     "train.keep_checkpoints": (
         "trainer.max_actor_ckpt_to_keep", "trainer.max_critic_ckpt_to_keep",
     ),
-    "hardware.nodes": ("trainer.nnodes",),
-    "hardware.gpus_per_node": ("trainer.n_gpus_per_node",),
+    "hardware.nodes": ("trainer.nnodes",), "hardware.gpus_per_node": ("trainer.n_gpus_per_node",),
 }  # fmt: skip
 """Recipe key -> native keys that take the same value."""
-FIXED: dict[str, Any] = {
-    "algorithm.use_kl_in_reward": False,
-    f"{ACTOR}.clip_ratio_c": 1e9,  # plain PPO: never verl's second clip of negative advantages
-    f"{ACTOR}.kl_loss_type": "low_var_kl",
-    f"{ACTOR}.strategy": "fsdp2",
-    "critic.strategy": "fsdp2",
-    f"{ACTOR}.checkpoint.save_contents": ["model", "optimizer", "extra", "hf_model"],
-    f"{ACTOR}.checkpoint.load_contents": ["model", "optimizer", "extra"],
+WIRING: dict[str, Any] = {
     f"{MODEL}.external_lib": "gem_verl.plugin",
-    "critic.model.external_lib": "gem_verl.plugin",
     f"{ROLLOUT}.n": 1,  # the members of a group are tasks of their own
-    f"{ROLLOUT}.tensor_model_parallel_size": 1,
     f"{ROLLOUT}.agent.default_agent_loop": "gem",
     "data.train_files": "gem:train",
     "data.val_files": "gem:held-out",
     "data.custom_cls.path": "pkg://gem_verl.rollout",
     "data.custom_cls.name": "TaskDataset",
     "data.shuffle": False,
-    "data.dataloader_num_workers": 0,
-    "reward.num_workers": 1,
+    "trainer.use_v1": True,
+    "trainer.v1.trainer_mode": "sync",
     "trainer.v1.sampler.custom_sampler.path": "pkg://gem_verl.sampler",
     "trainer.v1.sampler.custom_sampler.name": "GemSampler",
-    "+trainer.v1.sampler.sampler_kwargs.poll_interval": 0.2,
-    "trainer.project_name": "gem-core",
-    "trainer.logger": ["console"],
     "trainer.total_epochs": 1,  # the tasks of all steps are one epoch
-    "trainer.val_before_train": False,
 }
+"""Where the adapter is plugged in: refused in ``[trainer.verl]``, as it would be left out."""
+FIXED: dict[str, Any] = {
+    f"{ACTOR}.clip_ratio_c": 1e9,  # plain PPO: never verl's second clip of negative advantages
+    f"{ACTOR}.strategy": "fsdp2",
+    "critic.strategy": "fsdp2",
+    f"{ACTOR}.checkpoint.save_contents": ["model", "optimizer", "extra", "hf_model"],
+    f"{ACTOR}.checkpoint.load_contents": ["model", "optimizer", "extra"],  # else those saved
+    f"{ROLLOUT}.tensor_model_parallel_size": 1,
+    "data.dataloader_num_workers": 0,
+    "reward.num_workers": 1,
+    "trainer.project_name": "gem-core", "trainer.logger": ["console"],
+    "trainer.val_before_train": False,
+}  # fmt: skip
+"""Defaults of verl that do not fit, which ``[trainer.verl]`` may change."""
 REFUSED: dict[str, str] = {
     "algorithm.kl_in": (
         "verl adds a KL in the reward to single tokens, where it would count as reward of turns. "
@@ -93,7 +91,6 @@ TRANSLATED = frozenset(DIRECT) | {
     "algorithm.loss_aggregation", "algorithm.critic_lr", "eval.every", "train.save_every",
     "hardware.device", "hardware.engine",
 }  # fmt: skip
-_FLOAT32 = "{param_dtype:fp32,reduce_dtype:fp32,buffer_dtype:fp32}"
 
 
 def translate(recipe: Recipe) -> list[str]:
@@ -107,19 +104,20 @@ def translate(recipe: Recipe) -> list[str]:
     refuse(recipe, "verl", REFUSED)
     _check(recipe)
     keys = {n: get_key(recipe, key) for key, names in DIRECT.items() for n in names}
-    keys |= FIXED | _algorithm(recipe) | _hardware(recipe)
+    keys |= WIRING | FIXED | _algorithm(recipe) | _hardware(recipe)
     if recipe.hardware.device == "cpu":
         keys |= harness.keys(recipe)
-    return [override(k, v) for k, v in {**keys, **recipe.trainer.get("verl", {})}.items()]
+    keys |= recipe.trainer.get("verl", {})
+    return [override(key, value) for key, value in keys.items()]
 
 
 def override(key: str, value: Any) -> str:
     """One hydra override; text is quoted so that hydra reads it back as it is."""
-    if isinstance(value, str) and value != _FLOAT32:
+    if isinstance(value, str):
         # Hydra: backslashes count only before a quote, and are doubled there.
         value = re.sub(r"(\\*)('|$)", lambda m: m[1] * 2 + ("\\'" if m[2] else ""), value)
         return f"{key}='{value}'"
-    return f"{key}={value if value == _FLOAT32 else json.dumps(value)}"
+    return f"{key}={json.dumps(value)}"
 
 
 def payload(recipe: Recipe) -> str:
@@ -131,8 +129,8 @@ def _check(recipe: Recipe) -> None:
     cannot = "verl cannot honour"
     if recipe.algorithm.lr_schedule == "linear":
         raise RecipeError(f"{cannot} algorithm.lr_schedule = 'linear': use constant or cosine.")
-    if recipe.batch.episodes < recipe.algorithm.minibatches:
-        raise RecipeError(f"{cannot} algorithm.minibatches above batch.episodes.")
+    for key in sorted(WIRING.keys() & {k.lstrip("+~") for k in recipe.trainer.get("verl", {})}):
+        raise RecipeError(f"{cannot} trainer.verl.{key}: the adapter needs {WIRING[key]!r} there.")
     if recipe.train.steps < 1:
         raise RecipeError(f"{cannot} train.steps = 0: it needs at least one step.")
     if (recipe.hardware.device, recipe.hardware.engine) == ("gpu", "hf"):
@@ -141,7 +139,7 @@ def _check(recipe: Recipe) -> None:
 
 def _algorithm(recipe: Recipe) -> dict[str, Any]:
     algorithm, modes = recipe.algorithm, {"token": "token-mean", "sequence": "seq-mean-token-mean"}
-    keys = {
+    return {
         "algorithm.adv_estimator": f"gem_{algorithm.estimator}",
         **{f"+algorithm.gem_options.{k}": v for k, v in algorithm.options.items()},
         "critic.enable": algorithm.estimator == "gae",
@@ -157,14 +155,11 @@ def _algorithm(recipe: Recipe) -> dict[str, Any]:
         "trainer.save_freq": recipe.train.save_every or recipe.train.steps,
         "trainer.test_freq": recipe.eval.every or -1,
     }
-    return keys
 
 
 def _hardware(recipe: Recipe) -> dict[str, Any]:
     hardware, context = recipe.hardware, recipe.limits.max_context_tokens
     engine = "vllm" if hardware.engine == "default" else hardware.engine
-    if hardware.device == "cpu":
-        engine = harness.engine(recipe)
     keys: dict[str, Any] = {
         f"{ACTOR}.use_dynamic_bsz": recipe.batch.micro_batch is None,
         f"{ACTOR}.ppo_max_token_len_per_gpu": max(16384, context or 0),
@@ -177,7 +172,9 @@ def _hardware(recipe: Recipe) -> dict[str, Any]:
         keys[f"{ROLLOUT}.max_model_len"] = context + (engine == "sglang")
     if recipe.model.dtype == "float32":  # else verl's own: float32 weights, bfloat16 computation
         for owner in (f"{ACTOR}.fsdp_config", f"{REF}.fsdp_config", "critic.fsdp"):
-            keys |= {f"+{owner}.mixed_precision": _FLOAT32, f"{owner}.dtype": "float32"}
+            keys[f"{owner}.dtype"] = "float32"
+            for kind in ("param", "reduce", "buffer"):
+                keys[f"+{owner}.mixed_precision.{kind}_dtype"] = "fp32"
     if hardware.nodes > 1:
         keys["+ray_kwargs.ray_init.address"] = "auto"
     return keys

@@ -9,22 +9,14 @@ from gem_core.runs import RunDir
 from gem_verl.advantages import SUMMARY
 
 NAMES = {
-    "timing_s/step": "time/step",
-    "timing_s/gen": "time/rollout",
-    "timing_s/update_actor": "time/update",
-    "timing_s/update_weights": "time/sync",
-    "timing_s/old_log_prob": "time/logprobs",
-    "timing_s/save_checkpoint": "time/checkpoint",
-    "actor/pg_loss": "loss/policy",
-    "actor/kl_loss": "loss/kl",
-    "actor/grad_norm": "grad_norm",
-    "actor/entropy": "entropy",
-    "actor/pg_clipfrac": "clip_fraction",
-    "actor/lr": "lr",
-    "critic/vf_loss": "loss/value",
-    "critic/grad_norm": "grad_norm/critic",
+    "timing_s/step": "time/step", "timing_s/gen": "time/rollout",
+    "timing_s/update_actor": "time/update", "timing_s/update_weights": "time/sync",
+    "timing_s/old_log_prob": "time/logprobs", "timing_s/save_checkpoint": "time/checkpoint",
+    "actor/pg_loss": "loss/policy", "actor/kl_loss": "loss/kl", "critic/vf_loss": "loss/value",
+    "actor/grad_norm": "grad_norm", "critic/grad_norm": "grad_norm/critic", "actor/lr": "lr",
+    "actor/entropy": "entropy", "actor/pg_clipfrac": "clip_fraction",
     "training/rollout_probs_diff_max": "logprobs/rollout_diff_max",
-}
+}  # fmt: skip
 """Name in verl -> common name; what is not listed stays in verl's own logs."""
 
 
@@ -42,4 +34,4 @@ class RunLog:
 
     def log(self, data: Mapping[str, Any], step: int) -> None:
         """Called by verl at the end of each step."""
-        self.run.log(step, common(data) | SUMMARY)
+        self.run.log(step, SUMMARY | common(data))

@@ -4,12 +4,9 @@ verl swallows what an entry point raises, so it is printed here; ``external_lib`
 `gem_verl.sampler` asserts the registration before the first step.
 """
 
-import os
 import traceback
 
 try:
-    if os.environ.get("GEM_VERL_CPU") == "1":
-        import gem_verl.testing.platform
     import gem_verl.advantages
 
     gem_verl.advantages.install()

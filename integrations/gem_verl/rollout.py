@@ -13,14 +13,14 @@ import torch
 from torch.utils.data import Dataset
 from verl.experimental.agent_loop import agent_loop
 
+from gem_core.advantages import RowLabel
 from gem_core.episode import Completion, Episode, FinishReason, Segment
 from gem_core.errors import GemError
 from gem_core.recipe import Recipe, recipe_from_dict
 from gem_core.rollout import Request, play
 from gem_core.tasks import MachineFactory, Task, eval_task, train_task
-from gem_verl.advantages import Label
 
-AGENT = "gem"
+HELD_OUT = "gem:held-out"
 
 
 @lru_cache(maxsize=8)
@@ -40,7 +40,7 @@ class TaskDataset(Dataset):  # type: ignore[type-arg]
 
     def __init__(self, data_files: Any, config: Any, **_: Any) -> None:
         recipe = read_recipe(config.gem_recipe)
-        self.held_out = "gem:held-out" in data_files
+        self.held_out = HELD_OUT in data_files
         train = recipe.train.steps * recipe.batch.episodes
         self.size = recipe.eval.inside_episodes if self.held_out else train
 
@@ -49,14 +49,10 @@ class TaskDataset(Dataset):  # type: ignore[type-arg]
 
     def __getitem__(self, index: int) -> dict[str, Any]:
         return {
-            "agent_name": AGENT,
             "index": index,
-            "extra_info": {"held_out": self.held_out},
-            "data_source": "gem:held-out" if self.held_out else "gem:train",
+            "data_source": HELD_OUT if self.held_out else "gem:train",
             "raw_prompt": [],  # the rest is what verl wants every row to have
             "reward_model": {},
-            "tools_kwargs": {},
-            "dummy_tensor": torch.zeros(1, dtype=torch.uint8),
         }
 
 
@@ -94,28 +90,22 @@ class ServerPolicy:
 class TurnOutput(agent_loop.AgentLoopOutput):
     """A verl sample with the reward of every turn on the turn's last token."""
 
-    turn_rewards: list[tuple[int, float]] = []  # noqa: RUF012 - pydantic copies it
-    """``(position in the response, reward)``."""
+    rm_scores: list[float]
+    """One number per token of the response."""
 
     def as_dict(self) -> dict[str, Any]:
         """Tensors as verl stores them; its own would put the sum of rewards on the last token."""
-        fields = super().as_dict()
-        fields.pop("turn_rewards", None)
-        fields["rm_scores"] = torch.zeros(len(self.response_ids))
-        for position, reward in self.turn_rewards:
-            fields["rm_scores"][position] += reward
-        return fields
+        return super().as_dict() | {"rm_scores": torch.tensor(self.rm_scores)}
 
 
-@agent_loop.register(AGENT)
+@agent_loop.register("gem")
 class GemAgentLoop(agent_loop.AgentLoopBase):
     """Plays one task. Environments that may block run in threads; see `gem_core.rollout.play`."""
 
     async def run(self, sampling_params: dict[str, Any], **fields: Any) -> Any:
         """Return the samples of one episode; a fault of the engine goes to the trainer as text."""
-        text, index = self.data_config.gem_recipe, int(fields["index"])
-        recipe, factory = read_recipe(text), _factory(text, self.tokenizer)
-        held_out = fields["extra_info"]["held_out"]
+        factory, index = _factory(self.data_config.gem_recipe, self.tokenizer), int(fields["index"])
+        recipe, held_out = factory.recipe, fields["data_source"] == HELD_OUT
         task = (eval_task if held_out else train_task)(recipe, index)
         policy = ServerPolicy(self.server_manager, sampling_params, factory.stop_ids)
         try:
@@ -129,44 +119,43 @@ class GemAgentLoop(agent_loop.AgentLoopBase):
 
 
 def to_samples(
-    episode: Episode,
-    task: Task,
-    stop_ids: list[int],
-    versions: list[int],
-    fault: str | None = None,
+    episode: Episode, task: Task, stop_ids: list[int], versions: list[int], fault: str | None = None
 ) -> list[TurnOutput]:
     """One sample per segment; an episode without an action keeps one that nothing is trained on."""
-    segments = [s for s in episode.segments if s.spans] or [_unplayed(episode, stop_ids[0])]
-    record = json.dumps(episode.to_dict())
-    extra = {
-        "min_global_steps": min(versions, default=0),
-        "max_global_steps": max(versions, default=0),
-        "reward_extra_info": {"acc": float(episode.success)},
-        "fault": fault,
-    }
+    record: str | None = json.dumps(episode.to_dict())
     samples = []
-    for number, segment in enumerate(segments):
-        start = segment.prompt_length if segment.spans else len(segment.token_ids) - 1
-        label = Label(task.index, segment.spans[0][0] if segment.spans else 0, task.group, task.env)
-        row = {"label": label.encode(), "episode": None if number else record}
+    for segment in [s for s in episode.segments if s.spans] or [_unplayed(episode, stop_ids[0])]:
+        start, turn = len(segment.token_ids) - 1, 0
+        if segment.spans:
+            start, turn = segment.prompt_length, segment.spans[0][0]
+        extra = {
+            "min_global_steps": min(versions, default=0),
+            "max_global_steps": max(versions, default=0),
+            "reward_extra_info": {"acc": float(episode.success)},
+            "fault": fault,
+            "label": RowLabel(task.index, turn, task.group, task.env).encode(),
+            "episode": record,
+        }
         samples.append(
             TurnOutput(
                 prompt_ids=segment.token_ids[:start],
                 response_ids=segment.token_ids[start:],
                 response_mask=segment.loss_mask[start:],
                 response_logprobs=segment.logprobs and segment.logprobs[start:],
+                rm_scores=_token_rewards(episode, segment)[start:],
                 reward_score=episode.total_reward,  # set, so that verl asks no reward function
                 num_turns=len(episode.turns),
                 metrics=agent_loop.AgentLoopMetrics(),
-                turn_rewards=_turn_rewards(episode, segment, start),
-                extra_fields=extra | row,
+                extra_fields=extra,
             )
         )
+        record = None  # once per episode
     return samples
 
 
-def _turn_rewards(episode: Episode, segment: Segment, start: int) -> list[tuple[int, float]]:
+def _token_rewards(episode: Episode, segment: Segment) -> list[float]:
     """Rewards of the turns that are trained on, which a token between must keep apart."""
+    rewards = [0.0] * len(segment.token_ids)
     trained = [span for span in segment.spans if segment.loss_mask[span[1]]]
     for (_, _, end), (turn, begin, _) in pairwise(trained):
         if begin == end:
@@ -174,12 +163,13 @@ def _turn_rewards(episode: Episode, segment: Segment, start: int) -> list[tuple[
                 f"Turn {turn} of {episode.env_id} follows the turn before without a token between: "
                 "verl could not tell them apart. Use a template with text between."
             )
-    return [(end - 1 - start, episode.turns[turn].reward) for turn, _, end in trained]
+    for turn, _, end in trained:
+        rewards[end - 1] = episode.turns[turn].reward
+    return rewards
 
 
 def _unplayed(episode: Episode, token: int) -> Segment:
     """A prompt and one token off the mask: verl's rows need both."""
     prompt = episode.segments[0].token_ids if episode.segments else []
-    segment = Segment()
-    segment.add_context([*(prompt or [token]), token])
-    return segment
+    ids = [*(prompt or [token]), token]
+    return Segment(ids, [0] * len(ids), [0.0] * len(ids))

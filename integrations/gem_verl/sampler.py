@@ -11,16 +11,18 @@ import json
 from typing import Any
 
 import transfer_queue as tq
-from tensordict import NonTensorStack, TensorDict
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
+from verl.utils import tensordict_utils
 
+from gem_core.advantages import read_labels
 from gem_core.episode import Episode
 from gem_core.errors import GemError
 from gem_core.metrics import episode_metrics
 from gem_core.recipe import Recipe
 from gem_core.rollout import require_healthy
 from gem_core.runs import RunDir
-from gem_verl.advantages import Label, require_installed
+from gem_core.tasks import require_step
+from gem_verl.advantages import require_installed
 from gem_verl.metrics import RunLog
 from gem_verl.rollout import read_recipe
 
@@ -28,13 +30,13 @@ from gem_verl.rollout import read_recipe
 class GemSampler(ReplayBuffer):
     """verl's synchronous sampler, with the episodes of a batch accounted for one by one."""
 
-    def __init__(self, sampler_kwargs: Any, refill_fn: Any, **kwargs: Any) -> None:
-        kwargs |= {"sampler_kwargs": sampler_kwargs, "refill_fn": refill_fn}
-        super().__init__(poll_interval=float(sampler_kwargs.poll_interval), **kwargs)
-        self.trainer = refill_fn.__self__  # a sampler's only way to verl's trainer
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.poll_interval = self.sampler_kwargs.get("poll_interval", 0.1)  # verl's is 2 s
+        self.trainer = self.refill_fn.__self__  # a sampler's only way to verl's trainer
         data = self.trainer.config.data
         self.recipe: Recipe = read_recipe(data.gem_recipe)
-        self.run = RunDir(data.gem_run) if data.get("gem_run") else None
+        self.run = RunDir(data.gem_run)
         require_installed(self.recipe.algorithm.estimator, self.trainer.config.algorithm)
 
     def sample(self, global_steps: int, partition_id: str, batch_size: int) -> Any:
@@ -45,21 +47,19 @@ class GemSampler(ReplayBuffer):
         extras = list(rows["extra_fields"])
         episodes = _episodes(extras, batch_size)
         if partition_id == "val":
-            if self.run is not None:
-                self.run.log_eval(global_steps, "during", episode_metrics(episodes))
+            self.run.log_eval(global_steps, "during", episode_metrics(episodes))
             return batch, metrics
-        first = (global_steps - 1) * batch_size
-        if [e.index for e in episodes] != list(range(first, first + batch_size)):
-            raise GemError(f"Step {global_steps} got tasks {[e.index for e in episodes]}.")
+        require_step(self.recipe, global_steps, episodes)
         require_healthy(episodes)
-        if self.run is not None:
-            self.run.log_episodes(global_steps, episodes[: self.recipe.train.log_episodes])
-            self.trainer.logger.logger.setdefault("gem-core", RunLog(self.run))
+        self.run.log_episodes(global_steps, episodes[: self.recipe.train.log_episodes])
+        self.trainer.logger.logger.setdefault("gem-core", RunLog(self.run))
         trained = [bool(mask.any()) for mask in rows["response_mask"].unbind()]
-        found = episode_metrics(episodes) | {"rows/masked": float(trained.count(False))}
+        found = episode_metrics(episodes)
+        found["turns/masked"] = sum(turn.aborted for e in episodes for turn in e.turns)
+        found["rows/masked"] = trained.count(False)
         batch = _keep(batch, extras, trained)
         self._set_mini_batch(len(batch))
-        return batch, metrics | {f"gem/{name}": value for name, value in found.items()}
+        return batch, metrics | {f"gem/{name}": float(value) for name, value in found.items()}
 
     def _set_mini_batch(self, rows: int) -> None:
         """Split this batch into the recipe's number of minibatches, whatever its number of rows.
@@ -91,15 +91,14 @@ def _keep(batch: Any, extras: list[dict[str, Any]], trained: list[bool]) -> Any:
 
     The episodes' records are taken out of the rows: the workers need not read them.
     """
-    labels = dict(zip(batch.keys, (extra["label"] for extra in extras), strict=True))
+    labels = dict(zip(batch.keys, read_labels([e["label"] for e in extras]), strict=True))
     idle = [key for key, used in zip(batch.keys, trained, strict=True) if not used]
     if len(idle) == len(labels):
         raise GemError("No episode of the batch has an action to train on: raise the limits.")
     if idle:
         tq.kv_clear(keys=idle, partition_id=batch.partition_id)
-    kept = sorted(labels.keys() - idle, key=lambda key: Label.decode([labels[key]], 0))
-    uids, empty = [labels[key] for key in kept], [{} for _ in kept]
-    fields = {"uid": NonTensorStack(*uids), "extra_fields": NonTensorStack(*empty)}
-    fields = TensorDict(fields, batch_size=len(kept))
+    kept = sorted(labels.keys() - idle, key=labels.__getitem__)
+    columns = {"uid": [labels[key].encode() for key in kept], "extra_fields": [{} for _ in kept]}
+    fields = tensordict_utils.get_tensordict(columns)
     tq.kv_batch_put(keys=kept, partition_id=batch.partition_id, fields=fields)
     return batch.select_keys(kept)

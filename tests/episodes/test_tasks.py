@@ -7,8 +7,10 @@ from collections import Counter
 
 import pytest
 
+from gem_core.episode import Episode
+from gem_core.errors import GemError
 from gem_core.recipe import load_recipe
-from gem_core.tasks import MachineFactory, eval_task, step_tasks, train_task
+from gem_core.tasks import MachineFactory, eval_task, require_step, step_tasks, train_task
 
 GUESS = "guess-the-number-easy"
 
@@ -21,6 +23,15 @@ def test_steps_partition_the_run_and_groups_share_their_start():
     for first in range(0, 60, 4):
         assert len({(t.env, t.seed, t.group) for t in tasks[first : first + 4]}) == 1
     assert len({task.group for task in tasks}) == 15
+
+
+def test_a_step_is_its_tasks_all_of_them_in_order():
+    recipe = load_recipe(GUESS, "tiny", ["batch.episodes=3"])
+    played = [Episode("", t.seed, index=t.index) for t in step_tasks(recipe, 1)]
+    require_step(recipe, 2, played)
+    for step, wrong in [(1, played), (2, played[:2]), (2, played[::-1]), (2, [*played, played[0]])]:
+        with pytest.raises(GemError, match=f"Step {step} is the tasks {step * 3 - 3} to"):
+            require_step(recipe, step, wrong)
 
 
 def test_training_seeds_of_all_runs_and_evaluation_seeds_are_disjoint():

@@ -120,7 +120,8 @@ class HFServer:
         key = repr(sorted(sampling.items()))
         if key not in self.batchers:
             policy = HFPolicy(self.model, sampling, self.generator)
-            self.batchers[key] = MicroBatcher(policy, max_wait_s=0.01)
+            # Requests come one by one through Ray: a short wait costs less than small batches.
+            self.batchers[key] = MicroBatcher(policy, max_wait_s=0.03)
         request = Request(list(prompt_ids), cap, None)  # type: ignore[arg-type]
         done = await self.batchers[key].complete(request)
         return TokenOutput(

@@ -1,4 +1,4 @@
-"""A CPU platform for verl, imported by `gem_verl.plugin` where ``GEM_VERL_CPU=1``."""
+"""A CPU platform for verl, which `gem_verl.testing.harness` makes it import."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 from verl.plugin.platform import PlatformBase, PlatformRegistry
-from verl.utils import distributed, model
+from verl.utils import distributed, model, torch_functional
 
 from gem_core.errors import GemError
 
@@ -144,6 +144,8 @@ def _critic_without_flash_attention() -> None:
 
 _plain_gloo()
 _critic_without_flash_attention()
+# Without flash-attention verl takes log-probs in a Python loop over tokens, for the memory's sake.
+torch_functional.logprobs_from_logits_v2 = torch_functional.logprobs_from_logits_naive
 # The reference model's CPU offload pins its memory, which needs an accelerator.
 torch.Tensor.pin_memory = lambda self, *_, **__: self  # type: ignore[assignment]
 

@@ -10,11 +10,11 @@ import torch
 from msgspec.structs import replace
 from tensordict import TensorDict
 
+from gem_core.advantages import read_labels
 from gem_core.episode import Episode
 from gem_core.parity.replay import Replay, Row
 from gem_core.recipe import Recipe
 from gem_core.tasks import Task
-from gem_verl.advantages import Label
 from gem_verl.rollout import to_samples
 from gem_verl.testing.local import LocalActor
 
@@ -54,7 +54,7 @@ def replay(recipe: Recipe, episodes: Sequence[Episode], model_dir: str) -> Repla
 
 
 def _episode(sample: Any) -> int:
-    return Label.decode([sample.extra_fields["label"]], 0).episode
+    return read_labels([sample.extra_fields["label"]])[0].episode
 
 
 def _gradients(module: torch.nn.Module) -> dict[str, np.ndarray]:

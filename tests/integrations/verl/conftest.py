@@ -83,7 +83,7 @@ def play_task(make_loop):
         client = StubClient(answer)
         given = {
             "index": index,
-            "extra_info": {"held_out": False},
+            "data_source": "gem:train",
             "global_steps": index // recipe.batch.episodes + 1,
         }
         sampling = {"temperature": 1.0, "top_p": 1.0, "top_k": -1, "logprobs": True}

@@ -12,6 +12,7 @@ from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY, get_adv_estimato
 from verl.trainer.ppo.v1 import trainer_base
 
 from gem_core.advantages import (
+    RowLabel,
     TurnBatch,
     compute_advantages,
     list_estimators,
@@ -19,7 +20,7 @@ from gem_core.advantages import (
     value_targets,
 )
 from gem_core.errors import GemError
-from gem_verl.advantages import Label, install, require_installed
+from gem_verl.advantages import install, require_installed
 
 GAMMA, LAM = 0.9, 0.8
 CRITIC_FREE = [name for name in list_estimators() if name != "gae"]
@@ -52,7 +53,7 @@ def rows_of(batch, per_turn):
                 mask += [1] * length + [0] * gap
                 reward += [0.0] * (length - 1) + [r] + [0.0] * gap
                 value += [v] + [9.0] * (length - 1 + gap)  # only the first is the turn's value
-            rows.append((Label(number, first, group, env), mask, reward, value))
+            rows.append((RowLabel(number, first, group, env), mask, reward, value))
     return rows
 
 

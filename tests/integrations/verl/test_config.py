@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from verl.trainer.ppo.utils import need_critic, need_reference_policy
@@ -35,6 +36,8 @@ def test_the_paper_profile_on_gpus(engine, length):
     assert config.trainer.device == "cuda" and "address" not in config.ray_kwargs.ray_init
     assert (actor.optim.lr, list(actor.optim.betas)) == (1e-6, [0.9, 0.95])
     assert (actor.ppo_epochs, actor.ppo_mini_batch_size) == (2, 128)
+    assert (actor.kl_loss_type, config.algorithm.use_kl_in_reward) == ("low_var_kl", False)
+    assert actor.checkpoint.load_contents == ["model", "optimizer", "extra"]
     assert (config.algorithm.adv_estimator, config.algorithm.gamma) == ("gem_rebn", 0.9)
     assert (actor.strategy, actor.use_dynamic_bsz) == ("fsdp2", True)
     assert config.data.max_prompt_length == config.data.max_response_length == 12800
@@ -42,9 +45,13 @@ def test_the_paper_profile_on_gpus(engine, length):
     assert "gem_hf" not in str(config), "the CPU harness leaked into a GPU run"
 
 
-def test_several_nodes_join_a_running_ray_cluster():
-    config = composed(paper("hardware.nodes=4", "hardware.gpus_per_node=8", "batch.micro_batch=2"))
-    assert config.trainer.nnodes == 4 and config.ray_kwargs.ray_init.address == "auto"
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_several_nodes_join_a_running_ray_cluster(engine):
+    keys = ["hardware.nodes=4", "hardware.gpus_per_node=8", "batch.micro_batch=2"]
+    config = composed(paper(*keys, f"hardware.engine={engine}"))
+    assert (config.trainer.nnodes, config.trainer.n_gpus_per_node) == (4, 8)
+    assert config.ray_kwargs.ray_init.address == "auto"
+    assert config.actor_rollout_ref.rollout.name == engine
     assert config.actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu == 2
     assert not config.actor_rollout_ref.actor.use_dynamic_bsz
 
@@ -77,6 +84,23 @@ def test_native_keys_come_last():
 
 
 @pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("trainer.use_v1", False),
+        ("trainer.v1.trainer_mode", "separate_async"),
+        ("trainer.v1.sampler.custom_sampler.path", None),
+        ("data.custom_cls.name", "Other"),
+        ("~data.custom_cls.path", None),
+        ("actor_rollout_ref.rollout.n", 4),
+    ],
+)
+def test_native_keys_that_would_unplug_the_adapter_are_refused_by_name(key, value):
+    recipe = recipe_from_dict(paper().to_dict() | {"trainer": {"verl": {key: value}}})
+    with pytest.raises(RecipeError, match=rf"trainer\.verl\.{re.escape(key.lstrip('~'))}: "):
+        translate(recipe)
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "plain",
@@ -102,7 +126,7 @@ def test_the_dataset_is_the_recipes_tasks(tiny):
     data = configuration(recipe, "model").data
     assert len(TaskDataset(data.train_files, data)) == 24
     assert len(TaskDataset(data.val_files, data)) == 5
-    assert TaskDataset(data.val_files, data)[2]["extra_info"] == {"held_out": True}
+    assert TaskDataset(data.val_files, data)[2]["data_source"] == "gem:held-out"
     assert [TaskDataset(data.train_files, data)[i]["index"] for i in (0, 23)] == [0, 23]
 
 

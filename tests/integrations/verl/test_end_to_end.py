@@ -14,6 +14,8 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from gem_core.advantages import estimate
+from gem_core.advantages.episodes import turn_batch
 from gem_core.errors import GemError
 from gem_core.runs import RunDir
 from gem_core.tasks import train_task
@@ -105,7 +107,9 @@ def test_two_ranks_train_on_episodes_some_of_which_fail(tiny, faulty, tmp_path, 
         share = sum(e.stop_reason.failed for e in mine) / 10
         assert row["stop/env_error"] == pytest.approx(share)
         assert row["rows/masked"] == sum(not any(e.segments[0].loss_mask) for e in mine)
-        assert row["advantage/turns"] == sum(len(e.turns) for e in mine if not e.stop_reason.failed)
+        expected = estimate(turn_batch(mine), recipe.algorithm).metrics
+        assert expected["turns/masked"] > 0 or not any(e.stop_reason.failed for e in mine)
+        assert {name: row[name] for name in expected} == pytest.approx(expected, abs=1e-6)
         assert row["reward/mean"] == pytest.approx(sum(e.total_reward for e in mine) / 10)
         assert row["grad_norm"] > 0 and row["entropy"] > 0 and "loss/kl" in row
         assert row["logprobs/rollout_diff_max"] < 1e-4

@@ -55,6 +55,18 @@ def test_episodes_to_update_to_weights(recipe, samples, model_dir):
     assert server.version == 7
 
 
+def test_the_harness_takes_log_probs_at_once():
+    from verl.utils.torch_functional import logprobs_from_logits
+
+    logits = torch.randn(7, 11, generator=torch.Generator().manual_seed(0), requires_grad=True)
+    labels = torch.arange(7)
+    found = logprobs_from_logits(logits, labels)
+    one_by_one = [logits[i, i] - torch.logsumexp(logits[i], -1) for i in range(7)]
+    torch.testing.assert_close(found, torch.stack(one_by_one))
+    (gradient,) = torch.autograd.grad(found.sum(), logits)
+    torch.testing.assert_close(gradient, torch.eye(7, 11) - logits.softmax(-1))
+
+
 def test_weights_that_do_not_fit_are_an_error(model_dir):
     server = HFServer(model_dir, seed=0)
     with pytest.raises(RuntimeError, match="Weights do not fit"):

@@ -9,13 +9,13 @@ import time
 import pytest
 from verl.workers.rollout.replica import TokenOutput
 
+from gem_core.advantages import read_labels
 from gem_core.core import Env
 from gem_core.episode import Episode, StopReason
 from gem_core.errors import GemError
 from gem_core.machine import EpisodeMachine
 from gem_core.registration import register
 from gem_core.tasks import MachineFactory, Task, eval_task, train_task
-from gem_verl.advantages import Label
 from gem_verl.rollout import to_samples
 
 
@@ -103,7 +103,7 @@ def test_tasks_are_the_cores(play_task, tiny, sample_from):
         episode = episode_of(play_task(recipe, sample_from(), index)[0])
         task = train_task(recipe, index)
         assert (episode.index, episode.seed, episode.group) == (index, task.seed, task.group)
-    held_out = play_task(recipe, sample_from(), 3, extra_info={"held_out": True})[0]
+    held_out = play_task(recipe, sample_from(), 3, data_source="gem:held-out")[0]
     assert episode_of(held_out).seed == eval_task(recipe, 3).seed < 0
 
 
@@ -117,7 +117,7 @@ def test_row_per_turn_where_the_history_rewrites_itself(play_task, tiny, tokeniz
     samples, _ = play_task(recipe, closing(tokenizer))
     episode = episode_of(samples)
     assert len(samples) == len(episode.turns) > 1
-    labels = [Label.decode([s.extra_fields["label"]], 0) for s in samples]
+    labels = read_labels([s.extra_fields["label"] for s in samples])
     assert [label.turn for label in labels] == list(range(len(samples)))
     assert {label.episode for label in labels} == {0}
     assert [s.as_dict()["rm_scores"].sum().item() for s in samples] == pytest.approx(
@@ -163,7 +163,7 @@ def test_a_broken_environment_keeps_its_reason(play_task, tiny, tokenizer, env, 
     samples, _ = play_task(recipe, closing(tokenizer))
     episode = episode_of(samples)
     assert episode.stop_reason is reason and len(episode.turns) == 2
-    assert not any(samples[0].response_mask) and not samples[0].turn_rewards
+    assert not any(samples[0].response_mask) and not any(samples[0].rm_scores)
     assert samples[0].extra_fields["fault"] is None
 
 
@@ -177,7 +177,7 @@ def test_a_hanging_environment_does_not_hold_the_event_loop(make_loop, tiny, tok
 
     async def both():
         ticks = 0
-        fields = {"extra_info": {"held_out": False}, "global_steps": 1}
+        fields = {"data_source": "gem:train", "global_steps": 1}
         loop = make_loop(recipe, Client())
         task = asyncio.ensure_future(loop.run({}, index=0, **fields))
         while not task.done():

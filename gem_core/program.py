@@ -1,0 +1,52 @@
+"""A trainer that is a program of its own: run it to its end, with its output in a file."""
+
+from __future__ import annotations
+
+import ctypes
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from gem_core.errors import GemError
+
+_SHOWN = 40
+
+
+def run_program(
+    name: str, command: Sequence[str], environment: Mapping[str, str], log: Path
+) -> None:
+    """Run ``command`` to its end; it ends with this process, however that ends (Linux).
+
+    Args:
+        name: of the trainer, for the message.
+        command: the program and its arguments.
+        environment: all of its environment variables.
+        log: file that its output is appended to.
+
+    Raises:
+        GemError: it ended with an error; the message has the last lines of ``log``.
+    """
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            command,
+            env=environment,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            preexec_fn=_end_with_parent,
+        )
+        try:
+            code = process.wait()
+        finally:
+            process.terminate()
+            process.wait()
+    if code:
+        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()[-_SHOWN:]
+        raise GemError(
+            f"{name} ended with exit code {code}; the end of {log}:\n" + "\n".join(lines)
+        )
+
+
+def _end_with_parent() -> None:
+    set_parent_death_signal = 1
+    ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGTERM)
