@@ -66,7 +66,7 @@ class Handle:
         return value
 
     def _connect(self) -> Connection:
-        for _ in range(1200):
+        for _ in range(6000):  # `launch` ends everything when that process fails
             try:
                 return Client(("127.0.0.1", self.port), authkey=_KEY)
             except ConnectionRefusedError:
