@@ -12,6 +12,8 @@ from collections import OrderedDict
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+import numpy
+
 from ..errors import MissingDependencyError, unknown
 from ._rg_tables import EVALS_ANSWER, GLOBAL_RANDOM, PARSES_ANSWER, RESEEDED, TOO_GENEROUS
 
@@ -55,6 +57,11 @@ _FUNCTIONS = frozenset(
     ]
 )
 _ATTRIBUTE = re.compile(r"\.\s*[A-Za-z_]")
+# A program of codeio with one of these gives another output tomorrow, or in another process.
+_CLOCK = re.compile(
+    r"\btime\(|perf_counter|monotonic|\bnow\(|utcnow|today\(|localtime|strftime|uuid|urandom|secrets"
+    r"|SystemRandom|default_rng\(\)|getpid|os\.environ|\bid\(|\bopen\(|\brequests\b|socket"
+)
 _EXPRESSION = re.compile(r"[A-Za-z0-9_+\-*/^(). ,]*")
 
 
@@ -170,6 +177,8 @@ def _dataset(name: str, config: dict[str, Any], seed: int = 0, **more: Any) -> A
             found = _datasets[key] = reasoning_gym.create_dataset(name, seed=0, **config)
             if name == "word_ladder":
                 found.size = 2**62  # it refuses indices from its size on
+            if name == "codeio":
+                found.repeatable = [e for e in found._jsonl_data if not _CLOCK.search(str(e))]
             _generating[key] = threading.Lock()
     return found
 
@@ -177,11 +186,14 @@ def _dataset(name: str, config: dict[str, Any], seed: int = 0, **more: Any) -> A
 def _generate(name: str, config: dict[str, Any], draw: int) -> Item:
     dataset = _dataset(name, config)
     with _generating[_key(name, config)]:
+        if name in GLOBAL_RANDOM:  # only ever in a worker process
+            random.seed(draw)
+            numpy.random.seed(draw % 2**32)
+        if name == "codeio":  # reasoning-gym keeps these on the class, whatever the config
+            type(dataset)._jsonl_data = dataset.repeatable
         if name in RESEEDED:
             size = RESEEDED[name]
             dataset = reasoning_gym.create_dataset(name, seed=draw, size=size, **config)
-            if name in GLOBAL_RANDOM:  # only ever in a worker process
-                random.seed(draw)
             entry: Item = dataset[draw % size]
             return entry
         size = dataset.size

@@ -122,8 +122,8 @@ NAMES: tuple[str, ...] = (
 HASH_ORDERED = frozenset(
     {"isomorphic_strings", "knight_swap", "polynomial_multiplication", "ransom_note", "word_ladder"}
 )
-#: Reads or seeds the process-wide ``random`` or ``numpy.random``.
-GLOBAL_RANDOM = frozenset({"list_functions", "pool_matrix"})
+#: Reads or seeds the process-wide ``random`` or ``numpy.random``; ``codeio`` runs programs that do.
+GLOBAL_RANDOM = frozenset({"codeio", "list_functions", "pool_matrix"})
 #: The scorer passes the answer to ``eval``.
 EVALS_ANSWER = frozenset({"binary_matrix", "n_queens", "spiral_matrix", "string_insertion"})
 #: The scorer passes the answer to ``sympy.parse_expr``, which is ``eval`` too.

@@ -2,7 +2,8 @@
 
 The items are reasoning-gym's own, and so are the scores. Four things are different from using it
 directly. Generators whose items depend on the hash seed or on the global random generators run in
-worker processes where both are fixed, so a seed gives the same item everywhere. Scorers that
+worker processes where both are fixed, so a seed gives the same item everywhere; those of
+``codeio`` that read the clock or the machine are left out. Scorers that
 ``eval`` the answer run there too, under limits and a deadline, and only on answers that are plain
 arithmetic or literals. Two scorers that pay wrong answers are made strict. A scorer that raises
 counts as a wrong answer, named in ``info["grader_error"]``.

@@ -150,3 +150,20 @@ def test_composite_mixes_generators() -> None:
         gem_core.make("rg:composite", datasets=[{"name": "chain_sun"}])
     with pytest.raises(GemError, match="positive"):
         gem_core.make("rg:composite", datasets=[{"name": "acre", "weight": 0}])
+
+
+def test_programs_of_codeio_give_the_same_item_again() -> None:
+    import numpy
+
+    before = random.getstate(), numpy.random.get_state()
+    for draw in range(40):
+        items = []
+        for noise in (1, 2):
+            random.seed(noise)
+            numpy.random.seed(noise)
+            items.append(_rg_items._generate("codeio", {}, draw))
+        # A config of one's own must not change the items of another one.
+        _rg_items._generate("codeio", {"difficulty": 3}, draw)
+        assert items[0] == items[1]
+    random.setstate(before[0])
+    numpy.random.set_state(before[1])
