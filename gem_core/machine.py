@@ -75,6 +75,7 @@ class EpisodeMachine:
         self._prompt_text = ""
         self._started = self._over = self._busy = False
         self._unjudged: Turn | None = None
+        self._unanswered: list[int] = []  # the last prompt, where no action followed it
         self._lock = threading.RLock()
 
     @property
@@ -183,6 +184,24 @@ class EpisodeMachine:
                 self._end(reason, error)
                 if not self._busy:
                     self._close()
+
+    def final_state(self) -> list[int]:
+        """Ids of the state in which the episode was cut off from outside, for a critic to value.
+
+        Empty for other ends, and where the state does not fit the context: nothing is bootstrapped
+        there. Raises EpisodeStateError before the end.
+        """
+        episode, limit = self.episode, self.limits.max_context_tokens
+        if not episode.stop_reason.truncated or not episode.turns or not self.context.tokenizer:
+            return []
+        if not self._unanswered:
+            last = episode.turns[-1]
+            closed = last.finish_reason is FinishReason.STOP
+            text, fresh = self.context.extend(last.action, closed, self._observation, self._info)
+            before = [] if fresh else episode.segments[-1].token_ids
+            self._unanswered = before + self._encode(text)
+        ids = self._unanswered
+        return list(ids) if limit is None or len(ids) <= limit else []
 
     def add_seconds(self, kind: str, seconds: float) -> None:
         """Add wall time to the episode's account of ``kind`` ("env" or "policy")."""
@@ -305,6 +324,9 @@ class EpisodeMachine:
     def _trim(self) -> None:
         """Cut context that no action followed, so that a segment ends on an action token."""
         segments = self._episode.segments
+        last_span = segments[-1].spans[-1:] if segments else []
+        if segments and [end for *_, end in last_span] != [len(segments[-1].token_ids)]:
+            self._unanswered = list(segments[-1].token_ids)
         while len(segments) > 1 and not segments[-1].spans:
             segments.pop()
         if segments and segments[-1].spans:

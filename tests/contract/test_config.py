@@ -32,6 +32,7 @@ TOGETHER = {
     "hardware.device": {"hardware.device": "gpu", "hardware.engine": "default"},
     "model.gradient_checkpointing": {"model.gradient_checkpointing": True},
     "model.path": {"model.path": "some/model"},
+    "model.revision": {"model.revision": "main"},
     "sampling.top_k": {"sampling.top_k": 7},
     "sampling.top_p": {"sampling.top_p": 0.5},
     "eval.inside_episodes": {"eval.every": 5, "eval.inside_episodes": 7},
