@@ -48,6 +48,13 @@ RENAMED = {
     "rollout.dynamic": "rollout.train.dynamic",
 }  # fmt: skip
 """Parts of 0.0.2's names -> what the newer API has there; it has no ``actor.epochs``."""
+CRITIC = (
+    ("betas", "epochs"),
+    ("model_name", "dtype", "enable_gradient_checkpointing", "max_length_per_device",
+     "max_grad_norm", "scheduler.name", "scheduler.warmup_ratio", "optimizer.weight_decay",
+     "optimizer.betas"),
+)  # fmt: skip
+"""What the critic has of the actor, but not by itself: in 0.0.2, and in the newer API."""
 APPLIED = frozenset({
     "seed", "algorithm.options", "train.keep_checkpoints", "train.log_episodes",
     "hardware.device", "hardware.gpus_per_node",
@@ -61,7 +68,6 @@ REFUSED = {
 """Keys that cannot be honoured, and what to do instead."""
 TRANSLATED = frozenset(recipe_keys()) - core_keys() - APPLIED - REFUSED.keys()
 """Keys that :func:`translate` turns into native ones, or refuses by value."""
-_WITH_CRITIC = ("optimizer.", "scheduler.", "max_grad", "dtype", "enable_", "max_len")
 
 
 def _warmup_ratio(recipe: Recipe) -> float:
@@ -112,9 +118,10 @@ def translate(
     for key, name in NAMES.items():
         keys[name] = COMPUTED[key](recipe) if key in COMPUTED else get_key(recipe, key)
     if newer:
-        keys = _renamed(keys)
-    else:
-        keys |= {f"+critic.{name}": f"${{actor.{name}}}" for name in ("betas", "epochs")}
+        keys = {_renamed(name): value for name, value in keys.items() if name != "+actor.epochs"}
+        # Only its default schedule has a minimum; the others do not take one.
+        keys |= {"~actor.scheduler.min_lr": None, "~critic.scheduler.min_lr": None}
+    keys |= {f"++critic.{name}": f"${{actor.{name}}}" for name in CRITIC[newer]}
     keys |= settings or {}
     for key, value in flatten(recipe.trainer.get("rl2", {})).items():
         keys.pop(f"+{key}", None)
@@ -122,19 +129,10 @@ def translate(
     return [override(key, value) for key, value in keys.items()]
 
 
-def _renamed(keys: dict[str, Any]) -> dict[str, Any]:
-    """``keys`` in the newer dialect, where the critic does not follow the actor."""
-    found = {"critic.model_name": "${actor.model_name}"}
-    for name, value in keys.items():
-        for old, new in RENAMED.items():
-            name = name.replace(old, new)
-        found[name] = value
-        worker, _, rest = name.partition(".")
-        if worker.endswith("actor") and rest.startswith(_WITH_CRITIC):
-            found.setdefault(f"{worker.replace('actor', 'critic')}.{rest}", value)
-    del found["+actor.epochs"]
-    # Only its default schedule has a minimum; the others do not take one.
-    return {**found, "~actor.scheduler.min_lr": None, "~critic.scheduler.min_lr": None}
+def _renamed(name: str) -> str:
+    for old, new in RENAMED.items():
+        name = name.replace(old, new)
+    return name
 
 
 def settings_of(run: RunDir, resume: bool = False) -> dict[str, Any]:
