@@ -28,7 +28,7 @@ def test_a_missing_package_is_one_error_with_its_install_line(module):
 def test_an_untested_version_is_refused():
     code = (
         "import gem_core.trainers as t; t.installed_version = lambda name: '0.0.3'; "
-        "import gem_rl2.rollout"
+        "import gem_rl2.launch"
     )
     last = python(code).stderr.strip().splitlines()[-1]
     assert "rl-square 0.0.3 is outside the tested range >=0.0.2,<0.0.3" in last
