@@ -22,6 +22,8 @@ require(TRAINER)
 
 NEWER = find_spec("RL2.utils.communication") is not None
 """The newer API (source) is here, not the released 0.0.2."""
+MODEL = "latest/actor" if NEWER else "latest"
+"""Where in the checkpoints RL2 leaves the trained model."""
 
 
 def mend(dtype: str) -> None:
@@ -73,56 +75,17 @@ def _load_worker_state(worker: Any, state: dict[str, Any]) -> None:
     worker.scheduler.load_state_dict(state["scheduler"])
 
 
-def save_checkpoint(trainer: Any, workers: Any, step: int, *, keep: int) -> None:
-    """Replace ``save_ckpt``: a killed save leaves nothing that looks like a checkpoint.
+def tidy(folder: Path, keep: int) -> None:
+    """Delete checkpoints of either API that a kill left half written, and all but the newest.
 
-    Args:
-        trainer: RL2's trainer.
-        workers: actor and critic (or None).
-        step: after that many training steps.
-        keep: newest checkpoints kept.
+    RL2 keeps every one, and continues at the newest even where its last file, torch's ``.metadata``
+    (newer API: of its last part), was never written.
     """
-    import torch.distributed as dist
-    import torch.distributed.checkpoint as dcp
-    from RL2.utils.checkpointing import get_ckpt
-
-    every, folder = trainer.config.trainer.save_freq, Path(trainer.config.trainer.save_dir)
-    if every is None or step % every:
-        return
-    partial, target = folder / f"partial-{step}", folder / f"step{step}"
-    dcp.save(get_ckpt(trainer, workers, step), checkpoint_id=partial)
-    if dist.get_rank() == 0:
-        shutil.rmtree(target, ignore_errors=True)
-        partial.rename(target)
-        prune(folder, keep)
-    dist.barrier()
-
-
-def prune(folder: Path, keep: int) -> None:
-    """Delete all but the ``keep`` newest checkpoints of either API; RL2 keeps every one."""
-    steps = sorted(int(path.name[4:]) for path in folder.glob("step*"))
-    for old in steps[: -max(keep, 1)]:
-        shutil.rmtree(folder / f"step{old}")
-
-
-def save_model(trainer: Any, worker: Any, *, folder: Path, dtype: str) -> None:
-    """Replace ``save_model``: write the Hugging Face model, also from shards on several ranks.
-
-    0.0.2 asks FSDP for the full state, which fails on shards without CUDA; here each tensor is
-    gathered on its own, as RL2 does to update its engines.
-    """
-    import torch
-    import torch.distributed as dist
-    from RL2.utils.checkpointing import get_state_dict
-
-    kind, state = getattr(torch, dtype), get_state_dict(worker)
-    whole = {k: v.full_tensor() if hasattr(v, "full_tensor") else v for k, v in state.items()}
-    if dist.get_rank() == 0:
-        module = worker.model.module
-        module.config.dtype = kind
-        worker.tokenizer.save_pretrained(folder)
-        module.save_pretrained(folder, state_dict={k: v.to(kind) for k, v in whole.items()})
-    dist.barrier()
+    found = {int(path.name[4:]): path for path in folder.glob("step*")}
+    last = "trainer/.metadata" if NEWER else ".metadata"
+    whole = sorted(step for step, path in found.items() if (path / last).exists())
+    for step in found.keys() - set(whole[-max(keep, 1) :]):
+        shutil.rmtree(found[step])
 
 
 def end_children() -> None:

@@ -2,70 +2,72 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
+from hydra import compose, initialize_config_dir
+
 from gem_core.errors import RecipeError
-from gem_core.recipe import Recipe, get_key, refuse
+from gem_core.hydra import flatten, override
+from gem_core.recipe import Recipe, core_keys, get_key, recipe_keys, refuse
+from gem_core.runs import RunDir
+from gem_core.tiny import model_path
 from gem_rl2._compat import NEWER
 
 _TRAIN, _TEST = "rollout.train_sampling_params", "rollout.test_sampling_params"
-_NEWER_TRAIN = "rollout.train.sampling_params"
-NAMES: dict[str, tuple[str, str]] = {
-    "model.path": ("actor.model_name", "actor.model_name"),
-    "model.dtype": ("rollout.server_args.dtype", "actor.dtype"),
-    "model.gradient_checkpointing": (
-        "actor.gradient_checkpointing", "actor.enable_gradient_checkpointing",
-    ),
-    "algorithm.estimator": ("adv.estimator", "adv.estimator"),
-    "algorithm.gamma": ("adv.gamma", "adv.gamma"),
-    "algorithm.lam": ("adv.lamda", "adv.lamda"),
-    "algorithm.clip_low": ("actor.clip", "actor.clip"),
-    "algorithm.kl_coef": ("actor.kl.coef", "actor.kl.coef"),
-    "algorithm.kl_in": ("actor.kl.type", "actor.kl.type"),
-    "algorithm.entropy_coef": ("actor.entropy.coef", "actor.entropy.coef"),
-    "algorithm.epochs": ("+actor.epochs", ""),
-    "algorithm.minibatches": ("actor.update_per_rollout", "actor.update_per_rollout"),
-    "algorithm.loss_aggregation": ("actor.avg_level", "actor.avg_level"),
-    "algorithm.lr": ("actor.lr", "actor.optimizer.lr"),
-    "algorithm.lr_schedule": ("actor.scheduler", "actor.scheduler.name"),
-    "algorithm.warmup_steps": ("actor.warmup_ratio", "actor.scheduler.warmup_ratio"),
-    "algorithm.betas": ("+actor.betas", "+actor.optimizer.betas"),
-    "algorithm.weight_decay": ("actor.weight_decay", "actor.optimizer.weight_decay"),
-    "algorithm.max_grad_norm": ("actor.max_grad_norm", "actor.max_grad_norm"),
-    "algorithm.critic_lr": ("critic.lr", "critic.optimizer.lr"),
-    "batch.episodes": ("train_data.prompts_per_rollout", "rollout.train.prompts_per_rollout"),
-    "batch.group_size": ("train_data.responses_per_prompt", "rollout.train.responses_per_prompt"),
-    "batch.micro_batch": ("actor.max_length_per_device", "actor.max_length_per_device"),
-    "sampling.temperature": (f"{_TRAIN}.temperature", f"{_NEWER_TRAIN}.temperature"),
-    "sampling.top_p": (f"+{_TRAIN}.top_p", f"+{_NEWER_TRAIN}.top_p"),
-    "sampling.top_k": (f"+{_TRAIN}.top_k", f"+{_NEWER_TRAIN}.top_k"),
-    "limits.max_tokens_per_turn": (f"{_TRAIN}.max_new_tokens", f"{_NEWER_TRAIN}.max_new_tokens"),
-    "eval.temperature": (f"{_TEST}.temperature", "rollout.test.sampling_params.temperature"),
-    "eval.every": ("trainer.test_freq", "trainer.test_freq"),
-    "eval.inside_episodes": ("test_data.prompts_per_rollout", "rollout.test.prompts_per_rollout"),
-    "train.steps": ("trainer.n_epochs", "trainer.total_steps"),
-    "train.save_every": ("trainer.save_freq", "trainer.save_freq"),
+NAMES = {
+    "model.path": "actor.model_name", "model.dtype": "rollout.server_args.dtype",
+    "model.gradient_checkpointing": "actor.gradient_checkpointing",
+    "algorithm.estimator": "adv.estimator", "algorithm.gamma": "adv.gamma",
+    "algorithm.lam": "adv.lamda", "algorithm.clip_low": "actor.clip",
+    "algorithm.kl_coef": "actor.kl.coef", "algorithm.kl_in": "actor.kl.type",
+    "algorithm.entropy_coef": "actor.entropy.coef", "algorithm.epochs": "+actor.epochs",
+    "algorithm.minibatches": "actor.update_per_rollout",
+    "algorithm.loss_aggregation": "actor.avg_level", "algorithm.lr": "actor.lr",
+    "algorithm.lr_schedule": "actor.scheduler", "algorithm.warmup_steps": "actor.warmup_ratio",
+    "algorithm.betas": "+actor.betas", "algorithm.weight_decay": "actor.weight_decay",
+    "algorithm.max_grad_norm": "actor.max_grad_norm", "algorithm.critic_lr": "critic.lr",
+    "batch.episodes": "train_data.prompts_per_rollout",
+    "batch.group_size": "train_data.responses_per_prompt",
+    "batch.micro_batch": "actor.max_length_per_device",
+    "sampling.temperature": f"{_TRAIN}.temperature", "sampling.top_p": f"+{_TRAIN}.top_p",
+    "sampling.top_k": f"+{_TRAIN}.top_k", "limits.max_tokens_per_turn": f"{_TRAIN}.max_new_tokens",
+    "eval.temperature": f"{_TEST}.temperature", "eval.every": "trainer.test_freq",
+    "eval.inside_episodes": "test_data.prompts_per_rollout",
+    "train.steps": "trainer.n_epochs", "train.save_every": "trainer.save_freq",
 }  # fmt: skip
-"""Recipe key -> its name in 0.0.2 and in the newer API ("": it has none)."""
-TRANSLATED = frozenset(NAMES) | {"algorithm.clip_high", "hardware.engine"}
-"""Keys that :func:`translate` turns into native ones, or refuses by value."""
-APPLIED = frozenset(
-    {
-        "seed", "algorithm.options", "train.keep_checkpoints", "train.log_episodes",
-        "hardware.device", "hardware.gpus_per_node",
-    }
+"""Recipe key -> its name in 0.0.2."""
+RENAMED = {
+    "rollout.server_args.dtype": "actor.dtype", "trainer.n_epochs": "trainer.total_steps",
+    "train_data.": "rollout.train.", "test_data.": "rollout.test.",
+    "_sampling_params.": ".sampling_params.", "actor.gradient": "actor.enable_gradient",
+    ".lr": ".optimizer.lr", ".betas": ".optimizer.betas", ".weight": ".optimizer.weight",
+    ".scheduler": ".scheduler.name", ".warmup": ".scheduler.warmup",
+    "rollout.dynamic": "rollout.train.dynamic",
+}  # fmt: skip
+"""Parts of 0.0.2's names -> what the newer API has there; it has no ``actor.epochs``."""
+CRITIC = (
+    ("betas", "epochs"),
+    ("model_name", "dtype", "enable_gradient_checkpointing", "max_length_per_device",
+     "max_grad_norm", "scheduler.name", "scheduler.warmup_ratio", "optimizer.weight_decay",
+     "optimizer.betas"),
 )  # fmt: skip
+"""What the critic has of the actor, but not by itself: in 0.0.2, and in the newer API."""
+APPLIED = frozenset({
+    "seed", "algorithm.options", "train.keep_checkpoints", "train.log_episodes",
+    "hardware.device", "hardware.gpus_per_node",
+})  # fmt: skip
 """Keys that the adapter carries out beside RL2's configuration."""
 REFUSED = {
     "hardware.nodes": "it serves its engines on one node; use nodes = 1 and more GPUs.",
     "algorithm.loss_constant": "it averages over tokens or sequences; change loss_aggregation.",
+    "model.revision": "it loads the default one; set model.path to a download of yours.",
 }
 """Keys that cannot be honoured, and what to do instead."""
-# RL2's own filter would run before the statistics over the batch, and dies if nothing is left.
-_FILTER = ("rollout.dynamic_filtering", "rollout.train.dynamic_filtering")
-_WITH_CRITIC = ("optimizer.", "scheduler.", "max_grad", "dtype", "enable_", "max_len", "model_name")
+TRANSLATED = frozenset(recipe_keys()) - core_keys() - APPLIED - REFUSED.keys()
+"""Keys that :func:`translate` turns into native ones, or refuses by value."""
 
 
 def _warmup_ratio(recipe: Recipe) -> float:
@@ -83,16 +85,15 @@ def _tokens_per_pass(recipe: Recipe) -> int:
 
 
 COMPUTED: dict[str, Callable[[Recipe], Any]] = {
-    "algorithm.lr_schedule": lambda r: (
-        "constant_with_warmup" if r.algorithm.lr_schedule == "constant" else r.algorithm.lr_schedule
+    "algorithm.lr_schedule": lambda r: {"constant": "constant_with_warmup"}.get(
+        r.algorithm.lr_schedule, r.algorithm.lr_schedule
     ),
     "algorithm.warmup_steps": _warmup_ratio,
-    "algorithm.betas": lambda r: list(r.algorithm.betas),
     "algorithm.critic_lr": lambda r: r.algorithm.critic_lr or r.algorithm.lr,
     "batch.episodes": lambda r: r.groups_per_step,
     "batch.micro_batch": _tokens_per_pass,
     "eval.every": lambda r: r.eval.every or None,
-    "train.save_every": lambda r: r.train.save_every or None,
+    "train.save_every": lambda r: r.train.save_every or r.train.steps,
 }
 """Values that are not the recipe's own."""
 
@@ -111,23 +112,43 @@ def translate(
         RecipeError: a key that RL2 cannot honour.
     """
     _refuse(recipe, newer)
-    keys: dict[str, Any] = {_FILTER[newer]: False, "trainer.use_wandb": False}
-    keys |= {"trainer.project": "gem-core", "trainer.experiment_name": recipe.name}
-    for key, names in NAMES.items():
-        value = COMPUTED[key](recipe) if key in COMPUTED else get_key(recipe, key)
-        keys |= {names[newer]: value} if names[newer] else {}
+    keys: dict[str, Any] = {"trainer.project": "gem-core", "trainer.experiment_name": recipe.name}
+    # RL2's own filter would run before the statistics over the batch, and dies if nothing is left.
+    keys |= {"rollout.dynamic_filtering": False, "trainer.use_wandb": False}
+    for key, name in NAMES.items():
+        keys[name] = COMPUTED[key](recipe) if key in COMPUTED else get_key(recipe, key)
     if newer:
-        for key, value in list(keys.items()):
-            worker, _, rest = key.partition(".")
-            if worker.endswith("actor") and rest.startswith(_WITH_CRITIC):
-                keys.setdefault(f"{worker.replace('actor', 'critic')}.{rest}", value)
+        keys = {_renamed(name): value for name, value in keys.items() if name != "+actor.epochs"}
         # Only its default schedule has a minimum; the others do not take one.
         keys |= {"~actor.scheduler.min_lr": None, "~critic.scheduler.min_lr": None}
+    keys |= {f"++critic.{name}": f"${{actor.{name}}}" for name in CRITIC[newer]}
     keys |= settings or {}
-    for key, value in _flat(recipe.trainer.get("rl2", {})).items():
+    for key, value in flatten(recipe.trainer.get("rl2", {})).items():
         keys.pop(f"+{key}", None)
         keys[key] = value
-    return [key if key[0] == "~" else f"{key}={_text(value)}" for key, value in keys.items()]
+    return [override(key, value) for key, value in keys.items()]
+
+
+def _renamed(name: str) -> str:
+    for old, new in RENAMED.items():
+        name = name.replace(old, new)
+    return name
+
+
+def settings_of(run: RunDir, resume: bool = False) -> dict[str, Any]:
+    """Overrides for what belongs to a run."""
+    return {
+        "actor.model_name": model_path(run.recipe),
+        "trainer.save_dir": str(run.checkpoints.resolve()),
+        "trainer.load_ckpt_from": "latest" if resume else None,
+    }
+
+
+def native_config(recipe: Recipe, settings: dict[str, Any]) -> Any:
+    """RL2's own configuration, composed by hydra from the recipe and a run's ``settings``."""
+    (package,) = find_spec("RL2").submodule_search_locations
+    with initialize_config_dir(str(Path(package, "trainer", "config")), version_base=None):
+        return compose("ppo", translate(recipe, settings=settings))
 
 
 def _refuse(recipe: Recipe, newer: bool) -> None:
@@ -136,32 +157,13 @@ def _refuse(recipe: Recipe, newer: bool) -> None:
     engines = ("default", "hf") if hardware.device == "cpu" else ("default", "sglang")
     checks: list[tuple[str, bool, str]] = [
         ("algorithm.clip_high", a.clip_low != a.clip_high, "set algorithm.clip_low to the same"),
-        ("algorithm.loss_aggregation", a.loss_aggregation == "constant", "use 'token'"),
         ("algorithm.epochs", newer and a.epochs > 1, "the newer API has one pass; set it to 1"),
         ("hardware.engine", hardware.engine not in engines, f"on this device: {engines}"),
         ("limits.max_context_tokens", not recipe.limits.max_context_tokens,
          "it packs sequences by length and must know the longest; set it"),
-        ("model.revision", recipe.model.revision is not None,
-         "it loads the default one; download yours and set model.path to the directory"),
         ("batch.episodes", recipe.batch.episodes < a.minibatches, "fewer than the minibatches"),
     ]  # fmt: skip
     for key, broken, instead in checks:
         if broken:
             value = get_key(recipe, key)
             raise RecipeError(f"RL2 cannot honour {key} = {value!r}: {instead}.")
-
-
-def _flat(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested native tables as dotted keys."""
-    flat: dict[str, Any] = {}
-    for key, value in table.items():
-        nested = isinstance(value, dict)
-        flat |= _flat(value, f"{prefix}{key}.") if nested else {f"{prefix}{key}": value}
-    return flat
-
-
-def _text(value: Any) -> str:
-    """A value in hydra's override grammar, which is JSON but for the rules of quoting."""
-    if isinstance(value, str):
-        return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
-    return json.dumps(value)

@@ -1,71 +1,35 @@
-"""Episodes for RL2's newer API: one call of ``generate`` plays one episode into one sample."""
+"""The file for ``rollout.env_path`` of RL2's newer API, which calls ``generate`` for each sample.
+
+RL2 runs this file as a module of its own. It starts the samples of a step in order and does not
+tell which step it is: they are counted.
+"""
 
 from __future__ import annotations
 
 import itertools
-import os
 from typing import Any
 
 from omegaconf import OmegaConf
-from RL2.utils.communication import async_request
 
 from gem_core.episode import Episode
-from gem_core.rollout import play
-from gem_core.runs import RunDir
-from gem_core.tasks import MachineFactory
-from gem_rl2.rollout import EnginePolicy, to_state_dicts
+from gem_core.tasks import eval_task, train_task
+from gem_rl2.rollout import PLAYERS, to_state_dicts
 
-
-class Player:
-    """What the calls of ``generate`` share.
-
-    RL2 starts the samples of a step in order and does not tell which step it is: episodes are
-    counted, from ``begin`` on.
-
-    Attributes:
-        episodes: training episodes since they were last taken, in the order they began.
-    """
-
-    def __init__(self, run: RunDir, tokenizer: Any) -> None:
-        self.factory = MachineFactory(run.recipe, tokenizer)
-        self.episodes: dict[int, Episode] = {}
-        self.begin(0)
-
-    def begin(self, step: int) -> None:
-        """The next training episode is the first of 0-based ``step``."""
-        self.next_index = itertools.count(step * self.factory.recipe.batch.episodes)
-        self.next_held_out = itertools.count()
-
-    async def play(self, config: Any, url: str, sample: Any) -> None:
-        """Play the next episode, held-out ones for RL2's test configuration."""
-        sampling = OmegaConf.to_container(config.sampling_params)
-        policy = EnginePolicy(
-            lambda body: async_request(url, "generate", json=body), sampling, self.factory.stop_ids
-        )
-        if "dynamic_filtering" not in config:  # a key of the training configuration alone
-            index = next(self.next_held_out) % self.factory.recipe.eval.inside_episodes
-            fill(sample, await play(self.factory.held_out(index), policy))
-            return
-        index = next(self.next_index)
-        self.episodes[index] = await play(self.factory.train(index), policy)
-        fill(sample, self.episodes[index])
-
-    def take(self) -> list[Episode]:
-        """The training episodes since the last call."""
-        taken = [self.episodes[index] for index in sorted(self.episodes)]
-        self.episodes.clear()
-        return taken
-
-
-PLAYERS: list[Player] = []
-"""The one player of this process, made by the first call."""
+TRAINED, HELD_OUT = itertools.count(), itertools.count()
 
 
 async def generate(config: Any, tokenizer: Any, router_url: str, sample: Any) -> None:
-    """RL2's hook; see :class:`Player`."""
-    if not PLAYERS:
-        PLAYERS.append(Player(RunDir(os.environ["GEM_RL2_RUN"]), tokenizer))
-    await PLAYERS[0].play(config, router_url, sample)
+    """RL2's hook: play the next episode, a held-out one for RL2's test configuration."""
+    (player,), sampling = PLAYERS, OmegaConf.to_container(config.sampling_params)
+    recipe = player.recipe
+    if "dynamic_filtering" in config:  # a key of the training configuration alone
+        task = train_task(recipe, next(TRAINED))
+        fill(sample, (await player.play(task, router_url, sampling)).episode)
+        return
+    evaluation, index = divmod(next(HELD_OUT), recipe.eval.inside_episodes)
+    fill(sample, (await player.play(eval_task(recipe, index), router_url, sampling)).episode)
+    if len(player.played) == recipe.eval.inside_episodes:
+        player.log_eval((evaluation + 1) * recipe.eval.every)
 
 
 def fill(sample: Any, episode: Episode) -> None:
@@ -77,8 +41,5 @@ def fill(sample: Any, episode: Episode) -> None:
     sample.metrics["turns"].append(sample.turn)
     sample.metrics["rewards"].append(episode.total_reward)
     sample.metrics["response_length"].append(episode.action_tokens)
-    if episode.turns:
-        sample.state_text, sample.action_text = (
-            episode.turns[-1].observation,
-            episode.turns[-1].action,
-        )
+    for last in episode.turns[-1:]:
+        sample.state_text, sample.action_text = last.observation, last.action

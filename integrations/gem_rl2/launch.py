@@ -1,18 +1,20 @@
-"""Start RL2 on a recipe: one process per GPU under torchrun, and bring its model home."""
+"""Start RL2 on a recipe: one process per GPU under torchrun, and bring its model home.
+
+``python -m gem_rl2.launch RUN_DIR [--resume]`` is one of these processes.
+"""
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
-import subprocess
 import sys
-from pathlib import Path
+from importlib import import_module
 
 from gem_core.errors import GemError
+from gem_core.program import run_program
 from gem_core.recipe import Recipe
 from gem_core.runs import RunDir
-from gem_rl2._compat import NEWER
+from gem_rl2._compat import MODEL, NEWER, end_children, tidy
 from gem_rl2.config import translate
 
 
@@ -26,37 +28,30 @@ def run(recipe: Recipe, run: RunDir, *, resume: bool = False) -> None:
         GemError: RL2 ended with an error.
     """
     translate(recipe)  # refuse before anything is started
-    on_cpu = recipe.hardware.device == "cpu"
-    worker = "gem_rl2.testing" if on_cpu else f"gem_rl2.{'newer' if NEWER else 'worker'}"
-    arguments = [str(run.path.resolve()), *(["--resume"] if resume else [])]
-    ranks = str(recipe.hardware.gpus_per_node)
+    tidy(run.checkpoints, recipe.train.keep_checkpoints)
+    worker, environment = "gem_rl2.launch", dict(os.environ)
+    if recipe.hardware.device == "cpu":
+        from gem_rl2 import testing
+
+        worker, environment = "gem_rl2.testing", testing.environment(recipe)
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    command += ["--nproc-per-node", ranks, "-m", worker, *arguments]
-    environment = {**os.environ, "GEM_RL2_SEED": str(recipe.seed)}
-    if on_cpu:
-        environment |= {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
-    _main(command, environment, run.path / "rl2.log")
-    if not (run.model / "config.json").exists():
-        raise GemError(f"RL2{' (newer API)' if NEWER else ''} left no model in {run.model}.")
+    command += ["--nproc-per-node", str(recipe.hardware.gpus_per_node), "-m", worker]
+    command += [str(run.path.resolve()), *(["--resume"] if resume else [])]
+    run_program("RL2", command, environment, run.path / "rl2.log")
+    if not (run.checkpoints / MODEL / "config.json").exists():
+        raise GemError(f"RL2 left no model in {run.checkpoints / MODEL}; see its log, rl2.log.")
+    run.publish(run.checkpoints / MODEL)
 
 
-def _main(command: list[str], environment: dict[str, str], log: Path) -> None:
-    with log.open("ab") as output:
-        process = subprocess.Popen(
-            command, env=environment, stdout=output, stderr=subprocess.STDOUT, preexec_fn=_with_us
-        )
-        try:
-            code = process.wait()
-        except BaseException:
-            process.terminate()
-            process.wait()
-            raise
-    if code:
-        tail = log.read_text(encoding="utf-8", errors="replace").splitlines()[-60:]
-        raise GemError(f"RL2 ended with exit code {code}; the end of {log}:\n" + "\n".join(tail))
+def main(arguments: list[str]) -> None:
+    """Train the run in the directory ``arguments[0]``, then leave no process behind."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the clean-up below runs
+    api = import_module("gem_rl2.newer" if NEWER else "gem_rl2.worker")
+    try:
+        api.train(RunDir(arguments[0]), resume="--resume" in arguments[1:])
+    finally:
+        end_children()
 
 
-def _with_us() -> None:
-    """In the child: end when this process ends, so that a killed run does not train on."""
-    set_parent_death_signal = 1
-    ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGTERM)
+if __name__ == "__main__":
+    main(sys.argv[1:])

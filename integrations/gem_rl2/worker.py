@@ -1,4 +1,4 @@
-"""One rank of RL2's own PPO trainer: ``python -m gem_rl2.worker RUN_DIR [--resume]``, by torchrun.
+"""RL2's PPO trainer, release 0.0.2, for a run.
 
 RL2's classes are extended where the recipe asks for what they lack. The subclasses keep RL2's class
 names, by which its checkpoints tell them apart.
@@ -6,32 +6,26 @@ names, by which its checkpoints tell them apart.
 
 from __future__ import annotations
 
-import asyncio
-import functools
-import signal
-import sys
-from pathlib import Path
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import RL2.trainer.ppo as ppo
+import RL2.workers.rollout as native_rollout
 import torch
 import torch.distributed as dist
-import wandb
-from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
+from RL2.datasets.rl import state_dict_to_tensor_dict
 from RL2.utils.comm import initialize_global_process_group
-from RL2.utils.logging import time_logger
-from RL2.utils.sglang import make_request
 
-from gem_core.metrics import episode_metrics
 from gem_core.recipe import Recipe
 from gem_core.runs import RunDir
-from gem_core.tasks import MachineFactory, eval_task, step_tasks
-from gem_core.tiny import model_path
-from gem_rl2 import _compat, rollout
-from gem_rl2.advantages import Advantages, check_turns, recover_turns, require_installed
-from gem_rl2.config import translate
+from gem_core.tasks import eval_task, step_tasks
+from gem_rl2 import _compat
+from gem_rl2.advantages import Advantages, require_installed
+from gem_rl2.config import native_config, settings_of
 from gem_rl2.metrics import StepLog
+from gem_rl2.rollout import Player, to_state_dicts
 
 
 class _Updates:
@@ -69,11 +63,11 @@ class Critic(_Updates, ppo.Critic):
     """RL2's critic, read and trained at the last prompt token of each turn."""
 
     def compute_values(self, tensors: Any, step: int) -> Any:
-        """Also value the states in which episodes were cut off."""
+        """Also read the last token of each row: of the states in which episodes were cut off."""
         if tensors is None:
             return super().compute_values(None, step)
         mask = tensors["action_mask"]
-        read = {**tensors, "action_mask": mask | tensors["final_mask"]}
+        read = {**tensors, "action_mask": mask | tensors["eos_mask"]}
         return {**super().compute_values(read, step), "action_mask": mask}
 
     def update(self, tensors: Any, step: int) -> None:
@@ -84,76 +78,58 @@ class Critic(_Updates, ppo.Critic):
 
 
 class Rollout(ppo.Rollout):
-    """RL2's engines and weight updates; the episodes come from gem-core's machines.
-
-    RL2's own coroutine tokenises the text of each turn again and knows no limit but a number of
-    turns; here token ids go in and come out.
-    """
-
-    log: StepLog | None = None
+    """RL2's engines, loop over episodes and weight updates; gem-core plays the episodes."""
 
     def __init__(self, config: Any, recipe: Recipe, run: RunDir, advantages: Advantages) -> None:
-        self.recipe, self.run, self.advantages = recipe, run, advantages
         super().__init__(config)
-        if dist.get_rank() == 0:
-            self.factory = MachineFactory(recipe, self.tokenizer)
+        self.recipe, self.advantages = recipe, advantages
+        self.held_out = [eval_task(recipe, k) for k in range(recipe.eval.inside_episodes)]
+        self.leads = dist.get_rank() == 0
+        if self.leads:
+            self.player, self.log = Player(run, self.tokenizer), StepLog(run)
+            native_rollout.pack_tensor_dicts = self.player.pack
 
     def prepare_environment(self) -> None:
         """Nothing to load: RL2's environment files are not used."""
 
-    @time_logger("rollout")
+    async def rollout(self, task: Any, train: bool) -> Any:
+        """Play ``task``; return its sequences as RL2's tensors, and what RL2 logs."""
+        sampling = self.train_sampling_params if train else self.test_sampling_params
+        machine = await self.player.play(task, self.router_url, sampling)
+        critic = self.recipe.algorithm.estimator == "gae"
+        rows = to_state_dicts(machine.episode, machine.cut_state() if critic else ())
+        metrics = {"rewards": [machine.episode.total_reward]}
+        return [state_dict_to_tensor_dict(row) for row in rows], metrics
+
     def __call__(self, data_list: Any, train: bool, step: int) -> Any:
         """Play the tasks of ``step`` (1-based), or the held-out ones; return RL2's batch."""
-        batch = None, None
-        if dist.get_rank() == 0:
-            batch = self._train(step) if train else self._evaluate(step)
-        dist.barrier()
-        if train and self.device_mesh["tp"].get_local_rank() == 0:
-            make_request(self.worker_url, "release_memory_occupation")
-        return batch
-
-    def _train(self, step: int) -> Any:
-        if self.log is not None:
+        if self.leads and train:
             self.log.begin()
-        machines = [self.factory(task) for task in step_tasks(self.recipe, step - 1)]
-        episodes = self._play(machines, self.train_sampling_params)
-        critic = self.recipe.algorithm.estimator == "gae"
-        finals = [rollout.final_state(machine) for machine in machines] if critic else None
-        tensors, cu_seqs = rollout.pack(episodes, finals)
-        check_turns(episodes, recover_turns(tensors["action_mask"], cu_seqs))
-        self.advantages.episodes = episodes
-        return tensors, cu_seqs
-
-    def _evaluate(self, step: int) -> Any:
-        count = self.recipe.eval.inside_episodes
-        machines = [self.factory(eval_task(self.recipe, k)) for k in range(count)]
-        episodes = self._play(machines, self.test_sampling_params)
-        self.run.log_eval(step, "during", episode_metrics(episodes))
-        return None, None
-
-    def _play(self, machines: Any, sampling: dict[str, Any]) -> Any:
-        return asyncio.run(rollout.play(machines, self.router_url, sampling, self.factory.stop_ids))
+        tasks = step_tasks(self.recipe, step - 1) if train else self.held_out
+        batch = super().__call__(tasks, train, step)
+        if self.leads and train:
+            self.advantages.episodes = self.player.take()
+        elif self.leads:
+            self.player.log_eval(step)
+        return batch
 
     def update(self, actor: Any, step: int) -> None:
         """Send the weights to the engines, which ends a training step."""
         super().update(actor, step)
-        if self.log is not None and self.advantages.episodes:
-            self.log.finish(step, self.advantages.episodes, self.advantages.summary)
+        if self.advantages.episodes:  # on rank 0, but not where a resumed run sends its weights
+            self.log.finish(step, self.advantages.episodes, self.advantages.metrics)
             self.advantages.episodes = None
 
 
-class Tasks:
-    """RL2's dataloader where tasks follow from the step's number: one empty row per epoch."""
+class Steps(list[list[Any]]):
+    """RL2's dataloader where tasks follow from the step's number: one empty row per epoch.
 
-    def __len__(self) -> int:
-        return 1
-
-    def __iter__(self) -> Any:
-        return iter([[{}]])
+    Its own, after a resume, takes the epoch in which the checkpoint was made for one still to end.
+    """
 
     def state_dict(self) -> dict[str, int]:
         """What a checkpoint holds of it."""
-        return {"rows": 1}
+        return {"rows": len(self)}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
         """There is nothing to restore."""
@@ -162,69 +138,30 @@ class Tasks:
 class PPOTrainer(ppo.PPOTrainer):
     """RL2's trainer; its loop is untouched."""
 
-    def get_dataloader(self, train: bool) -> Tasks:
-        """See :class:`Tasks`."""
-        return Tasks()
+    def get_dataloader(self, train: bool) -> Steps:
+        """See :class:`Steps`."""
+        return Steps([[]])
 
     def prepare_scheduler(self, worker: Any) -> Any:
         """Let the schedule end with the last of all passes."""
-        config, epochs = self.config.trainer, worker.config.epochs
-        config.n_epochs *= epochs
-        try:
-            return super().prepare_scheduler(worker)
-        finally:
-            config.n_epochs //= epochs
+        updates = worker.config.update_per_rollout * worker.config.epochs
+        config = OmegaConf.merge(worker.config, {"update_per_rollout": updates})
+        return super().prepare_scheduler(SimpleNamespace(config=config, optimizer=worker.optimizer))
 
 
-def native_config(recipe: Recipe, settings: dict[str, Any]) -> Any:
-    """RL2's own configuration, composed from the recipe's overrides and a run's ``settings``."""
-    folder = Path(ppo.__file__).with_name("config")
-    with initialize_config_dir(str(folder), version_base=None):
-        config = compose("ppo", translate(recipe, newer=False, settings=settings))
-    OmegaConf.set_struct(config, False)
-    for worker in (config.critic, config.ref_actor):
-        worker.betas, worker.epochs = config.actor.betas, config.actor.epochs
-    return config
-
-
-def build(recipe: Recipe, run: RunDir, resume: bool) -> PPOTrainer:
-    """RL2's trainer for ``recipe``, its parts replaced; needs the process group.
+def train(run: RunDir, resume: bool) -> None:
+    """Train ``run`` in this process, one of torchrun's, with RL2's trainer, its parts replaced.
 
     Raises:
         GemError: the recipe's estimator is not installed in RL2's loop.
     """
-    advantages, keep = Advantages(recipe), recipe.train.keep_checkpoints
+    initialize_global_process_group()
+    recipe, advantages = run.recipe, Advantages(run.recipe)
     ppo.Actor, ppo.Critic, ppo.compute_advantages = Actor, Critic, advantages
-    ppo.Rollout = functools.partial(Rollout, recipe=recipe, run=run, advantages=advantages)
-    ppo.save_ckpt = functools.partial(_compat.save_checkpoint, keep=keep)
-    dtype = recipe.model.dtype
-    ppo.save_model = functools.partial(_compat.save_model, folder=run.model, dtype=dtype)
-    _compat.mend(dtype)
+    ppo.Rollout = partial(Rollout, recipe=recipe, run=run, advantages=advantages)
+    _compat.mend(recipe.model.dtype)
     torch.manual_seed(recipe.seed)  # the critic's head
-    settings = {
-        "actor.model_name": model_path(recipe),
-        "trainer.save_dir": str(run.checkpoints.resolve()),
-        "trainer.load_ckpt_from": "latest" if resume else None,
-    }
-    trainer = PPOTrainer(native_config(recipe, settings))
-    if dist.get_rank() == 0:
-        forward = wandb.log if trainer.config.trainer.use_wandb else None
-        trainer.rollout.log = wandb.log = StepLog(run, recipe, forward)
+    trainer = PPOTrainer(native_config(recipe, settings_of(run, resume)))
     require_installed(ppo.PPOTrainer.train, advantages)
-    return trainer
-
-
-def main(arguments: list[str]) -> None:
-    """Train the run in the directory ``arguments[0]``, then leave no process behind."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the clean-up below runs
-    run = RunDir(arguments[0])
-    try:
-        initialize_global_process_group()
-        build(run.recipe, run, "--resume" in arguments[1:]).train()
-        dist.destroy_process_group()
-    finally:
-        _compat.end_children()
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
+    trainer.train()
+    dist.destroy_process_group()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import Any
 
 from gem_core.errors import RecipeError
+from gem_core.hydra import override
 from gem_core.recipe import Recipe, get_key, refuse
 from gem_verl.testing import harness
 
@@ -109,15 +109,6 @@ def translate(recipe: Recipe) -> list[str]:
         keys |= harness.keys(recipe)
     keys |= recipe.trainer.get("verl", {})
     return [override(key, value) for key, value in keys.items()]
-
-
-def override(key: str, value: Any) -> str:
-    """One hydra override; text is quoted so that hydra reads it back as it is."""
-    if isinstance(value, str):
-        # Hydra: backslashes count only before a quote, and are doubled there.
-        value = re.sub(r"(\\*)('|$)", lambda m: m[1] * 2 + ("\\'" if m[2] else ""), value)
-        return f"{key}='{value}'"
-    return f"{key}={json.dumps(value)}"
 
 
 def payload(recipe: Recipe) -> str:

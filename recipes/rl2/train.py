@@ -36,7 +36,7 @@ def main() -> None:
         parser.error("--run is needed to train")
     if_exists = "resume" if args.resume else "error"
     directory = RunDir.create(args.run, recipe, "rl2", if_exists=if_exists)
-    # Starts torchrun with one process per GPU; each runs gem_rl2.worker: RL2's PPOTrainer with the
+    # Starts torchrun with one process per GPU; each runs gem_rl2.launch: RL2's PPOTrainer with the
     # overrides above, gem-core's episodes in its rollout and the recipe's estimator in its loop.
     train(recipe, directory, resume=args.resume)
     last = directory.metrics()[-1]

@@ -65,7 +65,7 @@ def test_every_floor_has_the_same_rooms(package):
 
 #: Lines of code: neither blank, nor comment, nor docstring, so that explaining costs nothing. The
 #: aim is 500 for each (docs/design.md); what is above may only go down.
-LINES = {"gem_trl": 500, "gem_verl": 500, "gem_openrlhf": 500, "gem_oat": 500, "gem_rl2": 800}
+LINES = {"gem_trl": 500, "gem_verl": 500, "gem_openrlhf": 500, "gem_oat": 500, "gem_rl2": 607}
 
 
 def lines_of_code(source: str) -> int:

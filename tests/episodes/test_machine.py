@@ -294,3 +294,32 @@ def test_episode_json_round_trip(kit):
     machine.feed(kit.complete("a"))
     machine.feed(kit.complete("b"))
     assert Episode.from_dict(machine.episode.to_dict()) == machine.episode
+
+
+@pytest.mark.parametrize("history", ["append", "last"])
+@pytest.mark.parametrize("limits", [Limits(max_turns=2), Limits(max_episode_tokens=8)])
+def test_the_state_where_an_episode_was_cut_off(kit, history, limits):
+    steps = [kit.going(f"o{k}") for k in range(9)]
+    machine = kit.machine(*steps, history=history, limits=limits)
+    going_on = kit.machine(*steps, history=history)
+    prompt = machine.start()
+    going_on.start()
+    while prompt is not None:
+        prompt = machine.feed(kit.complete("a"))
+        wanted = going_on.feed(kit.complete("a"))
+    with pytest.raises(EpisodeStateError):
+        going_on.cut_state()
+    assert machine.episode.stop_reason.truncated
+    assert machine.cut_state() == machine.cut_state() == wanted
+
+
+def test_there_is_no_such_state_after_other_ends_or_outside_the_context(kit):
+    ended = kit.machine(kit.won())
+    ended.start()
+    ended.feed(kit.complete("a"))
+    assert ended.cut_state() == []
+    full = kit.machine(kit.going("long observation"), limits=Limits(max_context_tokens=14))
+    full.start()
+    full.feed(kit.complete("a"))
+    assert full.episode.stop_reason is StopReason.CONTEXT_OVERFLOW
+    assert full.cut_state() == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -17,6 +18,8 @@ def patch() -> None:
     _cuda()
     _distributed()
     _transformers()
+    if find_spec("RL2.utils.checkpointing"):
+        _full_state()
 
 
 def _cuda() -> None:
@@ -57,3 +60,21 @@ def _transformers() -> None:
     for module in (flash_utils, modeling):
         if hasattr(module, "lazy_import_flash_attention"):
             module.lazy_import_flash_attention = lambda *a, **k: (None,) * 4
+
+
+def _full_state() -> None:
+    """FSDP cannot unshard on a CPU, which 0.0.2 asks of it to save the model.
+
+    Each tensor is gathered on its own instead, as RL2 does to update its engines.
+    """
+    from RL2.utils import checkpointing
+
+    sharded = checkpointing.get_state_dict
+
+    def gathered(worker: Any, full_state_dict: bool = False) -> dict[str, Any]:
+        state = sharded(worker)
+        if not full_state_dict:
+            return state
+        return {k: v.full_tensor() if hasattr(v, "full_tensor") else v for k, v in state.items()}
+
+    checkpointing.get_state_dict = gathered

@@ -33,13 +33,32 @@ def replay(recipe: Recipe, episodes: Sequence[Episode], model_dir: str) -> Repla
     if not dist.is_initialized():
         dist.init_process_group("gloo", rank=0, world_size=1, store=dist.HashStore())
     from gem_rl2.advantages import Advantages
-    from gem_rl2.rollout import pack
 
     actor, logged = _actor(recipe, model_dir)
-    tensors, cu_seqs = pack(episodes)
+    tensors, cu_seqs = batch(episodes)
     Advantages(recipe, episodes)(None, tensors, cu_seqs, 1)
     actor.update(tensors, 1)
     return Replay(_rows(tensors, cu_seqs), logged["actor/loss"][0], actor.gradients)
+
+
+def batch(
+    episodes: Sequence[Episode], finals: Sequence[list[int]] | None = None
+) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
+    """What RL2's ``Rollout`` makes of episodes: tensors [rows, tokens], and offsets [E + 1].
+
+    Args:
+        episodes: as they were played.
+        finals: with a critic, the final state of each, see ``EpisodeMachine.cut_state``.
+    """
+    from RL2.datasets import pack_tensor_dicts
+    from RL2.datasets.rl import state_dict_to_tensor_dict
+
+    from gem_rl2.rollout import to_state_dicts
+
+    ends = finals or [[]] * len(episodes)
+    rows = [to_state_dicts(e, ids) for e, ids in zip(episodes, ends, strict=True)]
+    flat = [state_dict_to_tensor_dict(row) for part in rows for row in part]
+    return pack_tensor_dicts(flat), torch.tensor([0, *map(len, rows)]).cumsum(0)
 
 
 def _actor(recipe: Recipe, model_dir: str) -> tuple[Any, dict[str, list[float]]]:
@@ -48,6 +67,7 @@ def _actor(recipe: Recipe, model_dir: str) -> tuple[Any, dict[str, list[float]]]
     import wandb
 
     from gem_rl2 import _compat, worker
+    from gem_rl2.config import native_config
 
     class Actor(worker.Actor):
         gradients: dict[str, np.ndarray]
@@ -63,7 +83,7 @@ def _actor(recipe: Recipe, model_dir: str) -> tuple[Any, dict[str, list[float]]]
 
     logged: dict[str, list[float]] = defaultdict(list)
     wandb.log = lambda metrics, step=None: [logged[k].append(v) for k, v in metrics.items()]
-    config = worker.native_config(recipe, {"actor.model_name": model_dir})
+    config = native_config(recipe, {"actor.model_name": model_dir})
     _compat.mend("float32")
     kept = RL2.workers.base.AutoTokenizer
     RL2.workers.base.AutoTokenizer = NoTokenizer  # the frozen batch has ids, no text

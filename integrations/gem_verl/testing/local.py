@@ -28,9 +28,10 @@ from verl.protocol import DataProto
 from verl.utils import tensordict_utils as tu
 from verl.workers.utils.padding import response_from_nested, response_to_nested
 
+from gem_core.hydra import override
 from gem_core.recipe import Recipe
 from gem_verl.advantages import require_installed
-from gem_verl.config import override, payload, translate
+from gem_verl.config import payload, translate
 from gem_verl.rollout import TurnOutput
 from gem_verl.testing.platform import CPUPlatform
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.resources import files
 from pathlib import Path
 
 import pytest
@@ -10,14 +9,12 @@ from hydra import compose, initialize_config_dir
 
 from gem_core.errors import RecipeError
 from gem_core.recipe import load_recipe
-from gem_rl2.config import translate
+from gem_rl2.config import native_config, translate
 
 
-def composed(recipe, **kwargs):
+def composed(recipe, **settings):
     """What RL2 would read: its own ``ppo.yaml`` with our overrides."""
-    folder = Path(str(files("RL2.trainer"))) / "config"
-    with initialize_config_dir(str(folder), version_base=None):
-        return compose("ppo", translate(recipe, **kwargs))
+    return native_config(recipe, settings)
 
 
 def test_tiny(tiny):
@@ -69,14 +66,17 @@ def test_an_estimator_by_place_survives_the_override_grammar(tiny):
 def test_the_newer_dialect(tiny, estimator, schedule):
     keys = [f"algorithm.estimator={estimator}", f"algorithm.lr_schedule={schedule}"]
     keys += ["algorithm.epochs=1", "algorithm.lr=1e-3", "train.steps=60"]
-    settings = {"rollout.train.path": "/x y/rows.jsonl", "critic.model_name": "m"}
+    settings = {"rollout.train.path": "/x y/rows.jsonl", "actor.model_name": "m"}
     overrides = translate(tiny(*keys), newer=True, settings=settings)
     with initialize_config_dir(str(Path(__file__).parent), version_base=None):
         config = compose("newer_ppo", overrides)
     assert config.rollout.train.prompts_per_rollout == 64 and config.trainer.total_steps == 60
     assert config.actor.optimizer.lr == 1e-3 and list(config.actor.optimizer.betas) == [0.9, 0.95]
     assert "min_lr" not in config.actor.scheduler and config.actor.dtype == "float32"
-    assert config.rollout.train.path == "/x y/rows.jsonl"
+    assert config.rollout.train.path == "/x y/rows.jsonl" and config.critic.model_name == "m"
+    assert config.rollout.train.dynamic_filtering is False
+    assert config.critic.optimizer.lr == 1e-3 and config.critic.dtype == "float32"
+    assert config.rollout.test.prompts_per_rollout == 64
 
 
 @pytest.mark.parametrize(
@@ -103,3 +103,8 @@ def test_the_length_must_be_known():
 def test_several_passes_are_refused_in_the_newer_api(tiny):
     with pytest.raises(RecipeError, match=r"algorithm\.epochs"):
         translate(tiny("algorithm.epochs=2"), newer=True)
+
+
+@pytest.mark.parametrize("text", ["a b", "it's", "a\\b", "end\\", "x\\'y", "k=[1,2]", "{a: b}"])
+def test_text_survives_the_override_grammar(tiny, text):
+    assert composed(tiny(), **{"actor.model_name": text}).actor.model_name == text

@@ -1,26 +1,24 @@
 """The newer API's hook, on a fixture that reproduces its call contract.
 
 The newer API is not in a release. ``Sample`` below has the attributes that RL2's source (commit
-9161ede) gives a sample, and ``async_request`` its signature; nothing else of it is imitated.
+9161ede) gives a sample; nothing else of it is imitated.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import sys
-import types
 from collections import defaultdict
 from dataclasses import dataclass, field
 from enum import Enum
-from importlib import import_module, util
+from importlib import util
 from pathlib import Path
 
 import pytest
 from omegaconf import OmegaConf
 
 from gem_core.runs import RunDir
-from gem_rl2 import _compat
+from gem_rl2 import _compat, rollout
 
 
 @dataclass
@@ -43,44 +41,42 @@ class Sample:
 
 
 @pytest.fixture
-def hook(tiny, say, tmp_path, monkeypatch):
-    """The environment file loaded as RL2 does, with an engine that always says the same."""
-    asked = []
-
-    async def async_request(url, endpoint, method="POST", max_trials=3, retry_delay=1, **kwargs):
-        asked.append((url, endpoint, kwargs["json"]))
-        return say("\\boxed{3}")
-
-    module = types.ModuleType("RL2.utils.communication")
-    module.async_request = async_request
-    monkeypatch.setitem(sys.modules, "RL2.utils.communication", module)
-    monkeypatch.delitem(sys.modules, "gem_rl2.generate", raising=False)
-    recipe = tiny("batch.episodes=6", "batch.group_size=2", "eval.inside_episodes=2")
+def hook(tiny, say, engine, tokenizer, tmp_path):
+    """``hook(config, count)``: samples filled by the file that RL2 loads, by an engine that always
+    says the same."""
+    recipe = tiny(
+        "batch.episodes=6", "batch.group_size=2", "eval.inside_episodes=2", "eval.every=3"
+    )
     run = RunDir.create(tmp_path / "run", recipe, "rl2")
-    monkeypatch.setenv("GEM_RL2_RUN", str(run.path))
-    spec = util.spec_from_file_location("custom_module", Path(_compat.__file__).with_name("env.py"))
+    rollout.PLAYERS[:] = [rollout.Player(run, tokenizer)]
+    spec = util.spec_from_file_location(
+        "custom_module", Path(rollout.__file__).with_name("generate.py")
+    )
     custom = util.module_from_spec(spec)
     spec.loader.exec_module(custom)
-    return custom.generate, asked, import_module("gem_rl2.generate")
+
+    with engine(lambda number, body: say("\\boxed{3}")) as (url, bodies):
+
+        def play(config, count):
+            samples = [Sample(sample={"row": 0}) for _ in range(count)]
+
+            async def all_of_them():
+                await asyncio.gather(*(custom.generate(config, None, url, s) for s in samples))
+
+            asyncio.run(all_of_them())
+            return samples
+
+        play.asked, play.player = bodies, rollout.PLAYERS[0]
+        yield play
+    rollout.PLAYERS.clear()
 
 
 TRAIN = OmegaConf.create({"dynamic_filtering": False, "sampling_params": {"temperature": 1.0}})
 TEST = OmegaConf.create({"sampling_params": {"temperature": 0.0}})
 
 
-def play(generate, tokenizer, config, count):
-    samples = [Sample(sample={"row": 0}) for _ in range(count)]
-
-    async def all_of_them():
-        await asyncio.gather(*(generate(config, tokenizer, "http://router", s) for s in samples))
-
-    asyncio.run(all_of_them())
-    return samples
-
-
-def test_samples_are_filled(hook, tokenizer):
-    generate, asked, _ = hook
-    samples = play(generate, tokenizer, TRAIN, 6)
+def test_samples_are_filled(hook):
+    samples = hook(TRAIN, 6)
     for sample in samples:
         (state,) = sample.state_dicts
         assert set(state) == {"states", "actions", "action_mask", "logps", "rewards"}
@@ -88,24 +84,24 @@ def test_samples_are_filled(hook, tokenizer):
         assert sample.status is Sample.Status.DONE
         assert sum(state["rewards"]) == pytest.approx(sample.metrics["rewards"][0])
         json.dumps({**vars(sample), "status": sample.status.value})  # RL2 writes it to disk
-    assert sum(s.turn for s in samples) == len(asked)
-    assert {url for url, _, _ in asked} == {"http://router"}
+    assert sum(s.turn for s in samples) == len(hook.asked)
 
 
-def test_groups_share_a_seed_and_steps_follow_each_other(hook, tokenizer):
-    generate, _, module = hook
-    seeds = [[s.sample["seed"] for s in play(generate, tokenizer, TRAIN, 6)] for _ in range(2)]
+def test_groups_share_a_seed_and_steps_follow_each_other(hook):
+    seeds = [[s.sample["seed"] for s in hook(TRAIN, 6)] for _ in range(2)]
     assert seeds == [[0, 0, 1, 1, 2, 2], [3, 3, 4, 4, 5, 5]]
-    module.PLAYERS[0].begin(7)
-    assert play(generate, tokenizer, TRAIN, 1)[0].sample["seed"] == 21
-    assert [e.index for e in module.PLAYERS[0].take()] == [*range(12), 42]
+    assert [e.index for e in hook.player.take()] == [*range(12)]
 
 
-def test_held_out_episodes_are_not_trained_on(hook, tokenizer):
-    generate, _, module = hook
-    seeds = [s.sample["seed"] for s in play(generate, tokenizer, TEST, 4)]
-    assert seeds == [-1, -2, -1, -2]
-    assert module.PLAYERS[0].take() == []
+def test_held_out_episodes_are_evaluations_and_not_trained_on(hook):
+    seeds = [[s.sample["seed"] for s in hook(TEST, 2)] for _ in range(2)]
+    assert seeds == [[-1, -2], [-1, -2]]
+    assert hook.player.take() == []
+    rows = hook.player.run.evals()
+    assert [(row["step"], row["when"], row["episodes"]) for row in rows] == [
+        (3, "during", 2.0),
+        (6, "during", 2.0),
+    ]
 
 
 def test_the_release_under_test_is_not_the_newer_api():

@@ -10,25 +10,32 @@ from aiohttp import web
 from RL2.datasets import initialize_state_dict
 
 from gem_core.envs.games.guess_the_number import GuessTheNumber
+from gem_core.episode import Completion
 from gem_core.errors import GemError
 from gem_core.registration import register
+from gem_core.runs import RunDir
 from gem_core.tasks import MachineFactory, step_tasks
-from gem_rl2 import rollout
 from gem_rl2.advantages import Advantages
+from gem_rl2.rollout import Player
+from gem_rl2.testing.replay import batch as pack
 
 
 @pytest.fixture
-def play(tokenizer, engine):
+def play(tokenizer, engine, tmp_path):
     """``play(recipe, reply, step=0)`` -> episodes and what the engine was asked."""
 
     def run(recipe, reply, step=0):
-        factory = MachineFactory(recipe, tokenizer)
+        directory = RunDir.create(tmp_path / "run", recipe, "rl2", if_exists="overwrite")
+        run.player = Player(directory, tokenizer)
+        sampling = {"temperature": 0.7, "top_k": -1}
+
+        async def all_of_them(url):
+            tasks = step_tasks(recipe, step)
+            return await asyncio.gather(*(run.player.play(t, url, sampling) for t in tasks))
+
         with engine(reply) as (url, bodies):
-            machines = [factory(task) for task in step_tasks(recipe, step)]
-            sampling = {"temperature": 0.7, "top_k": -1}
-            episodes = asyncio.run(rollout.play(machines, url, sampling, factory.stop_ids))
-        run.machines = machines
-        return episodes, bodies
+            run.machines = asyncio.run(all_of_them(url))
+        return run.player.take(), bodies
 
     return run
 
@@ -48,7 +55,7 @@ def test_tokens_go_in_and_out_unchanged(tiny, play, say):
     recipe = tiny("batch.episodes=2")
     said = say("\\boxed{11}")
     episodes, bodies = play(recipe, lambda n, body: said)
-    tensors, cu_seqs = rollout.pack(episodes)
+    tensors, cu_seqs = pack(episodes)
     prompts = {tuple(body["input_ids"]) for body in bodies}
     action = [token for _, token, _ in said["meta_info"]["output_token_logprobs"]]
     for number, episode in enumerate(episodes):
@@ -79,7 +86,7 @@ def test_rl2_would_tokenise_the_text_alike(tiny, tokenizer, play, say):
         for _, start, end in episode.segments[0].spans:
             before = machine.prompt_text
             action = episode.segments[0].token_ids[start:end]
-            ids = machine.feed(rollout.Completion(action, [-0.5] * len(action)))
+            ids = machine.feed(Completion(action, [-0.5] * len(action)))
             if ids is None:
                 break
             after = machine.prompt_text[len(before) :]
@@ -115,18 +122,18 @@ def test_truncation_from_outside_ends_the_episode(tiny, play, say):
 def test_the_state_of_a_cut_episode_is_there_for_a_critic(tiny, play, say, tokenizer):
     recipe = tiny("batch.episodes=2", "limits.max_turns=2", "algorithm.estimator=gae")
     episodes, _ = play(recipe, lambda n, body: say("\\boxed{99}"))
-    finals = [rollout.final_state(machine) for machine in play.machines]
+    finals = [machine.cut_state() for machine in play.machines]
     for episode, ids in zip(episodes, finals, strict=True):
         before = episode.segments[0].token_ids
         assert ids[: len(before)] == before
         assert episode.final_observation in tokenizer.decode(ids[len(before) :])
-    tensors, cu_seqs = rollout.pack(episodes, finals)
+    tensors, cu_seqs = pack(episodes, finals)
     assert cu_seqs.tolist() == [0, 2, 4]
     for number, ids in enumerate(finals):
         row = 2 * number + 1
         assert tensors["states"][row, : len(ids)].tolist() == ids
-        assert tensors["final_mask"][row].nonzero().tolist() == [[len(ids) - 1]]
-        assert not tensors["action_mask"][row].any() and not tensors["final_mask"][row - 1].any()
+        assert tensors["eos_mask"][row].nonzero().tolist() == [[len(ids) - 1]]
+        assert not tensors["action_mask"][row].any() and not tensors["rewards"][row].any()
     tensors["values"] = (
         torch.arange(tensors["states"].numel()).view(tensors["states"].shape) / 100.0
     )
@@ -136,7 +143,7 @@ def test_the_state_of_a_cut_episode_is_there_for_a_critic(tiny, play, say, token
         for n, e in enumerate(episodes)
     ]
     Advantages(recipe, episodes)(None, tensors, cu_seqs, 1)
-    assert len(tensors["states"]) == 2 and "final_mask" not in tensors
+    assert len(tensors["states"]) == len(tensors["advantages"]) == 2
     for n, episode in enumerate(episodes):
         expected = episode.turns[-1].reward + 0.9 * bootstraps[n] - last_values[n]
         position = episode.segments[0].spans[-1][1] - 1
@@ -145,14 +152,14 @@ def test_the_state_of_a_cut_episode_is_there_for_a_critic(tiny, play, say, token
 
 def test_a_finished_episode_has_no_state_to_value(tiny, play, say):
     play(tiny("batch.episodes=2"), lambda n, body: say("x"))
-    assert [rollout.final_state(machine) for machine in play.machines] == [[], []]
+    assert [machine.cut_state() for machine in play.machines] == [[], []]
 
 
 def test_an_aborted_request_is_not_trained_on(tiny, play, say, reply_ids):
     recipe = tiny("batch.episodes=4")
     episodes, _ = play(recipe, lambda n, body: reply_ids([], "abort") if n == 0 else say("x"))
     assert sum(e.stop_reason.value == "aborted" for e in episodes) == 1
-    tensors, cu_seqs = rollout.pack(episodes)
+    tensors, cu_seqs = pack(episodes)
     assert sorted((cu_seqs[1:] - cu_seqs[:-1]).tolist()) == [0, 1, 1, 1]
     assert len(tensors["states"]) == 3
 
@@ -185,7 +192,7 @@ def test_broken_environments_are_kept_as_records(tiny, play, say, broken_env):
     episodes, _ = play(recipe, lambda n, body: say("\\boxed{2}"))
     assert [e.stop_reason.failed for e in episodes] == [True, False, False, False]
     assert "scripted fault" in episodes[0].error
-    assert rollout.pack(episodes)[1].tolist() == [0, 0, 1, 2, 3]
+    assert pack(episodes)[1].tolist() == [0, 0, 1, 2, 3]
 
 
 def test_a_batch_that_breaks_stops_the_run(tiny, play, say, broken_env):
@@ -198,8 +205,9 @@ def test_nothing_to_train_on_is_an_error_with_the_reason(tiny, play, say):
     recipe = tiny("batch.episodes=2", "limits.max_context_tokens=4")
     episodes, bodies = play(recipe, lambda n, body: say("x"))
     assert bodies == []
+    play.player.played = dict(enumerate(episodes))
     with pytest.raises(GemError, match="context_overflow"):
-        rollout.pack(episodes)
+        play.player.pack([])
 
 
 def test_an_engine_fault_is_raised_with_its_text(tiny, play):

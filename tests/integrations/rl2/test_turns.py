@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 import torch
 from RL2.datasets import pack_tensor_dicts
+from RL2.datasets.rl import state_dict_to_tensor_dict
 
 from gem_core.advantages import TurnBatch, compute_advantages, list_estimators, register_estimator
 from gem_core.errors import GemError
 from gem_core.parity.frozen import frozen_episodes
 from gem_core.parity.replay import turn_batch
-from gem_rl2.advantages import Advantages, check_turns, recover_turns, require_installed
-from gem_rl2.rollout import pack, to_tensor_dict
+from gem_rl2.advantages import Advantages, require_installed
+from gem_rl2.testing.replay import batch as pack
 
 ESTIMATORS = [name for name in list_estimators() if name != "gae"]
 
@@ -46,7 +47,8 @@ def to_tensors(episodes, rng):
                 rewards += [0.0] * (observation + action - 1) + [reward]
             ids = [rng.randrange(2, 50) for _ in mask]
             state = {"states": ids, "actions": ids, "action_mask": mask}
-            rows.append(to_tensor_dict({**state, "logps": [0.0] * len(ids), "rewards": rewards}))
+            state |= {"logps": [0.0] * len(ids), "rewards": rewards}
+            rows.append(state_dict_to_tensor_dict(state))
     return pack_tensor_dicts(rows), torch.tensor(counts)
 
 
@@ -66,6 +68,13 @@ def expected(episodes, per_turn, shape):
     return table
 
 
+def of_turns(tensors):
+    """The advantage of each turn, read where its mask begins."""
+    mask = tensors["action_mask"]
+    first = mask.bool() & ~torch.nn.functional.pad(mask, (1, 0))[:, :-1].bool()
+    return tensors["advantages"][first].double().numpy()
+
+
 def flat_turns(episodes):
     return [
         (number, reward)
@@ -74,15 +83,28 @@ def flat_turns(episodes):
     ]
 
 
-def test_recovered_turns_are_those_that_were_laid_out():
-    rng = random.Random(0)
+@pytest.fixture
+def numbered():
+    """An estimator that numbers the turns it is given, from 1 on."""
+    name = "rl2-test-numbered"
+
+    @register_estimator(name)
+    def estimator(batch, *, gamma, lam, reduce):
+        return np.arange(1.0, len(batch) + 1)
+
+    return name
+
+
+def test_recovered_turns_are_those_that_were_laid_out(tiny, numbered):
+    rng, recipe = random.Random(0), tiny(f"algorithm.estimator={numbered}")
     for _ in range(300):
         episodes = random_batch(rng)
         tensors, cu_seqs = to_tensors(episodes, rng)
-        turns = recover_turns(tensors["action_mask"], cu_seqs)
-        lengths = [a for sequences in episodes for _, a, _ in itertools.chain(*sequences)]
-        assert [t.end - t.start for t in turns] == lengths
-        assert [t.episode for t in turns] == [number for number, _ in flat_turns(episodes)]
+        Advantages(recipe)(None, tensors, cu_seqs, 1)
+        numbers = range(1, len(flat_turns(episodes)) + 1)
+        assert torch.equal(
+            tensors["advantages"], expected(episodes, numbers, tensors["advantages"].shape)
+        )
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
@@ -146,8 +168,7 @@ def test_whitened_gae_keeps_targets_that_are_not(tiny):
     Advantages(tiny(keys[0]))(None, plain, cu_seqs, 1)
     Advantages(tiny(*keys))(None, whitened, cu_seqs, 1)
     assert torch.equal(plain["returns"], whitened["returns"])
-    turns = recover_turns(tensors["action_mask"], cu_seqs)
-    per_turn = np.array([float(whitened["advantages"][t.sequence, t.start]) for t in turns])
+    per_turn = of_turns(whitened)
     assert abs(per_turn.mean()) < 1e-6 and abs(per_turn.std() - 1) < 1e-6
 
 
@@ -167,9 +188,7 @@ def test_frozen_episodes_with_options_per_environment(tiny):
     Advantages(recipe, episodes)(None, tensors, cu_seqs, 1)
     flat = compute_advantages("rebn", turn_batch(episodes), gamma=0.9, per_env=True)
     kept = [n for n, t in enumerate(t for e in episodes for t in e.turns) if not t.aborted]
-    turns = recover_turns(tensors["action_mask"], cu_seqs)
-    found = [float(tensors["advantages"][t.sequence, t.start]) for t in turns]
-    np.testing.assert_allclose(found, flat[kept], rtol=0, atol=1e-6)
+    np.testing.assert_allclose(of_turns(tensors), flat[kept], rtol=0, atol=1e-6)
 
 
 def test_an_estimator_of_a_third_party(tiny):
@@ -184,13 +203,13 @@ def test_an_estimator_of_a_third_party(tiny):
     assert torch.equal(tensors["advantages"], 2.5 * tensors["action_mask"])
 
 
-def test_actions_with_nothing_between_are_an_error():
+def test_actions_with_nothing_between_are_an_error(tiny):
     episodes = frozen_episodes(2)
-    first, second = episodes[0].segments[0].spans[:2]
-    mask = torch.zeros(2, 40, dtype=torch.long)
-    mask[0, : first[2] - first[1] + second[2] - second[1]] = 1
+    tensors, cu_seqs = pack(episodes)
+    _, (_, first_end), (second_start, _) = (0, *(s[1:] for s in episodes[0].segments[0].spans[:2]))
+    tensors["action_mask"][0, first_end - 1 : second_start] = 1
     with pytest.raises(GemError, match="no token between them"):
-        check_turns(episodes, recover_turns(mask, torch.tensor([0, 1, 2])))
+        Advantages(tiny(), episodes)(None, tensors, cu_seqs, 1)
 
 
 def test_the_estimator_must_be_where_the_loop_looks(tiny, process_group, monkeypatch):

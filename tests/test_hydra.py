@@ -1,0 +1,32 @@
+"""Override text. That hydra reads it back as it was is tested beside the trainers that bring it."""
+
+from __future__ import annotations
+
+import pytest
+
+from gem_core.hydra import flatten, override
+
+
+def test_tables_become_dotted_keys():
+    table = {"a": {"b": {"c": 1}, "d": [1, 2]}, "e": None}
+    assert flatten(table) == {"a.b.c": 1, "a.d": [1, 2], "e": None}
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "k=null"),
+        (True, "k=true"),
+        ([0.9, 0.95], "k=[0.9, 0.95]"),
+        ("a b", "k='a b'"),
+        ("it's", r"k='it\'s'"),
+        ("a\\b", r"k='a\b'"),
+        ("end\\", r"k='end\\'"),
+    ],
+)
+def test_values(value, text):
+    assert override("k", value) == text
+
+
+def test_a_deleted_key_has_no_value():
+    assert override("~a.b", None) == "~a.b"
