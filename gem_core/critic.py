@@ -17,7 +17,7 @@ import torch
 from transformers import AutoModel, get_scheduler
 
 from gem_core.episode import Episode
-from gem_core.recipe import Recipe, schedule_name
+from gem_core.recipe import Recipe
 
 FILE = "critic.pt"
 """Name of the critic in a checkpoint."""
@@ -81,7 +81,7 @@ class TurnCritic:
         )  # fmt: skip
         self.passes = algorithm.epochs * algorithm.minibatches
         self.scheduler = get_scheduler(
-            schedule_name(algorithm), self.optimizer, algorithm.warmup_steps * self.passes,
+            algorithm.schedule_name, self.optimizer, algorithm.warmup_steps * self.passes,
             max(recipe.train.steps, 1) * self.passes,
         )  # fmt: skip
 

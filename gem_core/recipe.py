@@ -140,6 +140,11 @@ class AlgorithmConfig(_Table, frozen=True, kw_only=True):
     critic_lr: float | None = None
     """Learning rate of the critic where the estimator needs one; None = ``lr``."""
 
+    @property
+    def schedule_name(self) -> str:
+        """The schedule's name in transformers, which many trainers hand through."""
+        return "constant_with_warmup" if self.lr_schedule == "constant" else self.lr_schedule
+
 
 class BatchConfig(_Table, frozen=True, kw_only=True):
     """How much is collected per training step."""
@@ -298,12 +303,6 @@ def recipe_keys(table: type[msgspec.Struct] = Recipe, prefix: str = "") -> list[
         else:
             keys.append(name)
     return keys
-
-
-def schedule_name(algorithm: AlgorithmConfig) -> str:
-    """The learning-rate schedule's name in transformers, which many trainers hand through."""
-    constant = algorithm.lr_schedule == "constant"
-    return "constant_with_warmup" if constant else algorithm.lr_schedule
 
 
 def core_keys() -> frozenset[str]:

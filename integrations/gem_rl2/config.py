@@ -9,12 +9,12 @@ from typing import Any
 
 from hydra import compose, initialize_config_dir
 
-from gem_core.errors import RecipeError
 from gem_core.hydra import flatten, override
-from gem_core.recipe import Recipe, core_keys, get_key, recipe_keys, refuse
+from gem_core.recipe import Recipe, core_keys, get_key, recipe_keys, refuse, refuse_where
 from gem_core.runs import RunDir
 from gem_core.tiny import model_path
 from gem_rl2._compat import NEWER
+from gem_rl2.newer.dialect import to_newer
 
 _TRAIN, _TEST = "rollout.train_sampling_params", "rollout.test_sampling_params"
 NAMES = {
@@ -39,22 +39,6 @@ NAMES = {
     "train.steps": "trainer.n_epochs", "train.save_every": "trainer.save_freq",
 }  # fmt: skip
 """Recipe key -> its name in 0.0.2."""
-RENAMED = {
-    "rollout.server_args.dtype": "actor.dtype", "trainer.n_epochs": "trainer.total_steps",
-    "train_data.": "rollout.train.", "test_data.": "rollout.test.",
-    "_sampling_params.": ".sampling_params.", "actor.gradient": "actor.enable_gradient",
-    ".lr": ".optimizer.lr", ".betas": ".optimizer.betas", ".weight": ".optimizer.weight",
-    ".scheduler": ".scheduler.name", ".warmup": ".scheduler.warmup",
-    "rollout.dynamic": "rollout.train.dynamic",
-}  # fmt: skip
-"""Parts of 0.0.2's names -> what the newer API has there; it has no ``actor.epochs``."""
-CRITIC = (
-    ("betas", "epochs"),
-    ("model_name", "dtype", "enable_gradient_checkpointing", "max_length_per_device",
-     "max_grad_norm", "scheduler.name", "scheduler.warmup_ratio", "optimizer.weight_decay",
-     "optimizer.betas"),
-)  # fmt: skip
-"""What the critic has of the actor, but not by itself: in 0.0.2, and in the newer API."""
 APPLIED = frozenset({
     "seed", "algorithm.options", "train.keep_checkpoints", "train.log_episodes",
     "hardware.device", "hardware.gpus_per_node",
@@ -85,9 +69,7 @@ def _tokens_per_pass(recipe: Recipe) -> int:
 
 
 COMPUTED: dict[str, Callable[[Recipe], Any]] = {
-    "algorithm.lr_schedule": lambda r: {"constant": "constant_with_warmup"}.get(
-        r.algorithm.lr_schedule, r.algorithm.lr_schedule
-    ),
+    "algorithm.lr_schedule": lambda r: r.algorithm.schedule_name,
     "algorithm.warmup_steps": _warmup_ratio,
     "algorithm.critic_lr": lambda r: r.algorithm.critic_lr or r.algorithm.lr,
     "batch.episodes": lambda r: r.groups_per_step,
@@ -117,22 +99,13 @@ def translate(
     keys |= {"rollout.dynamic_filtering": False, "trainer.use_wandb": False}
     for key, name in NAMES.items():
         keys[name] = COMPUTED[key](recipe) if key in COMPUTED else get_key(recipe, key)
-    if newer:
-        keys = {_renamed(name): value for name, value in keys.items() if name != "+actor.epochs"}
-        # Only its default schedule has a minimum; the others do not take one.
-        keys |= {"~actor.scheduler.min_lr": None, "~critic.scheduler.min_lr": None}
-    keys |= {f"++critic.{name}": f"${{actor.{name}}}" for name in CRITIC[newer]}
+    keys |= {f"++critic.{name}": f"${{actor.{name}}}" for name in ("betas", "epochs")}
+    keys = to_newer(keys) if newer else keys
     keys |= settings or {}
     for key, value in flatten(recipe.trainer.get("rl2", {})).items():
         keys.pop(f"+{key}", None)
         keys[key] = value
     return [override(key, value) for key, value in keys.items()]
-
-
-def _renamed(name: str) -> str:
-    for old, new in RENAMED.items():
-        name = name.replace(old, new)
-    return name
 
 
 def settings_of(run: RunDir, resume: bool = False) -> dict[str, Any]:
@@ -155,15 +128,10 @@ def _refuse(recipe: Recipe, newer: bool) -> None:
     refuse(recipe, "RL2", REFUSED)
     a, hardware = recipe.algorithm, recipe.hardware
     engines = ("default", "hf") if hardware.device == "cpu" else ("default", "sglang")
-    checks: list[tuple[str, bool, str]] = [
+    refuse_where(recipe, "RL2", [
         ("algorithm.clip_high", a.clip_low != a.clip_high, "set algorithm.clip_low to the same"),
         ("algorithm.epochs", newer and a.epochs > 1, "the newer API has one pass; set it to 1"),
         ("hardware.engine", hardware.engine not in engines, f"on this device: {engines}"),
         ("limits.max_context_tokens", not recipe.limits.max_context_tokens,
          "it packs sequences by length and must know the longest; set it"),
-        ("batch.episodes", recipe.batch.episodes < a.minibatches, "fewer than the minibatches"),
-    ]  # fmt: skip
-    for key, broken, instead in checks:
-        if broken:
-            value = get_key(recipe, key)
-            raise RecipeError(f"RL2 cannot honour {key} = {value!r}: {instead}.")
+    ])  # fmt: skip

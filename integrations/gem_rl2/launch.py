@@ -46,7 +46,7 @@ def run(recipe: Recipe, run: RunDir, *, resume: bool = False) -> None:
 def main(arguments: list[str]) -> None:
     """Train the run in the directory ``arguments[0]``, then leave no process behind."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the clean-up below runs
-    api = import_module("gem_rl2.newer" if NEWER else "gem_rl2.worker")
+    api = import_module("gem_rl2.newer.trainer" if NEWER else "gem_rl2.worker")
     try:
         api.train(RunDir(arguments[0]), resume="--resume" in arguments[1:])
     finally:

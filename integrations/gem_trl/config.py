@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from gem_core.errors import RecipeError
-from gem_core.recipe import Recipe, core_keys, merge, recipe_keys, refuse, schedule_name
+from gem_core.recipe import Recipe, core_keys, merge, recipe_keys, refuse
 
 APPLIED = frozenset({
     "algorithm.estimator", "algorithm.options", "algorithm.gamma", "algorithm.lam",
@@ -97,7 +97,7 @@ def _algorithm(recipe: Recipe) -> dict[str, Any]:
         "max_completion_length": algorithm.loss_constant or limits.max_tokens_per_turn,
         "epsilon": algorithm.clip_low, "epsilon_high": algorithm.clip_high,
         "beta": algorithm.kl_coef, "entropy_coef": algorithm.entropy_coef,
-        "learning_rate": algorithm.lr, "lr_scheduler_type": schedule_name(algorithm),
+        "learning_rate": algorithm.lr, "lr_scheduler_type": algorithm.schedule_name,
         "warmup_steps": algorithm.warmup_steps * updates_per_step(recipe),
         "adam_beta1": algorithm.betas[0], "adam_beta2": algorithm.betas[1],
         "weight_decay": algorithm.weight_decay, "max_grad_norm": algorithm.max_grad_norm,

@@ -15,21 +15,19 @@ from __future__ import annotations
 
 import os
 
+from gem_core.allocator import keep_freed_memory
 from gem_core.errors import GemError
 from gem_core.recipe import Recipe
 
 
 def environment(recipe: Recipe) -> dict[str, str]:
     """Environment variables of a run on a CPU."""
+    keep_freed_memory()
     return {
         **os.environ,
         "GEM_RL2_SEED": str(recipe.seed),  # of the stand-in engine
         "OMP_NUM_THREADS": "1",  # the matrices of the tiny model are too small to share out
         "TOKENIZERS_PARALLELISM": "false",
-        # Keep freed memory: else each pass faults its pages in again (35000 of them per update).
-        "MALLOC_MMAP_MAX_": "0",
-        "MALLOC_TRIM_THRESHOLD_": str(1 << 30),
-        "MALLOC_TOP_PAD_": str(64 << 20),
     }
 
 

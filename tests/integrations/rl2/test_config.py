@@ -21,7 +21,7 @@ def test_tiny(tiny):
     keys = ["algorithm.kl_coef=0.1", "algorithm.warmup_steps=3", "train.steps=10"]
     keys += ["algorithm.lr=1e-3", "algorithm.lr_schedule=constant"]
     config = composed(tiny(*keys))
-    assert config.train_data.prompts_per_rollout == 64 and config.trainer.n_epochs == 10
+    assert config.train_data.prompts_per_rollout == 96 and config.trainer.n_epochs == 10
     assert config.actor.lr == 1e-3 and list(config.actor.betas) == [0.9, 0.95]
     assert config.actor.kl.coef == 0.1 and config.actor.kl.type == "loss"
     assert config.actor.scheduler == "constant_with_warmup"
@@ -70,7 +70,7 @@ def test_the_newer_dialect(tiny, estimator, schedule):
     overrides = translate(tiny(*keys), newer=True, settings=settings)
     with initialize_config_dir(str(Path(__file__).parent), version_base=None):
         config = compose("newer_ppo", overrides)
-    assert config.rollout.train.prompts_per_rollout == 64 and config.trainer.total_steps == 60
+    assert config.rollout.train.prompts_per_rollout == 96 and config.trainer.total_steps == 60
     assert config.actor.optimizer.lr == 1e-3 and list(config.actor.optimizer.betas) == [0.9, 0.95]
     assert "min_lr" not in config.actor.scheduler and config.actor.dtype == "float32"
     assert config.rollout.train.path == "/x y/rows.jsonl" and config.critic.model_name == "m"
@@ -85,7 +85,6 @@ def test_the_newer_dialect(tiny, estimator, schedule):
         (["algorithm.clip_high=0.28"], "algorithm.clip_high"),
         (["hardware.engine=vllm"], "hardware.engine"),
         (["hardware.nodes=2"], "hardware.nodes"),
-        (["batch.episodes=2", "algorithm.minibatches=4"], "batch.episodes"),
         (["model.revision=main"], "model.revision"),
     ],
 )

@@ -50,7 +50,7 @@ def hook(tiny, say, engine, tokenizer, tmp_path):
     run = RunDir.create(tmp_path / "run", recipe, "rl2")
     rollout.PLAYERS[:] = [rollout.Player(run, tokenizer)]
     spec = util.spec_from_file_location(
-        "custom_module", Path(rollout.__file__).with_name("generate.py")
+        "custom_module", Path(rollout.__file__).parent / "newer" / "generate.py"
     )
     custom = util.module_from_spec(spec)
     spec.loader.exec_module(custom)

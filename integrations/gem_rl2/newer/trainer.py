@@ -18,10 +18,10 @@ from RL2.utils.communication import initialize_global_process_group
 
 from gem_core.errors import GemError
 from gem_core.runs import RunDir
-from gem_rl2 import generate
 from gem_rl2.advantages import Advantages, require_installed
 from gem_rl2.config import native_config, settings_of
 from gem_rl2.metrics import StepLog
+from gem_rl2.newer import generate
 from gem_rl2.rollout import PLAYERS, Player
 
 
