@@ -137,7 +137,8 @@ def test_a_hanging_comparison_costs_only_itself() -> None:
     pool = shared_pool("gem_core.graders._math_slow:run")
     before = pool.replaced
     begun = time.monotonic()
-    verdict = grade_math("(x+y+z+w)^{200}-1", "(x+y+z)^{200}+w", deadline_s=1)
+    inner = "(x+y+z+w)^{100}"  # the two are equal, so no value tells them apart
+    verdict = grade_math(f"({inner}-1)({inner}+1)", "(x+y+z+w)^{200}-1", deadline_s=1)
     assert not verdict.correct and verdict.method == "none" and "deadline" in str(verdict.error)
     assert time.monotonic() - begun < 60
     # The answers after it are judged as ever.
