@@ -2,7 +2,8 @@
 """Write the generated parts of ``README.md``: ``python tools/readme.py [--check]``.
 
 A part stands between ``<!-- NAME -->`` and ``<!-- /NAME -->``: the table of trainers comes from the
-adapters' declarations, the figures of the quickstart from its committed results.
+adapters' declarations, the figures of the quickstart and of the comparison from their committed
+results.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import sys
 from pathlib import Path
 from statistics import mean
 
+from gem_core.compare.results import groups, read_cells
 from gem_core.report import markdown_table
 from gem_core.trainers import list_trainers
 
@@ -28,7 +30,8 @@ def main() -> int:
     check = parser.parse_args().check
     current = TARGET.read_text(encoding="utf-8")
     page = current
-    for name, text in {"trainers": trainers(), "quickstart": quickstart()}.items():
+    parts = {"trainers": trainers(), "quickstart": quickstart(), "comparison": comparison()}
+    for name, text in parts.items():
         pattern = rf"(<!-- {name} -->\n).*?(<!-- /{name} -->\n)"
         page, found = re.subn(pattern, lambda m, t=text: m[1] + t + m[2], page, flags=re.DOTALL)
         if found != 1:
@@ -66,6 +69,27 @@ def quickstart() -> str:
         f"Success on {results[0]['n']} held-out seeds, mean of {seeds}: **{before:.2f} before, "
         f"{after:.2f} after** {results[0]['steps']} steps (worst seed {worst:.2f}). Every seed and "
         "how it was measured: [benchmarks/quickstart](benchmarks/quickstart/README.md).\n"
+    )
+
+
+def comparison() -> str:
+    """The trainers on one experiment: picture and table of the committed runs."""
+    folder = Path("benchmarks") / "trainers" / "results"
+    cells = [c for c in read_cells(ROOT / folder) if c.algorithm == "rebn" and c.result]
+    rows = []
+    for (_, _, trainer), members in groups(cells).items():
+        found = [[c.result[when]["success/mean"] for c in members] for when in ("before", "after")]
+        each = ", ".join(f"{value:.3f}" for value in found[1])
+        rows.append((f"`{trainer}`", f"{mean(found[0]):.3f}", f"{mean(found[1]):.3f}", each))
+    first = cells[0].result
+    head = ("trainer", "success before", "after, mean of the seeds", "after, each seed")
+    return (
+        "![success rate of the five trainers on one experiment]"
+        f"({folder / 'curves.png'})\n\n"
+        f"{markdown_table(head, rows)}\n"
+        f"`{first['name']}`, ReBN, the tiny CPU profile, {first['steps']} steps; success on "
+        f"{first['n']} held-out seeds. Bands are 95 % intervals\nover seeds. "
+        "[benchmarks/trainers](benchmarks/trainers/README.md)\n"
     )
 
 
