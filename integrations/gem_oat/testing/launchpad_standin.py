@@ -173,8 +173,16 @@ def _end(process: Any) -> None:
         process.join()
 
 
+def _end_with(parent: int) -> None:
+    """End this node and what it started once the launching process is gone, however it ended."""
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    os.killpg(os.getpgrp(), signal.SIGKILL)
+
+
 def _main(environ: dict[str, str], payload: bytes, port: int) -> None:
     os.setpgrp()
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     os.environ.update(environ)
     import torch
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -56,3 +57,21 @@ def test_a_failing_process_ends_all(tmp_path):
     done = start(tmp_path, "fail")
     assert done.returncode != 0 and "ended with code" in done.stderr
     assert processes_naming(f"GEM_OAT_TEST={tmp_path}") == []
+
+
+def test_nodes_do_not_outlive_a_killed_launcher(tmp_path):
+    environ = {**os.environ, "GEM_OAT_TEST": str(tmp_path), "CUDA_VISIBLE_DEVICES": "-1"}
+    program = PROGRAM.with_name("sleeping_node.py")
+    launcher = subprocess.Popen([sys.executable, str(program), str(tmp_path)], env=environ)
+    try:
+        patience = time.monotonic() + 120
+        while not (tmp_path / "asleep").exists():
+            assert launcher.poll() is None and time.monotonic() < patience
+            time.sleep(0.1)
+    finally:
+        launcher.kill()
+        launcher.wait()
+    patience = time.monotonic() + 30
+    while processes_naming(f"GEM_OAT_TEST={tmp_path}"):
+        assert time.monotonic() < patience, processes_naming(f"GEM_OAT_TEST={tmp_path}")
+        time.sleep(0.5)
