@@ -25,6 +25,7 @@ def _device_module() -> types.ModuleType:
     module = types.ModuleType("gem_verl_cpu_device")
     for name in ("device_count", "stream", "synchronize", "current_stream", "Stream"):
         setattr(module, name, getattr(torch.cpu, name))
+    module.get_rng_state, module.set_rng_state = torch.get_rng_state, torch.set_rng_state
     for name in (
         "memory_allocated", "memory_reserved", "max_memory_allocated", "max_memory_reserved"
     ):  # fmt: skip
