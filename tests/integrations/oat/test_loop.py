@@ -41,6 +41,27 @@ class Watched(InProcessLearner):
         return super().learn(learning_round)
 
 
+class Counting(Watched):
+    """Notes each step's passes per update, and what DeepSpeed's optimizer was told of them."""
+
+    def learn(self, learning_round):
+        told = [engine.optimizer.gradient_accumulation_steps for engine in self.engines]
+        passes = self.strategy.grad_acc_step
+        self.passes = [*getattr(self, "passes", []), passes]
+        assert told == [passes] * len(told)
+        # DeepSpeed updates where its count of passes is a multiple of this: it must begin at one.
+        assert all(engine.micro_steps % passes == 0 for engine in self.engines)
+        return super().learn(learning_round)
+
+
+def test_an_update_is_whole_whatever_the_number_of_rows(learner, recipe):
+    keys = ["train.steps=4", "algorithm.epochs=1", "batch.micro_batch=3", "train.save_every=0"]
+    made = learner(recipe(*keys), learner=Counting)
+    made.run()
+    assert len(set(made.passes)) > 1, "all steps have as many passes: the test shows nothing"
+    assert made.seen == [(True, 1), (True, 2), (True, 3), (True, 4)]
+
+
 @pytest.fixture
 def finished(recipe, learner, tmp_path):
     """A run of three steps with four updates each, and its learner."""
