@@ -98,15 +98,20 @@ def test_the_actor_plays_its_tasks_and_can_repeat_them(recipe, actor):
 
 
 def test_learners_that_share_an_actor_get_equally_many_rows(recipe, actor):
-    rows = collected(actor(recipe()), "0/0/2", "0/1/2")
-    half = len(rows) // 2
-    assert len(rows) == 2 * half
-    for part, first in ((rows[:half], 0), (rows[half:], 4)):
-        episodes = part[0].episodes
-        assert [e.index for e in episodes] == [first, first + 1, first + 2, first + 3]
-        numbers = {r.row.episode for r in part} - {-1}
-        assert numbers == {e.index for e in episodes}
-        assert sum(r.row.episode >= 0 for r in part) == sum(len(e.turns) for e in episodes)
+    player, uneven = actor(recipe()), 0
+    for step in range(4):
+        rows = collected(player, f"{step}/0/2", f"{step}/1/2")
+        half = len(rows) // 2
+        assert len(rows) == 2 * half
+        parts = ((rows[:half], 8 * step), (rows[half:], 8 * step + 4))
+        for part, first in parts:
+            episodes = part[0].episodes
+            assert [e.index for e in episodes] == [first, first + 1, first + 2, first + 3]
+            assert {r.row.episode for r in part} - {-1} == {e.index for e in episodes}
+            assert sum(r.row.episode >= 0 for r in part) == sum(len(e.turns) for e in episodes)
+        turns = [sum(len(e.turns) for e in part[0].episodes) for part, _ in parts]
+        uneven += turns[0] != turns[1]
+    assert uneven, "the learners always have equally many turns: the test shows nothing"
 
 
 def test_actions_end_with_the_stop_token_or_the_cap(recipe, actor):
