@@ -71,7 +71,7 @@ class TurnCritic:
     def __init__(self, recipe: Recipe, source: str, ranks: Ranks) -> None:
         self.recipe, self.ranks = recipe, ranks
         algorithm, revision = recipe.algorithm, recipe.model.revision
-        body = AutoModel.from_pretrained(source, revision=revision, dtype=torch.float32)
+        body = AutoModel.from_pretrained(source, revision=revision).float()
         head = torch.nn.Linear(body.config.hidden_size, 1, bias=False)
         torch.nn.init.zeros_(head.weight)
         self.model = torch.nn.ModuleList([body, head]).to(ranks.device)
