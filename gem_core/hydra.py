@@ -4,21 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
 from typing import Any
-
-
-def flatten(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested tables as dotted keys.
-
-    >>> flatten({"actor": {"kl": {"coef": 0.1}}, "seed": 3})
-    {'actor.kl.coef': 0.1, 'seed': 3}
-    """
-    flat: dict[str, Any] = {}
-    for key, value in table.items():
-        nested = isinstance(value, Mapping)
-        flat |= flatten(value, f"{prefix}{key}.") if nested else {f"{prefix}{key}": value}
-    return flat
 
 
 def override(key: str, value: Any) -> str:

@@ -433,6 +433,19 @@ def _read(source: str | Path, kind: str) -> dict[str, Any]:
         raise RecipeError(f"{path} is not valid TOML: {error}.") from None
 
 
+def flatten(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested tables as dotted keys.
+
+    >>> flatten({"actor": {"kl": {"coef": 0.1}}, "seed": 3})
+    {'actor.kl.coef': 0.1, 'seed': 3}
+    """
+    flat: dict[str, Any] = {}
+    for key, value in table.items():
+        nested = isinstance(value, Mapping)
+        flat |= flatten(value, f"{prefix}{key}.") if nested else {f"{prefix}{key}": value}
+    return flat
+
+
 def parse_override(text: str) -> dict[str, Any]:
     """Nested table of one ``dotted.key=value`` override. Raises RecipeError."""
     key, sign, value = text.partition("=")

@@ -66,7 +66,8 @@ def require_step(recipe: Recipe, step: int, episodes: Sequence[Episode]) -> None
     first = (step - 1) * size
     if found != list(range(first, first + size)):
         raise GemError(
-            f"Step {step} is the tasks {first} to {first + size - 1}, in order; it got {found}."
+            f"Step {step} is the tasks {first} to {first + size - 1}, in order; it got {found}: "
+            "the trainer dropped, repeated or reordered episodes."
         )
 
 

@@ -10,6 +10,7 @@ import sys
 from random import Random
 from typing import Any
 
+import numpy
 import pytest
 
 import gem_core
@@ -69,7 +70,6 @@ def test_unseeded_environments_differ() -> None:
 
 
 def test_numpy_integers_are_seeds() -> None:
-    numpy = pytest.importorskip("numpy")
     env = Draws()
     assert env.reset(seed=numpy.int64(3))[0] == env.reset(seed=3)[0]
 

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gem_core.hydra import flatten, override
-
-
-def test_tables_become_dotted_keys():
-    table = {"a": {"b": {"c": 1}, "d": [1, 2]}, "e": None}
-    assert flatten(table) == {"a.b.c": 1, "a.d": [1, 2], "e": None}
+from gem_core.hydra import override
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import pytest
 
 from gem_core.errors import GemError, RecipeError
 from gem_core.recipe import (
+    flatten,
     get_key,
     load_recipe,
     merge,
@@ -109,3 +110,8 @@ def test_refuse_names_key_value_and_reason():
     refuse(recipe, "x", {"algorithm.kl_coef": "no reference model"})
     with pytest.raises(RecipeError, match=r"x cannot honour algorithm.entropy_coef = 0.1: no"):
         refuse(recipe, "x", {"algorithm.entropy_coef": "no entropy term"})
+
+
+def test_tables_become_dotted_keys():
+    table = {"a": {"b": {"c": 1}, "d": [1, 2]}, "e": None}
+    assert flatten(table) == {"a.b.c": 1, "a.d": [1, 2], "e": None}

@@ -23,8 +23,8 @@ from gem_core.advantages.registry import (
     list_estimators,
     register_estimator,
 )
-from gem_core.advantages.rows import RowLabel, TokenRows, read_labels
 from gem_core.advantages.stats import identity, moments, normalise
+from gem_core.advantages.token_rows import RowLabel, TokenRows, read_labels
 from gem_core.advantages.turns import Span, runs_of_ones, spread, spread_rows
 
 __all__ = [

@@ -20,9 +20,6 @@ REFUSED = {"algorithm.entropy_coef": "Oat computes the entropy without a gradien
 TRANSLATED = frozenset(recipe_keys()) - core_keys() - APPLIED - REFUSED.keys()
 """Keys that become arguments of Oat."""
 
-SCHEDULES = {"constant": "constant_with_warmup", "linear": "linear", "cosine": "cosine"}
-"""Names of transformers; Oat hands them through, only its command line offers fewer."""
-
 FUSED = (
     "Oat's fused LM head gives the transformer body no gradient with 2 or more rows per forward "
     "pass; set batch.micro_batch = 1 or leave use_fused_lm_head off"
@@ -109,7 +106,8 @@ def arguments(recipe: Recipe) -> Any:
         args = tyro.cli(PPOArgs, args=translate(recipe))
     except SystemExit:
         raise RecipeError("trainer.oat: Oat's parser refuses a value; see above.") from None
-    args.lr_scheduler = SCHEDULES[recipe.algorithm.lr_schedule]
+    # Oat hands the name through to transformers; only its command line offers fewer.
+    args.lr_scheduler = recipe.algorithm.schedule_name
     return default_args_validation(args)
 
 

@@ -7,7 +7,7 @@ All experiences of a step are in one process, so batch statistics need no reduct
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -23,6 +23,7 @@ from gem_core.episode import Episode
 from gem_core.errors import GemError
 from gem_core.recipe import Recipe
 from gem_core.rollout import require_healthy
+from gem_core.tasks import require_step
 
 
 class GemExperienceMaker(RemoteExperienceMaker):
@@ -43,7 +44,8 @@ class GemExperienceMaker(RemoteExperienceMaker):
         """Check and order the samples of one step, then do as OpenRLHF does."""
         samples = sorted(rollout_samples, key=lambda sample: sample.labels[0][0].index)
         self.episodes = [sample.labels[0][0] for sample in samples]
-        require_whole_step(self.recipe, self.episodes)
+        first = self.episodes[0].index if self.episodes else 0
+        require_step(self.recipe, first // self.recipe.batch.episodes + 1, self.episodes)
         require_healthy(self.episodes)
         for sample, episode in zip(samples, self.episodes, strict=True):
             sample.rewards = sample.info["reward"] = torch.tensor([episode.total_reward])
@@ -127,17 +129,6 @@ def spread_turns(experience: Experience, per_turn: Iterator[float]) -> torch.Ten
             "data.max_len (limits.max_context_tokens), or turns are masked in part."
         )
     return out
-
-
-def require_whole_step(recipe: Recipe, episodes: Sequence[Episode]) -> None:
-    """Raise GemError unless ``episodes`` are exactly the tasks of one training step."""
-    found, size = [episode.index for episode in episodes], recipe.batch.episodes
-    first = found[0] // size * size if found else 0
-    if found != list(range(first, first + size)):
-        raise GemError(
-            f"OpenRLHF dropped, repeated or reordered samples: a step got the tasks {found}, not "
-            f"{size} in a row from a multiple of {size}."
-        )
 
 
 def check_installed(trainer: Any, recipe: Recipe) -> None:

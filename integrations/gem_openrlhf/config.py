@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gem_core.errors import RecipeError
-from gem_core.recipe import Recipe, core_keys, recipe_keys, refuse
+from gem_core.recipe import Recipe, core_keys, flatten, recipe_keys, refuse
 
 
 def _keys(text: str) -> frozenset[str]:
@@ -61,24 +61,15 @@ def flags(recipe: Recipe) -> dict[str, Any]:
     refuse(recipe, "openrlhf", REFUSED)
     _check(recipe)
     parts = (_batch(recipe), _algorithm(recipe), _rest(recipe), _layout(recipe))
-    own = {name: value for part in parts for name, value in _dotted(part).items()}
+    own = {name: value for part in parts for name, value in flatten(part).items()}
     return own | native_flags(recipe)
 
 
 def native_flags(recipe: Recipe) -> dict[str, Any]:
     """``[trainer.openrlhf]`` by dotted name. Raises RecipeError."""
-    found = _dotted(recipe.trainer.get("openrlhf", {}))
+    found = flatten(recipe.trainer.get("openrlhf", {}))
     for key in sorted(found.keys() & OWNED):
         raise RecipeError(f"trainer.openrlhf.{key}: the recipe and the adapter decide that.")
-    return found
-
-
-def _dotted(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested tables as one, their names joined by dots."""
-    found: dict[str, Any] = {}
-    for key, value in table.items():
-        nested = isinstance(value, Mapping)
-        found |= _dotted(value, f"{prefix}{key}.") if nested else {f"{prefix}{key}": value}
     return found
 
 
@@ -124,11 +115,11 @@ def _batch(recipe: Recipe) -> dict[str, Any]:
 
 
 def _algorithm(recipe: Recipe) -> dict[str, Any]:
-    algorithm, schedule = recipe.algorithm, recipe.algorithm.lr_schedule
+    algorithm = recipe.algorithm
     total = recipe.train.steps * algorithm.epochs * algorithm.minibatches
     adam = {"betas": algorithm.betas, "weight_decay": algorithm.weight_decay}
     optimizer = {
-        "lr_scheduler": "constant_with_warmup" if schedule == "constant" else schedule,
+        "lr_scheduler": algorithm.schedule_name,
         # OpenRLHF rounds ratio x total up; half a step less makes that exactly ``warmup_steps``.
         "lr_warmup_ratio": max(0.0, algorithm.warmup_steps - 0.5) / max(1, total),
         "max_norm": algorithm.max_grad_norm,

@@ -9,8 +9,8 @@ from typing import Any
 
 from hydra import compose, initialize_config_dir
 
-from gem_core.hydra import flatten, override
-from gem_core.recipe import Recipe, core_keys, get_key, recipe_keys, refuse, refuse_where
+from gem_core.hydra import override
+from gem_core.recipe import Recipe, core_keys, flatten, get_key, recipe_keys, refuse, refuse_where
 from gem_core.runs import RunDir
 from gem_core.tiny import model_path
 from gem_rl2._compat import NEWER

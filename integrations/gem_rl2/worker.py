@@ -20,7 +20,7 @@ from RL2.utils.comm import initialize_global_process_group
 
 from gem_core.recipe import Recipe
 from gem_core.runs import RunDir
-from gem_core.tasks import eval_task, step_tasks
+from gem_core.tasks import eval_task, require_step, step_tasks
 from gem_rl2 import _compat
 from gem_rl2.advantages import Advantages, require_installed
 from gem_rl2.config import native_config, settings_of
@@ -109,6 +109,7 @@ class Rollout(ppo.Rollout):
         batch = super().__call__(tasks, train, step)
         if self.leads and train:
             self.advantages.episodes = self.player.take()
+            require_step(self.recipe, step, self.advantages.episodes)
         elif self.leads:
             self.player.log_eval(step)
         return batch

@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 from transformers import AutoTokenizer
 
+from gem_core.allocator import keep_freed_memory
 from gem_core.critic import FILE
 from gem_core.errors import RecipeError, RunError
 from gem_core.recipe import Recipe
@@ -37,6 +38,7 @@ def run(recipe: Recipe, run: RunDir, *, resume: bool = False) -> None:
         _spawn(recipe, run, resume)
         return
     if here == "cpu":
+        keep_freed_memory()
         torch.set_num_threads(2)  # a fixed number: sums come out the same on every machine
     source = model_path(recipe)
     tokenizer = AutoTokenizer.from_pretrained(source, revision=recipe.model.revision)

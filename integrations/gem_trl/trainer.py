@@ -16,7 +16,7 @@ from gem_core.episode import Episode
 from gem_core.errors import GemError, RecipeError, did_you_mean
 from gem_core.recipe import Recipe
 from gem_core.rollout import require_healthy
-from gem_core.tasks import MachineFactory, Task, eval_task, train_task
+from gem_core.tasks import MachineFactory, Task, eval_task, require_step, train_task
 from gem_trl._compat import GRPOConfig, GRPOTrainer
 from gem_trl.advantages import AdvantageGuard, StepBatch, install, pool
 from gem_trl.config import generations, translate, updates_per_step
@@ -82,11 +82,9 @@ class GemTrainer(GRPOTrainer):
         mine = self.play([train_task(self.recipe, first + slot) for slot in range(count)])
         everyone = pool(mine, self.accelerator.num_processes)
         require_healthy(everyone)
-        rank, size = self.accelerator.process_index, self.recipe.batch.episodes
-        start = first - rank * count
-        if [episode.index for episode in everyone] != list(range(start, start + size)):
-            raise GemError(f"The ranks did not play the tasks {start} to {start + size - 1}.")
+        require_step(self.recipe, first // self.recipe.batch.episodes + 1, everyone)
         self.rollout_seconds = time.perf_counter() - began
+        rank = self.accelerator.process_index
         part = slice(rank * count, (rank + 1) * count)
         if self.critic is None:
             self.step_batch = StepBatch(self.recipe, everyone, part)

@@ -17,6 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from gem_core.allocator import keep_freed_memory
 from gem_core.errors import GemError
 from gem_core.recipe import Recipe
 
@@ -45,6 +46,7 @@ _RAY_VARIABLES = {
 def session(recipe: Recipe) -> Iterator[dict[str, Any]]:
     """Apply the harness to this process; give the ``ray.init`` options that apply it to workers."""
     choose_dtype(recipe)
+    keep_freed_memory()
     os.environ.update(_RAY_VARIABLES)
     apply()
     os.environ.pop("CUDA_VISIBLE_DEVICES", None)  # Ray refuses made-up GPUs beside an empty list

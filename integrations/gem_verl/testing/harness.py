@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from gem_core.allocator import keep_freed_memory
 from gem_core.errors import RecipeError
 from gem_core.recipe import Recipe
 
@@ -22,6 +23,7 @@ def session(recipe: Recipe) -> Iterator[tuple[dict[str, Any], dict[str, str]]]:
     if recipe.hardware.device != "cpu":
         yield {}, dict(os.environ)
         return
+    keep_freed_memory()
     # Ray's sockets need a short path; what it and hydra leave there goes with the run.
     with tempfile.TemporaryDirectory(prefix="ray", dir="/tmp", ignore_cleanup_errors=True) as temp:
         own = {"+ray_kwargs.ray_init._temp_dir": temp, "hydra.run.dir": temp}
