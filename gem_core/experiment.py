@@ -15,6 +15,7 @@ from typing import Any
 from gem_core import trainers
 from gem_core.allocator import keep_freed_memory
 from gem_core.errors import RunError
+from gem_core.model_files import take_files
 from gem_core.recipe import Recipe
 from gem_core.registration import spec
 from gem_core.runs import IfExists, RunDir
@@ -70,6 +71,7 @@ def run_experiment(
         trainers.launch(trainer, recipe, run, resume=resume)
     if not (run.model / "config.json").exists():
         raise RunError(f"{trainer} left no model in {run.model}; see its output above.")
+    take_files(source, recipe.model.revision, run.model)
     with clock("eval_after"):
         after = _evaluate(run, recipe, run.model, "after", recipe.train.steps, say)
     run.finish(_result(run, recipe, before, after, clock.seconds, resume))
