@@ -54,10 +54,10 @@ def gem_core_round() -> list[bool]:
 def forget() -> None:
     """Make the grader and its worker forget all answers: the worker remembers 512 parses."""
     from gem_core.graders import grade_math, math
-    from gem_core.graders._math_fast import number
+    from gem_core.graders._math_numbers import number
 
     for n in range(600):
-        grade_math(f"{n}q", "q", deadline_s=60)
+        grade_math(f"|{n}q|", "|q|", deadline_s=60)
     math._memory.clear()
     number.cache_clear()
 

@@ -16,7 +16,8 @@ class MathEnv(DatasetEnv):
     """A mathematical question; the reward is 1 for a right answer, else 0.
 
     Without math-verify (extra ``math``) the built-in sample can still be played: answers that are
-    not plain numbers then count as wrong, with ``info["grader_error"]``. Other data need it.
+    not plain numbers, lists or expressions then count as wrong, with ``info["grader_error"]``.
+    Other data need it.
 
     Args:
         deadline_s: Seconds that judging one answer may take; then it counts as wrong.

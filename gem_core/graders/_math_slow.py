@@ -2,8 +2,9 @@
 
 Its own timeouts raise signals, which works in the main thread alone, so they are off and the
 pool's deadline takes their place. Its LaTeX parser is made to try ANTLR's fast prediction first:
-what that reads to the end it reads as the full prediction does, which decides on all the rest. And
-before a difference is simplified, to see whether it is zero, its value at one point is looked at.
+what that reads to the end it reads as the full prediction does, which decides on all the rest. The
+numbers in it are made as such, where sympy would run each as a line of Python. And before a
+difference is simplified, to see whether it is zero, its value at one point is looked at.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
+import re
 from functools import lru_cache
 from typing import Any
 
 import sympy
+import sympy.core.numbers
 from math_verify import grader, parse, verify
 
 try:
@@ -64,6 +67,22 @@ def _two_stages(create: Any) -> Any:
 if _Latex2Sympy is not None:  # seen by nobody else: this module lives in the grader's workers
     _Latex2Sympy.create_parser = _two_stages(_Latex2Sympy.create_parser)
 
+
+_PLAIN = re.compile(r"(?:0|[1-9]\d*)(\.\d+)?", re.ASCII)
+
+
+def _numbers_first(sympify: Any) -> Any:
+    def sympified(text: Any, *args: Any, **options: Any) -> Any:
+        found = _PLAIN.fullmatch(text) if isinstance(text, str) and not (args or options) else None
+        if found is None:
+            return sympify(text, *args, **options)
+        return sympy.Float(text) if found[1] else sympy.Integer(int(text))
+
+    return sympified
+
+
+if hasattr(sympy.core.numbers, "sympify"):  # what ``sympy.Number("12")`` calls
+    sympy.core.numbers.sympify = _numbers_first(sympy.core.numbers.sympify)
 
 #: A difference with one of these is not evaluated: that may take long, or mean nothing.
 _OPAQUE = (

@@ -1,8 +1,9 @@
 """Is this the right answer to a mathematical question?
 
-The verdict is math-verify's. Plain numbers are judged here in microseconds; the rest goes to
-worker processes that import math-verify once, under a deadline, so it works in any thread and a
-comparison that hangs costs one worker and nothing else.
+The verdict is math-verify's. Answers of common kinds (numbers, simple expressions, lists of them,
+words) are judged here in microseconds; the rest goes to worker processes that import math-verify
+once, under a deadline, so it works in any thread and a comparison that hangs costs one worker and
+nothing else.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ class MathVerdict(NamedTuple):
 
     Attributes:
         correct: Whether the answer is right.
-        method: ``"plain"`` (judged as a number or as equal text), ``"math-verify"``, or ``"none"``
-            if the answer could not be judged and therefore counts as wrong.
+        method: ``"plain"`` (judged without math-verify), ``"math-verify"``, or ``"none"`` if the
+            answer could not be judged and therefore counts as wrong.
         error: Why it could not be judged: ``"too_long"`` or the message of the worker.
     """
 
@@ -74,7 +75,7 @@ def require_math_verify() -> None:
     """Raise MissingDependencyError if math-verify is not installed."""
     if not math_verify_installed():
         raise MissingDependencyError(
-            "Judging answers that are not plain numbers needs math-verify: "
+            "Judging answers that are not plain and simple needs math-verify: "
             "pip install 'gem-core[math]'."
         )
 

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from math_verify import parse, verify
 
 from gem_core.graders import grade_math, math
-from gem_core.graders._math_fast import fast_verdict, number
+from gem_core.graders._math_fast import fast_verdict
+from gem_core.graders._math_numbers import number
 from gem_core.graders.pool import shared_pool
 
 PAIRS = [
@@ -37,7 +38,7 @@ def test_the_fixed_set_is_large_and_mixed() -> None:
     assert len(PAIRS) >= 500 and 0.3 < right / len(PAIRS) < 0.7
     assert len({(pair["answer"], pair["gold"]) for pair in PAIRS}) == len(PAIRS)
     plain = sum(fast_verdict(pair["answer"], pair["gold"]) is not None for pair in PAIRS)
-    assert 0.6 < plain / len(PAIRS) < 0.9
+    assert 0.9 < plain / len(PAIRS) < 1
 
 
 def test_verdicts_equal_math_verifys_on_the_fixed_set() -> None:
@@ -117,7 +118,8 @@ def test_several_gold_answers() -> None:
 
 
 def test_it_works_in_threads() -> None:
-    hard = [p for p in PAIRS if fast_verdict(p["answer"], p["gold"]) is None][:60]
+    hard = [p for p in PAIRS if fast_verdict(p["answer"], p["gold"]) is None]
+    hard += [{"answer": f"|{n}x|", "gold": f"{n % 7}|x|", "right": n < 7} for n in range(1, 20)]
     verdicts: dict[int, bool] = {}
 
     def work(start: int) -> None:
@@ -142,8 +144,9 @@ def test_a_hanging_comparison_costs_only_itself() -> None:
     assert not verdict.correct and verdict.method == "none" and "deadline" in str(verdict.error)
     assert time.monotonic() - begun < 60
     # The answers after it are judged as ever.
-    for answer in ("(x+1)^2", "x(x+2)+1", "1+x^2+2x", "(1+x)(1+x)"):
-        assert grade_math(answer, "x^2+2x+1", deadline_s=60).correct
+    for answer in ("|x|(|x|+2)", "|x|^2+2|x|", "(2+|x|)|x|"):
+        verdict = grade_math(answer, "2|x|+|x|^2", deadline_s=60)
+        assert verdict.correct and verdict.method == "math-verify"
     assert pool.replaced == before + 1
 
 
@@ -158,11 +161,14 @@ def test_a_hanging_comparison_costs_only_itself() -> None:
         "1" * 1999,
         "((((((((" * 200,
         "\\sqrt{" * 200 + "x" + "}" * 200,
+        "\\sin(" * 16 + "x" + ")" * 16,
+        "(a+b+c+x+y)^8(a+b+c+x+y)^8",
+        "9^9^9^9",
         "__import__('os').system('true')",
         "\\input{/etc/passwd}",
         "",
     ],
 )
 def test_hostile_answers_are_wrong_and_nothing_else(answer: str) -> None:
-    assert not grade_math(answer, "x^2+1", deadline_s=3).correct
-    assert grade_math("1+x^2", "x^2+1", deadline_s=60).correct
+    assert not grade_math(answer, "|x|+1", deadline_s=3).correct
+    assert grade_math("1+|x|", "|x|+1", deadline_s=60).correct
