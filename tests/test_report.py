@@ -49,6 +49,16 @@ def test_a_record_is_a_run_directory_without_paths_and_weights(run, tmp_path):
     assert before_after([kept]) == before_after([run])
 
 
+def test_a_record_does_not_say_where_the_model_of_another_run_lay(tmp_path):
+    origin = str(tmp_path / "first" / "model")
+    recipe = load_recipe("guess-the-number-easy", "tiny", [f"model.path={origin}"])
+    run = RunDir.create(tmp_path / "second", recipe, "trl")
+    run.finish({**RESULT, "model": origin})
+    kept = record(run, tmp_path / "kept")
+    assert kept.result["model"] == kept.recipe.model.path == "first/model"
+    assert not any(str(tmp_path) in file.read_text() for file in kept.path.iterdir())
+
+
 def test_an_unfinished_run_leaves_no_record(run, tmp_path):
     with pytest.raises(RunError, match="not finished"):
         record(run, tmp_path / "kept")

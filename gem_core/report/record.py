@@ -44,6 +44,7 @@ def record(run: RunDir, target: str | Path) -> RunDir:
     recipe = run.recipe.to_dict()
     if Path(recipe["model"]["path"]).is_absolute():  # a run's model: <run>/model
         recipe["model"]["path"] = "/".join(Path(recipe["model"]["path"]).parts[-2:])
+        result = {**result, "model": recipe["model"]["path"]}
     for name, data in (
         ("result.json", result),
         ("run.json", info),
