@@ -93,7 +93,7 @@ def page(runs: list[RunDir]) -> str:
         f"{result['n']} held-out episodes. Halving the range takes\nabout log2 {NUMBERS} = "
         f"{math.log2(NUMBERS):.2f} turns at most. One seed and a two-layer model: a direction, "
         "not the paper's result.\n\n"
-        f"![turns per episode over the training steps](turns.png)\n\n{markdown_table(head, rows)}\n"
+        f"![turns per episode over the training steps](turns.png)\n\n{markdown_table(head, rows)}"
     )
 
 

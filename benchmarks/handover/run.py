@@ -91,7 +91,7 @@ def page(runs: list[RunDir]) -> str:
         f"{result['name']}, {result['estimator']}, the tiny CPU\nprofile, seed {result['seed']}; "
         f"success on {result['n']} held-out episodes with its 95 % interval.\n\n"
         "![one curve through five trainers](curve.png)\n\n"
-        f"{markdown_table(head, rows)}\n"
+        f"{markdown_table(head, rows)}"
     )
 
 

@@ -1,0 +1,76 @@
+"""TRL's own loop: ``GRPOTrainer`` on a data set of prompts with a reward function.
+
+TRL times no part of a step on its own, so one stopwatch goes around the same stock methods here
+and, with ``--adapter``, in a run of the adapter. Generation is the engine alone: playing and
+scoring episodes is part of the rest.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import trl
+from accelerate.optimizer import AcceleratedOptimizer
+from datasets import Dataset
+from shared import Stopwatch, adapter_asked, folder, given, log, prompts, reward
+from transformers import AutoTokenizer
+
+from gem_core.allocator import keep_freed_memory
+from gem_core.cli import main as command_line
+from gem_core.tiny import model_path
+from gem_trl.config import translate
+
+GENERATE, SCORE = "_generate_single_turn", "_generate_and_score_completions"
+
+
+def main() -> None:
+    time_steps()
+    if arguments := adapter_asked():
+        raise SystemExit(command_line(arguments))
+    train()
+
+
+def time_steps() -> None:
+    """Log a step where TRL logs it."""
+    watch, trainer, write = Stopwatch(), trl.GRPOTrainer, trl.GRPOTrainer.log
+    seen = [0.0]
+    for owner, method in (
+        (trainer, GENERATE), (trainer, SCORE), (trainer, "training_step"),
+        (AcceleratedOptimizer, "step"),
+    ):  # fmt: skip
+        watch.around(owner, method)
+
+    def log_step(self: Any, logs: dict[str, float], *args: Any) -> None:
+        write(self, logs, *args)
+        if "loss" in logs:
+            spent, tokens = watch.take(), logs["num_tokens"]
+            update = spent["training_step"] - spent[SCORE] + spent["step"]
+            log(spent[GENERATE], update, tokens - seen[0])
+            seen[0] = tokens
+
+    trainer.log = log_step
+
+
+def train() -> None:
+    """Stock training: TRL's data set, generation, rewards, advantages and loss."""
+    recipe = given()
+    keep_freed_memory()
+    torch.set_num_threads(2)
+    model = model_path(recipe)
+    trl.GRPOTrainer(
+        model=model,
+        reward_funcs=score,
+        args=trl.GRPOConfig(output_dir=str(folder() / "trl"), **translate(recipe)),
+        train_dataset=Dataset.from_dict({"prompt": prompts()}),
+        processing_class=AutoTokenizer.from_pretrained(model),
+    ).train()
+
+
+def score(completions: list[str], **_: Any) -> list[float]:
+    """TRL's reward function."""
+    return [reward(completion) for completion in completions]
+
+
+if __name__ == "__main__":
+    main()

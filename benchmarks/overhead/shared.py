@@ -1,0 +1,104 @@
+"""What the driver and the five stock loops share: the experiment, its prompts, a reward, a log."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+from gem_core.recipe import Recipe, load_recipe, recipe_from_dict
+from gem_core.tasks import MachineFactory, train_task
+
+BASELINE, PROFILE = "guess-the-number-easy", "tiny"
+OVERRIDES = (
+    "env=[{id='game:GuessTheNumber-v0-easy', kwargs={max_turns=1}}]",
+    "algorithm.estimator=grpo",
+    "algorithm.epochs=1",  # RL2's own loop knows no more
+    "batch.group_size=8",
+    "eval.episodes=0",
+)
+"""What makes the tiny baseline an experiment that every trainer has a loop of its own for."""
+FOLDER = "GEM_OVERHEAD_FOLDER"
+"""Environment variable: where a stock loop finds its files and leaves its log."""
+
+
+def experiment(steps: int) -> Recipe:
+    """The recipe of the comparison."""
+    return load_recipe(BASELINE, PROFILE, [*OVERRIDES, f"train.steps={steps}"])
+
+
+def folder() -> Path:
+    """The folder of the run under way."""
+    return Path(os.environ[FOLDER])
+
+
+def prepare(path: Path, recipe: Recipe) -> None:
+    """Write the recipe and the prompts that the environment shows, one per group and step."""
+    factory, size = MachineFactory(recipe), recipe.batch.group_size
+    path.mkdir(parents=True)
+    (path / "recipe.json").write_text(json.dumps(recipe.to_dict()), encoding="utf-8")
+    with (path / "prompts.jsonl").open("w", encoding="utf-8") as file:
+        for first in range(0, recipe.train.steps * recipe.batch.episodes, size):
+            machine = factory(train_task(recipe, first))
+            machine.start()
+            file.write(json.dumps({"prompt": machine.prompt_text}) + "\n")
+
+
+def given() -> Recipe:
+    """The recipe of the run under way."""
+    return recipe_from_dict(json.loads((folder() / "recipe.json").read_text(encoding="utf-8")))
+
+
+def prompts() -> list[str]:
+    """The prompts of the run under way."""
+    lines = (folder() / "prompts.jsonl").read_text(encoding="utf-8").splitlines()
+    return [json.loads(line)["prompt"] for line in lines]
+
+
+def reward(response: str) -> float:
+    """1 for a response with an even digit, else 0: members of a group differ."""
+    return float(any(digit in response for digit in "02468"))
+
+
+def log(rollout: float, update: float, tokens: float) -> None:
+    """Append a training step: seconds of its generation and its update, tokens trained on."""
+    row = {"time": time.time(), "rollout": rollout, "update": update, "tokens": tokens}
+    with (folder() / "steps.jsonl").open("a", encoding="utf-8") as file:
+        file.write(json.dumps(row) + "\n")
+
+
+def adapter_asked() -> list[str]:
+    """``gem-core``'s arguments, where the script is to run it under the stock loop's clock."""
+    return sys.argv[2:] if sys.argv[1:2] == ["--adapter"] else []
+
+
+class Stopwatch:
+    """Seconds spent in methods, by name, for a trainer that does not time its parts itself."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    def around(self, owner: Any, method: str) -> None:
+        """Time every call of ``owner.method``."""
+        call: Callable[..., Any] = getattr(owner, method)
+
+        @wraps(call)  # an adapter looks at signatures
+        def timed(*args: Any, **kwargs: Any) -> Any:
+            began = time.perf_counter()
+            try:
+                return call(*args, **kwargs)
+            finally:
+                spent = time.perf_counter() - began
+                self.seconds[method] = self.seconds.get(method, 0.0) + spent
+
+        setattr(owner, method, timed)
+
+    def take(self) -> dict[str, float]:
+        """The seconds since the last call."""
+        taken, self.seconds = self.seconds, {}
+        return taken
