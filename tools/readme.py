@@ -75,7 +75,9 @@ def quickstart() -> str:
 def comparison() -> str:
     """The trainers on one experiment: picture and table of the committed runs."""
     folder = Path("benchmarks") / "trainers" / "results"
-    cells = [c for c in read_cells(ROOT / folder) if c.algorithm == "rebn" and c.result]
+    baseline = "guess-the-number-easy"
+    finished = [c for c in read_cells(ROOT / folder) if c.baseline == baseline and c.result]
+    cells = [c for c in finished if c.algorithm == "rebn"]
     rows = []
     for (_, _, trainer), members in groups(cells).items():
         found = [[c.result[when]["success/mean"] for c in members] for when in ("before", "after")]
@@ -85,10 +87,11 @@ def comparison() -> str:
     head = ("trainer", "success before", "after, mean of the seeds", "after, each seed")
     return (
         "![success rate of the five trainers on one experiment]"
-        f"({folder / 'curves.png'})\n\n"
+        f"({folder / f'curves-{baseline}.png'})\n\n"
         f"{markdown_table(head, rows)}\n"
         f"`{first['name']}`, ReBN, the tiny CPU profile, {first['steps']} steps; success on "
         f"{first['n']} held-out seeds. Bands are 95 % intervals\nover seeds. "
+        "Every algorithm and baseline so far: "
         "[benchmarks/trainers](benchmarks/trainers/README.md)\n"
     )
 

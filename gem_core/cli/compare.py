@@ -56,6 +56,6 @@ def report(plan: Plan) -> None:
     (plan.out / "cells.csv").write_text(csv_text(cells), encoding="utf-8")
     pictures = []
     if any(cell.status == "done" for cell in cells):
-        pictures = [curves(cells, plan.out / "curves.png"), times(cells, plan.out / "times.png")]
+        pictures = [*curves(cells, plan.out), times(cells, plan.out / "times.png")]
     page = write_page(cells, pictures, plan.out / "report.html")
     print(f"{markdown(cells)}\n{page}")

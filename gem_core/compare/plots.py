@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +19,18 @@ COLOURS = {
     "rl2": "#e69f00",
 }
 _PHASES = ("rollout", "update", "sync")
+_COLUMNS = 2
+_SMOOTHED = 6
 
 
-def curves(cells: Iterable[CellResult], path: Path, *, window: int = 10) -> Path:
-    """Training success over the steps: a row per baseline, a column per algorithm.
+def curves(cells: Iterable[CellResult], folder: Path) -> list[Path]:
+    """Training success over the steps: a picture per baseline, in it a panel per algorithm.
 
-    Thick line: mean over seeds of the running mean over ``window`` steps. Band: its 95 % interval
-    (two seeds or more).
+    Thick line: mean over seeds of the running mean over a sixth of the steps. Band: its 95 %
+    interval (two seeds or more).
+
+    Returns:
+        ``curves-<baseline>.png`` of every baseline, below ``folder``.
 
     Raises:
         RunError: no finished cell.
@@ -32,22 +38,31 @@ def curves(cells: Iterable[CellResult], path: Path, *, window: int = 10) -> Path
     grouped = groups(c for c in cells if c.status == "done")
     if not grouped:
         raise RunError("No finished cell to draw.")
-    baselines = sorted({baseline for baseline, _, _ in grouped})
-    algorithms = sorted({algorithm for _, algorithm, _ in grouped})
-    figure, grid = new_figure(len(baselines), len(algorithms))
-    for (baseline, algorithm, trainer), members in grouped.items():
-        axes = grid[baselines.index(baseline)][algorithms.index(algorithm)]
+    return [_picture(name, grouped, folder) for name in sorted({name for name, _, _ in grouped})]
+
+
+def _picture(
+    baseline: str, grouped: Mapping[tuple[str, str, str], Sequence[CellResult]], folder: Path
+) -> Path:
+    algorithms = sorted({algorithm for name, algorithm, _ in grouped if name == baseline})
+    columns = min(_COLUMNS, len(algorithms))
+    figure, grid = new_figure(-(-len(algorithms) // columns), columns)
+    panels = [axes for row in grid for axes in row]
+    for axes, algorithm in zip_longest(panels, algorithms):
+        if algorithm is None:
+            axes.set_axis_off()
+            continue
+        for (name, own, trainer), members in grouped.items():
+            if (name, own) == (baseline, algorithm):
+                _curve(axes, trainer, [_success(member) for member in members])
         axes.set_title(f"{baseline}, {algorithm}", fontsize=9)
         axes.set_ylim(0.0, 1.02)
-        _curve(axes, trainer, [_success(member, window) for member in members])
+        axes.legend(frameon=False, fontsize=7, loc="lower right")
     for row in grid:
         row[0].set_ylabel("success rate")
-        for axes in row:
-            if axes.lines:
-                axes.legend(frameon=False, fontsize=7, loc="lower right")
     for axes in grid[-1]:
         axes.set_xlabel("training step")
-    return save_figure(figure, path)
+    return save_figure(figure, folder / f"curves-{baseline}.png")
 
 
 def times(cells: Iterable[CellResult], path: Path) -> Path:
@@ -80,9 +95,9 @@ def _curve(axes: Any, trainer: str, seeds: Sequence[dict[int, float]]) -> None:
         axes.fill_between(steps, low, high, color=colour, alpha=0.15, lw=0)
 
 
-def _success(cell: CellResult, window: int) -> dict[int, float]:
+def _success(cell: CellResult) -> dict[int, float]:
     rows = cell.run.metrics()
-    values = running_mean([row["success/mean"] for row in rows], window)
+    values = running_mean([row["success/mean"] for row in rows], max(1, len(rows) // _SMOOTHED))
     return dict(zip((row["step"] for row in rows), values, strict=True))
 
 

@@ -48,7 +48,7 @@ def test_csv_has_every_cell(grid):
 
 def test_the_page_stands_alone(grid, tmp_path):
     cells = read_cells(grid)
-    pictures = [curves(cells, grid / "curves.png"), times(cells, grid / "times.png")]
+    pictures = [*curves(cells, grid), times(cells, grid / "times.png")]
     assert all(p.read_bytes().startswith(b"\x89PNG") for p in pictures)
     page = write_page(cells, pictures, grid / "report.html")
     away = Path(shutil.copy(page, tmp_path / "elsewhere.html"))
@@ -59,7 +59,7 @@ def test_the_page_stands_alone(grid, tmp_path):
 
 def test_nothing_to_draw_is_said(tmp_path):
     with pytest.raises(RunError, match="No finished cell"):
-        curves([], tmp_path / "x.png")
+        curves([], tmp_path)
 
 
 def test_interval_over_seeds():
