@@ -19,7 +19,7 @@ from gem_core.model_files import take_files
 from gem_core.recipe import Recipe
 from gem_core.registration import spec
 from gem_core.runs import IfExists, RunDir
-from gem_core.threads import wait_passively
+from gem_core.threads import wait_briefly
 from gem_core.tiny import model_path
 
 RESULT_FORMAT = 1
@@ -62,7 +62,7 @@ def run_experiment(
         return run
     if recipe.hardware.device == "cpu":
         keep_freed_memory()  # these two also for the processes that a trainer starts
-        wait_passively()
+        wait_briefly()
     clock = _Clock()
     with clock("model"):
         source = model_path(recipe)

@@ -1,4 +1,4 @@
-"""Idle threads sleep, as OpenMP itself reports it."""
+"""The setting for OpenMP, and whose it is."""
 
 from __future__ import annotations
 
@@ -6,17 +6,24 @@ import os
 
 import pytest
 
-from gem_core.threads import wait_passively
+from gem_core.threads import wait_briefly
 
 
-def test_the_policy_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
-    wait_passively()
-    assert os.environ["OMP_WAIT_POLICY"] == "PASSIVE"
-    del os.environ["OMP_WAIT_POLICY"]
+@pytest.fixture(autouse=True)
+def _unset(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT"):
+        monkeypatch.setenv(name, "")  # so that whatever a test leaves is undone
+        monkeypatch.delenv(name)
 
 
-def test_the_users_own_policy_wins(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OMP_WAIT_POLICY", "ACTIVE")
-    wait_passively()
-    assert os.environ["OMP_WAIT_POLICY"] == "ACTIVE"
+def test_the_spins_are_set() -> None:
+    wait_briefly()
+    assert 0 < int(os.environ["GOMP_SPINCOUNT"]) < 300_000
+
+
+@pytest.mark.parametrize("name", ["OMP_WAIT_POLICY", "GOMP_SPINCOUNT"])
+def test_the_users_own_setting_wins(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv(name, "mine")
+    wait_briefly()
+    assert os.environ[name] == "mine"
+    assert name == "GOMP_SPINCOUNT" or "GOMP_SPINCOUNT" not in os.environ
