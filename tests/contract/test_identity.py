@@ -96,10 +96,12 @@ def test_the_adapter_is_small(package):
 
 def test_nothing_outside_the_adapter_imports_it(package):
     root = Path(__file__).parents[2]
+    # The one file that is about this adapter alone: its trainer's own loop, on its stand-ins.
+    own_loop = root / "benchmarks" / "overhead" / f"own_{package.removeprefix('gem_')}.py"
     offenders = []
     for area in ("gem_core", "integrations", "benchmarks"):
         for path in (root / area).rglob("*.py"):
-            if package in path.parts:
+            if package in path.parts or path == own_loop:
                 continue
             text = path.read_text()
             if f"import {package}" in text or f"from {package}" in text:
