@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import os
 
-#: Rounds of GNU's OpenMP before a waiting thread sleeps: below a tenth of a millisecond, while its
-#: own 300,000 are one. Steps alone on two cores take as long, beside other runs a third.
+#: Rounds of GNU's OpenMP before a waiting thread sleeps; its own default is 300,000.
 _SPINS = 20_000
 
 

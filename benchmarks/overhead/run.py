@@ -65,11 +65,12 @@ def main() -> int:
             text = json.dumps(found, indent=1) + "\n"
             (arguments.results / f"{trainer}.json").write_text(text, encoding="utf-8")
     files = [arguments.results / f"{trainer}.json" for trainer in TRAINERS]
-    text = page([json.loads(path.read_text(encoding="utf-8")) for path in files if path.exists()])
+    results = [json.loads(path.read_text(encoding="utf-8")) for path in files if path.exists()]
+    text = page(results)
     if arguments.results == RESULTS:
         PAGE.write_text(text, encoding="utf-8")
     print(text)
-    return int("not measured" in text)
+    return int(any("failed" in found for found in results))
 
 
 # -- measuring ----------------------------------------------------------------------------------

@@ -8,16 +8,13 @@ else is left to it. The tests compare the two on fixed and on random pairs.
 from __future__ import annotations
 
 import re
-from fractions import Fraction
 
 from . import _math_answers
-from ._math_numbers import number
+from ._math_numbers import CLEARLY, number
 
 _INTEGER = re.compile(r"-?\d{1,15}", re.ASCII)
 # What math-verify keeps as text at least; it takes words like "m^2" for units and drops them.
 _KEPT = re.compile(r"-?\(?(?:\d|\\[dt]?frac\{|\\sqrt)[\w\\{}^+\-*/()., =]*", re.ASCII)
-#: Numbers that differ by less may be the same when math-verify has rounded them to six places.
-_CLEARLY = Fraction(2, 1_000_000)
 
 
 def fast_verdict(answer: str, gold: str) -> bool | None:
@@ -37,4 +34,4 @@ def fast_verdict(answer: str, gold: str) -> bool | None:
     if x == y:
         return True
     # Near misses are compared after rounding, which is math-verify's business.
-    return False if abs(x - y) > _CLEARLY else None
+    return False if abs(x - y) > CLEARLY else None

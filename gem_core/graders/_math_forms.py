@@ -12,6 +12,8 @@ from fractions import Fraction
 from operator import itemgetter
 from typing import NamedTuple
 
+from ._math_numbers import CLEARLY
+
 
 class Unread(Exception):
     """The text is outside the grammar, or too large to be looked at here."""
@@ -42,8 +44,7 @@ Polynomial = dict[Monomial, Number]
 
 ONE: Polynomial = {(): 1}
 _MOST_TERMS, _HIGHEST_POWER, _LARGEST = 40, 8, 10**15
-#: Values that differ by more differ however they are rounded, which math-verify does to six places.
-_CLEARLY = 2e-6
+_CLEARLY = float(CLEARLY)
 
 
 class Form(NamedTuple):

@@ -16,6 +16,10 @@ _NUMBER = re.compile(
 )
 
 
+#: Values that differ by more differ however they are rounded, which math-verify does to six places.
+CLEARLY = Fraction(2, 1_000_000)
+
+
 @lru_cache(maxsize=4096)
 def number(text: str) -> Fraction | None:
     r"""Return the number that a text plainly is.
