@@ -6,10 +6,12 @@ import argparse
 import json
 import shlex
 
+from gem_core.compare.agreement import side_by_side
 from gem_core.compare.grid import Cell, make_grid
 from gem_core.compare.results import csv_text, markdown, read_cells
 from gem_core.compare.runner import Plan, command, run_grid
 from gem_core.errors import GemError
+from gem_core.report import markdown_table
 from gem_core.trainers import get_trainer, list_trainers, resolve
 
 QUICK = ("train.steps=2", "eval.episodes=50", "model.tiny.warm_start_steps=40")
@@ -52,10 +54,11 @@ def report(plan: Plan) -> None:
     from gem_core.compare.plots import curves, times
 
     cells = read_cells(plan.out)
-    (plan.out / "table.md").write_text(markdown(cells), encoding="utf-8")
+    tables = f"{markdown_table(*side_by_side(cells))}\n{markdown(cells)}"
+    (plan.out / "table.md").write_text(tables, encoding="utf-8")
     (plan.out / "cells.csv").write_text(csv_text(cells), encoding="utf-8")
     pictures = []
     if any(cell.status == "done" for cell in cells):
         pictures = [*curves(cells, plan.out), times(cells, plan.out / "times.png")]
     page = write_page(cells, pictures, plan.out / "report.html")
-    print(f"{markdown(cells)}\n{page}")
+    print(f"{tables}\n{page}")

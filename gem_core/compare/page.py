@@ -7,6 +7,7 @@ import html
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from gem_core.compare.agreement import side_by_side
 from gem_core.compare.results import HEAD, CellResult, summary_rows
 
 _STYLE = """
@@ -20,7 +21,8 @@ def write_page(cells: Sequence[CellResult], pictures: Iterable[Path], target: Pa
     """Write the page; pictures are embedded."""
     done = [c for c in cells if c.result]
     parts = [f"<h1>Comparison</h1><p>{len(done)} of {len(cells)} cells finished.</p>"]
-    parts.append(_table(HEAD, summary_rows(cells)))
+    parts.append(f"<h2>After training, side by side</h2>{_table(*side_by_side(cells))}")
+    parts.append(f"<h2>Every trainer and algorithm</h2>{_table(HEAD, summary_rows(cells))}")
     for picture in pictures:
         data = base64.b64encode(picture.read_bytes()).decode()
         parts.append(f'<p><img alt="{picture.stem}" src="data:image/png;base64,{data}"></p>')
