@@ -1,13 +1,20 @@
-"""Plots of a comparison: learning curves per trainer with 95 % bands, and where the time went."""
+"""Plots of a comparison: success and tokens per trainer with 95 % bands, and the time it took."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from gem_core.compare.results import CellResult, groups, mean_interval
+from gem_core.compare.results import (
+    CellResult,
+    groups,
+    mean_interval,
+    sampled_tokens,
+    shared_experiments,
+)
 from gem_core.errors import RunError
 from gem_core.report.plots import new_figure, running_mean, save_figure
 
@@ -18,19 +25,35 @@ COLOURS = {
     "oat": "#cc79a7",
     "rl2": "#e69f00",
 }
+
+
+class _Shown(NamedTuple):
+    """A metric that gets a picture per baseline."""
+
+    file: str
+    metric: str
+    label: str
+    most: float
+    top: float | None
+
+
+_SHOWN = (
+    _Shown("curves", "success/mean", "success rate", 1.0, 1.02),
+    _Shown("tokens", "tokens/action", "tokens sampled per episode", math.inf, None),
+)
 _PHASES = ("rollout", "update", "sync")
 _COLUMNS = 2
 _SMOOTHED = 6
 
 
 def curves(cells: Iterable[CellResult], folder: Path) -> list[Path]:
-    """Training success over the steps: a picture per baseline, in it a panel per algorithm.
+    """Training success, and tokens sampled per episode, over the steps: a panel per algorithm.
 
     Thick line: mean over seeds of the running mean over a sixth of the steps. Band: its 95 %
     interval (two seeds or more).
 
     Returns:
-        ``curves-<baseline>.png`` of every baseline, below ``folder``.
+        ``curves-<baseline>.png`` and ``tokens-<baseline>.png`` of every baseline, below ``folder``.
 
     Raises:
         RunError: no finished cell.
@@ -38,11 +61,15 @@ def curves(cells: Iterable[CellResult], folder: Path) -> list[Path]:
     grouped = groups(c for c in cells if c.status == "done")
     if not grouped:
         raise RunError("No finished cell to draw.")
-    return [_picture(name, grouped, folder) for name in sorted({name for name, _, _ in grouped})]
+    baselines = sorted({baseline for baseline, _, _ in grouped})
+    return [_picture(b, grouped, shown, folder) for b in baselines for shown in _SHOWN]
 
 
 def _picture(
-    baseline: str, grouped: Mapping[tuple[str, str, str], Sequence[CellResult]], folder: Path
+    baseline: str,
+    grouped: Mapping[tuple[str, str, str], Sequence[CellResult]],
+    shown: _Shown,
+    folder: Path,
 ) -> Path:
     algorithms = sorted({algorithm for name, algorithm, _ in grouped if name == baseline})
     columns = min(_COLUMNS, len(algorithms))
@@ -54,51 +81,67 @@ def _picture(
             continue
         for (name, own, trainer), members in grouped.items():
             if (name, own) == (baseline, algorithm):
-                _curve(axes, trainer, [_success(member) for member in members])
+                _curve(axes, trainer, [_values(member, shown.metric) for member in members], shown)
         axes.set_title(f"{baseline}, {algorithm}", fontsize=9)
-        axes.set_ylim(0.0, 1.02)
+        axes.set_ylim(0.0, shown.top)
         axes.legend(frameon=False, fontsize=7, loc="lower right")
     for row in grid:
-        row[0].set_ylabel("success rate")
+        row[0].set_ylabel(shown.label)
     for axes in grid[-1]:
         axes.set_xlabel("training step")
-    return save_figure(figure, folder / f"curves-{baseline}.png")
+    return save_figure(figure, folder / f"{shown.file}-{baseline}.png")
 
 
 def times(cells: Iterable[CellResult], path: Path) -> Path:
-    """Seconds per step of every trainer, split into rollout, update, sync and the rest."""
-    done = [c for c in cells if c.result]
+    """Seconds per step, split into rollout, update, sync and the rest, and tokens per second.
+
+    Only experiments that every trainer finished count, so that all did the same work (every
+    finished one where there is no such experiment).
+    """
+    done = shared_experiments([c for c in cells if c.result])
     if not done:
         raise RunError("No finished cell to draw.")
     trainers = sorted({c.trainer for c in done})
-    figure, grid = new_figure(1, 1)
-    axes, left = grid[0][0], [0.0] * len(trainers)
-    parts = {t: _split([c for c in done if c.trainer == t]) for t in trainers}
+    figure, ((axes, rates),) = new_figure(1, 2)
+    left = [0.0] * len(trainers)
+    own = {t: [c for c in done if c.trainer == t] for t in trainers}
+    parts = {t: _split(own[t]) for t in trainers}
     for phase, colour in zip((*_PHASES, "other"), ("#56b4e9", "#e69f00", "#009e73", "#bbbbbb")):  # noqa: B905
         widths = [parts[t][phase] for t in trainers]
         axes.barh(trainers, widths, left=left, color=colour, label=phase)
         left = [a + b for a, b in zip(left, widths, strict=True)]
-    axes.set_xlabel("seconds per training step (start-up spread over the steps)")
+    axes.set_xlabel("seconds per training step, start-up included")
     axes.legend(frameon=False, fontsize=8)
+    rates.barh(trainers, [_rate(own[t]) for t in trainers], color=[_colour(t) for t in trainers])
+    rates.set_xlabel("tokens sampled per second of training")
     return save_figure(figure, path)
 
 
-def _curve(axes: Any, trainer: str, seeds: Sequence[dict[int, float]]) -> None:
+def _curve(axes: Any, trainer: str, seeds: Sequence[dict[int, float]], shown: _Shown) -> None:
     steps = sorted(set.intersection(*(set(points) for points in seeds)))
     points = [mean_interval([seed[step] for seed in seeds]) for step in steps]
     means = [mean for mean, _ in points]
-    colour = COLOURS.get(trainer, "#000000")
+    colour = _colour(trainer)
     axes.plot(steps, means, color=colour, lw=1.6, label=f"{trainer} ({len(seeds)})")
     if len(seeds) > 1:
         low = [max(0.0, mean - half) for mean, half in points]
-        high = [min(1.0, mean + half) for mean, half in points]
+        high = [min(shown.most, mean + half) for mean, half in points]
         axes.fill_between(steps, low, high, color=colour, alpha=0.15, lw=0)
 
 
-def _success(cell: CellResult) -> dict[int, float]:
+def _colour(trainer: str) -> str:
+    return COLOURS.get(trainer, "#000000")
+
+
+def _values(cell: CellResult, metric: str) -> dict[int, float]:
     rows = cell.run.metrics()
-    values = running_mean([row["success/mean"] for row in rows], max(1, len(rows) // _SMOOTHED))
+    values = running_mean([row[metric] for row in rows], max(1, len(rows) // _SMOOTHED))
     return dict(zip((row["step"] for row in rows), values, strict=True))
+
+
+def _rate(cells: Sequence[CellResult]) -> float:
+    seconds = sum(cell.result["seconds"]["train"] for cell in cells if cell.result)
+    return sum(map(sampled_tokens, cells)) / float(seconds)
 
 
 def _split(cells: Sequence[CellResult]) -> dict[str, float]:

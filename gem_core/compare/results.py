@@ -70,6 +70,24 @@ def groups(cells: Iterable[CellResult]) -> dict[tuple[str, str, str], list[CellR
     return dict(sorted(found.items()))
 
 
+def shared_experiments(cells: Sequence[CellResult]) -> list[CellResult]:
+    """The cells whose baseline, algorithm and seed every trainer has; all, where there is none."""
+    having: dict[tuple[str, str, int], set[str]] = {}
+    for cell in cells:
+        having.setdefault((cell.baseline, cell.algorithm, cell.seed), set()).add(cell.trainer)
+    trainers = {cell.trainer for cell in cells}
+    shared = [c for c in cells if having[c.baseline, c.algorithm, c.seed] == trainers]
+    return shared or list(cells)
+
+
+def sampled_tokens(cell: CellResult) -> float:
+    """Tokens that the policy sampled for training, in the whole run of a finished cell."""
+    assert cell.result is not None  # the caller keeps finished cells only
+    rows = cell.run.metrics()
+    episodes = cell.result["episodes"] / max(1, len(rows))
+    return float(sum(row["tokens/action"] for row in rows) * episodes)
+
+
 def mean_interval(values: Sequence[float]) -> tuple[float, float]:
     """Mean and half-width of its 95 % interval over seeds (Student's t); NaN width for one value.
 
@@ -114,13 +132,14 @@ def csv_text(cells: Iterable[CellResult]) -> str:
     """Every cell as CSV: what it is, its state, and its figures."""
     head = ["baseline", "algorithm", "trainer", "seed", "status", "reason"]
     head += ["before", "after", "after_low", "after_high", "steps", "train_s", "rollout_s"]
-    head += ["update_s", "sync_s", "version"]
+    head += ["update_s", "sync_s", "version", "sampled_tokens"]
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(head)
     for cell in cells:
         names = [cell.baseline, cell.algorithm, cell.trainer, cell.seed, cell.status, cell.reason]
-        writer.writerow([*names, *_figures(cell.result)])
+        tokens = [round(sampled_tokens(cell))] if cell.result else []
+        writer.writerow([*names, *_figures(cell.result), *tokens])
     return buffer.getvalue()
 
 

@@ -28,10 +28,12 @@ if behaviour == "slow":
 seed = int(run.name.removeprefix("seed"))
 with (run / "metrics.jsonl").open("w") as file:
     for step in range(1, 4):
-        file.write(json.dumps({"step": step, "success/mean": 0.2 * step + 0.05 * seed}) + "\\n")
+        file.write(json.dumps({"step": step, "success/mean": 0.2 * step + 0.05 * seed,
+                               "tokens/action": 10.0 + step}) + "\\n")
 evaluation = lambda x: {"success/mean": x, "success/low": x - 0.04, "success/high": x + 0.04}
 (run / "result.json").write_text(json.dumps({
-    "format": 1, "before": evaluation(0.4), "after": evaluation(0.8 + 0.05 * seed), "steps": 3,
+    "format": 1, "before": evaluation(0.4), "after": evaluation(0.8 + 0.05 * seed),
+    "steps": 3, "episodes": 24,
     "seconds": {"train": 6.0, "rollout": 3.0, "update": 1.5}, "versions": {"gem-core": "0.1.0"},
     "python": "3.11", "hardware": {"processor": "cpu", "cores": 2, "gpus": []},
 }))

@@ -12,7 +12,13 @@ import pytest
 
 from gem_core.compare.page import write_page
 from gem_core.compare.plots import curves, times
-from gem_core.compare.results import csv_text, markdown, mean_interval, read_cells
+from gem_core.compare.results import (
+    csv_text,
+    markdown,
+    mean_interval,
+    read_cells,
+    shared_experiments,
+)
 from gem_core.compare.runner import Plan, run_grid
 from gem_core.errors import RunError
 
@@ -44,6 +50,14 @@ def test_table_pools_seeds_and_names_failures(grid):
 def test_csv_has_every_cell(grid):
     rows = list(csv.DictReader(io.StringIO(csv_text(read_cells(grid)))))
     assert len(rows) == 6 and rows[3]["after"] == "0.8" and rows[2]["status"] == "failed"
+    assert rows[3]["sampled_tokens"] == str(8 * (11 + 12 + 13)) and not rows[2]["sampled_tokens"]
+
+
+def test_times_compare_the_same_work(grid):
+    shared = shared_experiments([c for c in read_cells(grid) if c.result])
+    assert [(c.trainer, c.seed) for c in shared] == [("oat", 0), ("oat", 1), ("trl", 0), ("trl", 1)]
+    apart = [c for c in shared if (c.trainer == "oat") == (c.seed == 0)]
+    assert shared_experiments(apart) == apart
 
 
 def test_the_page_stands_alone(grid, tmp_path):
@@ -53,7 +67,7 @@ def test_the_page_stands_alone(grid, tmp_path):
     page = write_page(cells, pictures, grid / "report.html")
     away = Path(shutil.copy(page, tmp_path / "elsewhere.html"))
     text = away.read_text()
-    assert text.count("data:image/png;base64,") == 2 and 'src="http' not in text
+    assert text.count("data:image/png;base64,") == 3 and 'src="http' not in text
     assert "RuntimeError: out of luck" in text and "5 of 6 cells finished" in text
 
 
