@@ -6,6 +6,20 @@ from collections.abc import Sequence
 
 from gem_core.episode import Episode, StopReason
 
+COMMON = frozenset({
+    "episodes", "reward/mean", "reward/std", "reward/turn_mean", "success/mean",
+    "turns/mean", "turns/total", "turns/invalid", "turns/cut", "turns/masked",
+    "tokens/action", "tokens/all", "time/env", "stop/terminated",
+    "advantage/mean", "advantage/std", "loss/policy", "grad_norm",
+    "entropy", "clip_ratio", "lr",
+    "time/step", "time/rollout", "time/update",
+})  # fmt: skip
+"""What a line of ``metrics.jsonl`` has in every trainer, under these names.
+
+``clip_ratio`` is the share of action tokens whose ratio the PPO clip cut, ``lr`` the learning rate
+after the step (in TRL that of its last optimizer step), times are in seconds.
+"""
+
 
 def episode_metrics(episodes: Sequence[Episode], prefix: str = "") -> dict[str, float]:
     """Metrics of a batch of episodes.

@@ -9,7 +9,7 @@ from gem_core.metrics import episode_metrics
 
 NAMES = {
     "train/policy_grad_norm": "grad_norm",  # before clipping, the largest of the updates
-    "train/pg_clipfrac": "clip_fraction",
+    "train/pg_clipfrac": "clip_ratio",
     "train/learn_batch_time": "time/update",
     "actor/total_time": "time/rollout",
 }

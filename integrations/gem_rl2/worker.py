@@ -29,9 +29,11 @@ from gem_rl2.rollout import Player, to_state_dicts
 
 
 class _Updates:
-    """What the recipe asks of actor and critic: Adam's betas, several passes over a batch."""
+    """Actor and critic as the recipe asks: Adam's betas, passes over a batch, no dropout."""
 
     def prepare_model_optimizer(self) -> None:
+        # Transformers gives a critic's head a dropout of 0.1 by itself; a policy has none.
+        getattr(self.model, "dropout", torch.nn.Dropout()).p = 0.0
         super().prepare_model_optimizer()  # type: ignore[misc]
         if self.train:
             for group in self.optimizer.param_groups:
@@ -118,7 +120,8 @@ class Rollout(ppo.Rollout):
         """Send the weights to the engines, which ends a training step."""
         super().update(actor, step)
         if self.advantages.episodes:  # on rank 0, but not where a resumed run sends its weights
-            self.log.finish(step, self.advantages.episodes, self.advantages.metrics)
+            own = {**self.advantages.metrics, "lr": actor.scheduler.get_last_lr()[0]}
+            self.log.finish(step, self.advantages.episodes, own)
             self.advantages.episodes = None
 
 

@@ -14,7 +14,7 @@ NAMES = {
     "timing_s/old_log_prob": "time/logprobs", "timing_s/save_checkpoint": "time/checkpoint",
     "actor/pg_loss": "loss/policy", "actor/kl_loss": "loss/kl", "critic/vf_loss": "loss/value",
     "actor/grad_norm": "grad_norm", "critic/grad_norm": "grad_norm/critic", "actor/lr": "lr",
-    "actor/entropy": "entropy", "actor/pg_clipfrac": "clip_fraction",
+    "actor/entropy": "entropy", "actor/pg_clipfrac": "clip_ratio",
     "training/rollout_probs_diff_max": "logprobs/rollout_diff_max",
 }  # fmt: skip
 """Name in verl -> common name; what is not listed stays in verl's own logs."""

@@ -12,6 +12,7 @@ from typing import Any
 
 import RL2.trainer.ppo as ppo
 import RL2.workers.rollout as native_rollout
+import torch
 import torch.distributed as dist
 from RL2.utils.algorithms import compute_approx_kl
 from RL2.utils.communication import initialize_global_process_group
@@ -59,7 +60,8 @@ def follow(trainer: Any, run: RunDir, advantages: Advantages) -> None:
 
     def update_rollout(rollout: Any, step: int) -> None:
         send(rollout, step)
-        log.finish(step, advantages.episodes or (), advantages.metrics)
+        own = {**advantages.metrics, "lr": trainer.actor.scheduler.get_last_lr()[0]}
+        log.finish(step, advantages.episodes or (), own)
 
     trainer.actor.update_rollout = update_rollout
 
@@ -74,6 +76,10 @@ def train(run: RunDir, resume: bool) -> None:
     ppo.compute_advantages = advantages = NewerAdvantages(run.recipe)
     require_installed(ppo.PPOTrainer.train, advantages)
     trainer = ppo.PPOTrainer(native_config(run.recipe, settings(run)))
+    if run.recipe.algorithm.estimator == "gae":
+        for part in trainer.critic.model.modules():
+            if isinstance(part, torch.nn.Dropout):  # on the head, see worker.py
+                part.p = 0.0
     if dist.get_rank() == 0:
         follow(trainer, run, advantages)
     asyncio.run(trainer.train())

@@ -32,7 +32,7 @@ def test_what_oat_adds_to_a_reward_is_kept(recipe):
     np.testing.assert_allclose(advantages(recipe, 2.0), [0.2, 1.4, 0.6], rtol=1e-6)
 
 
-def test_masked_rows_do_not_dilute_the_clip_fraction(recipe, learner, rows):
+def test_masked_rows_do_not_dilute_the_clip_ratio(recipe, learner, rows):
     """The same turns, with and without padding rows, clip the same share."""
     found = {}
     for micro in (len(rows), len(rows) - 1):

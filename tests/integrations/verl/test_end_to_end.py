@@ -17,6 +17,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from gem_core.advantages import estimate
 from gem_core.advantages.episodes import turn_batch
 from gem_core.errors import GemError
+from gem_core.metrics import COMMON
 from gem_core.runs import RunDir
 from gem_core.tasks import train_task
 from gem_verl.launch import run as train
@@ -111,6 +112,7 @@ def test_two_ranks_train_on_episodes_some_of_which_fail(tiny, faulty, tmp_path, 
         assert expected["turns/masked"] > 0 or not any(e.stop_reason.failed for e in mine)
         assert {name: row[name] for name in expected} == pytest.approx(expected, abs=1e-6)
         assert row["reward/mean"] == pytest.approx(sum(e.total_reward for e in mine) / 10)
+        assert row.keys() >= COMMON
         assert row["grad_norm"] > 0 and row["entropy"] > 0 and "loss/kl" in row
         assert row["logprobs/rollout_diff_max"] < 1e-4
         assert all(row[f"time/{part}"] > 0 for part in ("step", "rollout", "update", "sync"))
