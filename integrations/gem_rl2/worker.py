@@ -100,8 +100,7 @@ class Rollout(ppo.Rollout):
         machine = await self.player.play(task, self.router_url, sampling)
         critic = self.recipe.algorithm.estimator == "gae"
         rows = to_state_dicts(machine.episode, machine.cut_state() if critic else ())
-        metrics = {"rewards": [machine.episode.total_reward]}
-        return [state_dict_to_tensor_dict(row) for row in rows], metrics
+        return [*map(state_dict_to_tensor_dict, rows)], {"rewards": [machine.episode.total_reward]}
 
     def __call__(self, data_list: Any, train: bool, step: int) -> Any:
         """Play the tasks of ``step`` (1-based), or the held-out ones; return RL2's batch."""
