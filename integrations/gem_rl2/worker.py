@@ -68,14 +68,14 @@ class Critic(_Updates, ppo.Critic):
         """Also read the last token of each row: of the states in which episodes were cut off."""
         if tensors is None:
             return super().compute_values(None, step)
-        mask = tensors["action_mask"]
-        read = {**tensors, "action_mask": mask | tensors["eos_mask"]}
-        return {**super().compute_values(read, step), "action_mask": mask}
+        read = {**tensors, "action_mask": tensors["action_mask"] | tensors["eos_mask"]}
+        return {**super().compute_values(read, step), "action_mask": tensors["action_mask"]}
 
     def update(self, tensors: Any, step: int) -> None:
-        """Restrict the loss to where the critic is read."""
+        """Restrict the loss to where the critic is read; RL2 sums all numbers in these tensors."""
         if tensors is not None:
-            tensors = {**tensors, "action_mask": tensors["value_mask"]}
+            mask, counted = tensors["value_mask"], ("action_mask", "values", "returns")
+            tensors = {**tensors, **{key: tensors[key] * mask for key in counted}}
         super().update(tensors, step)
 
 

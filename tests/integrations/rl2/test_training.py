@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, AutoModelForTokenClassification, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from gem_core.errors import GemError
 from gem_core.metrics import COMMON
@@ -17,7 +17,6 @@ from gem_core.runs import RunDir
 from gem_core.tasks import step_tasks
 from gem_core.tiny import model_path
 from gem_rl2.launch import run
-from gem_rl2.testing import enable
 
 SMALL = ["batch.episodes=8", "train.steps=3", "train.save_every=1", "train.log_episodes=8"]
 
@@ -148,25 +147,6 @@ def test_ppo_with_a_critic(train):
     rows = directory.metrics()
     assert all(row["loss/value"] > 0 and row["grad_norm/value"] > 0 for row in rows)
     assert rows[0]["kl"] == pytest.approx(0.0, abs=1e-6) and rows[2]["kl"] != 0.0
-
-
-def test_a_critic_has_no_dropout(tiny):
-    enable()  # before RL2 is imported
-    from gem_rl2.worker import _Updates
-
-    class Native:
-        def prepare_model_optimizer(self):
-            self.model.train()
-
-    class Critic(_Updates, Native):
-        train = False
-        model = AutoModelForTokenClassification.from_pretrained(model_path(tiny()), num_labels=1)
-
-    critic, ids = Critic(), torch.arange(64)[None]
-    assert not torch.equal(critic.model.train()(ids).logits, critic.model.eval()(ids).logits)
-    critic.prepare_model_optimizer()
-    assert critic.model.training
-    assert torch.equal(critic.model(ids).logits, critic.model.eval()(ids).logits)
 
 
 def test_a_run_that_fails_says_why(tiny, tmp_path):
