@@ -15,6 +15,7 @@ import sys
 from pathlib import Path
 from statistics import mean
 
+from gem_core.compare.agreement import side_by_side
 from gem_core.compare.results import groups, read_cells
 from gem_core.report import markdown_table
 from gem_core.trainers import list_trainers
@@ -84,14 +85,20 @@ def comparison() -> str:
         each = ", ".join(f"{value:.3f}" for value in found[1])
         rows.append((f"`{trainer}`", f"{mean(found[0]):.3f}", f"{mean(found[1]):.3f}", each))
     first = cells[0].result
+    _, lines = side_by_side(read_cells(ROOT / folder))
+    chance = {line[:2]: line[-1] for line in lines}
     head = ("trainer", "success before", "after, mean of the seeds", "after, each seed")
+    if min(float(chance[baseline, "rebn"]), float(chance["all", "-"])) < 0.05:
+        raise SystemExit("The trainers differ by more than chance: say so in comparison().")
     return (
         "![success rate of the five trainers on one experiment]"
         f"({folder / f'curves-{baseline}.png'})\n\n"
         f"{markdown_table(head, rows)}\n"
         f"`{first['name']}`, ReBN, the tiny CPU profile, {first['steps']} steps; success on "
-        f"{first['n']} held-out seeds. Bands are 95 % intervals\nover seeds. "
-        "Every algorithm and baseline so far: "
+        f"{first['n']} held-out seeds. Bands are 95 % intervals\nover seeds. Do the trainers "
+        f"differ by more than chance? A permutation test finds nothing: p = "
+        f"{chance[baseline, 'rebn']} here, p = {chance['all', '-']}\nover all {len(lines) - 1} "
+        "experiments. Four baselines, four algorithms, every cell: "
         "[benchmarks/trainers](benchmarks/trainers/README.md)\n"
     )
 

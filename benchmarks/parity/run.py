@@ -119,8 +119,8 @@ the gradient on the parameters by 1 - cosine (bound {1 - BOUNDS["cosine"]:.0e}) 
 
 {table(results)}
 
-Measured on {processors}, Python {pythons}, fp32, one run per trainer. What follows the gradient, the
-optimizer's steps, is in [optimizer.md](optimizer.md).
+Measured on {processors}, Python {pythons}, fp32, one run per trainer. What follows the gradient,
+the optimizer's steps, is in [optimizer.md](optimizer.md).
 """
 
 
