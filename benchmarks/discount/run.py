@@ -76,15 +76,22 @@ def picture(runs: list[RunDir]) -> None:
     save_figure(figure, PICTURE)
 
 
+def first_below(run: RunDir) -> str:
+    """The step from which on the running mean of the turns stays below log2 n; ``-`` for none."""
+    means = running_mean([row["turns/mean"] for row in run.metrics()], _WINDOW)
+    above = [step for step, mean in enumerate(means, start=1) if mean >= math.log2(NUMBERS)]
+    return "-" if above and above[-1] == len(means) else str(above[-1] + 1 if above else 1)
+
+
 def page(runs: list[RunDir]) -> str:
     rows = []
     for run in runs:
         result = run.result
         before, after = result["before"], result["after"]
         turns = [f"{found['turns/mean']:.2f}" for found in (before, after)]
-        rows.append((f"{run.recipe.algorithm.gamma:g}", *turns, success(after)))
+        rows.append((f"{run.recipe.algorithm.gamma:g}", *turns, first_below(run), success(after)))
     result = runs[0].result
-    head = ("gamma", "turns before", "turns after", "success after")
+    head = ("gamma", "turns before", "turns after", "below log2 n from step", "success after")
     return (
         "# What the discount teaches\n\n"
         "Made by `python benchmarks/discount/run.py`. A number from 1 to "

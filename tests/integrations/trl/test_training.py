@@ -177,7 +177,8 @@ def test_a_killed_run_loses_no_more_than_the_step_under_way(make_recipe, tmp_pat
     assert [row["step"] for row in run.metrics()] == list(range(1, 16))
     played = [e.index for _, e in run.episodes()]
     assert set(played) == set(range(15 * 8))
-    assert len(played) - len(set(played)) in (0, 8)  # the step after the checkpoint, again
+    # The step after the checkpoint again, or what was written of it when the run was killed.
+    assert len(played) - len(set(played)) <= 8
 
 
 def test_nothing_but_the_advantage_weights_the_loss(make_recipe, tmp_path, episodes_model):
