@@ -13,14 +13,15 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from safetensors.torch import load_file
 
-from gem_core.compare.runner import trainer_python
+from gem_core.compare.grid import Cell
+from gem_core.compare.runner import Plan, run_grid
 from gem_core.report import markdown_table
 from gem_core.runs import RunDir
 from gem_core.tiny.cache import model_path
@@ -28,12 +29,11 @@ from gem_core.trainers import get_trainer, list_trainers
 
 HERE = Path(__file__).resolve().parent
 RESULT, PAGE = HERE / "optimizer.json", HERE / "optimizer.md"
-LR, EPOCHS, STEPS = 1e-3, 3, 2
+LR, EPOCHS, STEPS, SEED = 1e-3, 3, 2, 0
 TOLERANCE = 0.02
 SETTINGS = (
     f"algorithm.lr={LR}", f"algorithm.epochs={EPOCHS}", "algorithm.lr_schedule=constant",
-    "algorithm.estimator=reinforce", f"train.steps={STEPS}", "batch.episodes=32",
-    "eval.episodes=2",
+    f"train.steps={STEPS}", "batch.episodes=32", "eval.episodes=2",
 )  # fmt: skip
 
 
@@ -43,24 +43,25 @@ def main() -> int:
     parser.add_argument("--table-only", action="store_true", help="run nothing")
     arguments = parser.parse_args()
     found = json.loads(RESULT.read_text(encoding="utf-8")) if RESULT.exists() else {}
-    for trainer in () if arguments.table_only else arguments.trainers:
-        with tempfile.TemporaryDirectory() as folder:
-            found[trainer] = displacement(train(trainer, Path(folder) / trainer))
+    if not arguments.table_only:
+        found |= measure(arguments.trainers)
     RESULT.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n", encoding="utf-8")
     PAGE.write_text(page(found), encoding="utf-8")
     print(PAGE.read_text(encoding="utf-8"))
     return int(not all(map(as_asked, found.values())))
 
 
-def train(trainer: str, path: Path) -> RunDir:
-    """Two training steps in the trainer's own environment."""
-    command = [trainer_python(trainer), "-m", "gem_core.cli", "train", "guess-the-number-easy"]
-    command += ["--profile", "tiny", "--trainer", trainer, "--run", str(path)]
-    subprocess.run([*command, *(a for s in SETTINGS for a in ("--set", s))], check=True)
-    return RunDir(path)
+def measure(trainers: list[str]) -> dict[str, dict[str, Any]]:
+    """Two training steps of every trainer in its own environment. A run that fails ends it all."""
+    cells = [Cell("guess-the-number-easy", trainer, "reinforce", SEED) for trainer in trainers]
+    with tempfile.TemporaryDirectory() as folder:
+        plan = Plan(Path(folder), extra=SETTINGS)
+        if run_grid(cells, plan)["done"] < len(cells):
+            raise SystemExit("A trainer did not finish, see above: nothing was written.")
+        return {cell.trainer: displacement(RunDir(plan.directory(cell))) for cell in cells}
 
 
-def displacement(run: RunDir) -> dict[str, float | str]:
+def displacement(run: RunDir) -> dict[str, Any]:
     """Largest and mean change of a weight, in learning rates, of the weights that changed."""
     folders = Path(model_path(run.recipe)), run.model
     start, end = (load_file(folder / "model.safetensors") for folder in folders)
@@ -77,17 +78,18 @@ def displacement(run: RunDir) -> dict[str, float | str]:
     }
 
 
-def as_asked(found: dict[str, float]) -> bool:
+def as_asked(found: dict[str, Any]) -> bool:
     """Whether every optimizer step was taken, once, at the rate asked for."""
     return abs(found["largest"] / (EPOCHS * STEPS) - 1) <= TOLERANCE
 
 
-def page(found: dict[str, dict[str, float]]) -> str:
+def page(found: dict[str, dict[str, Any]]) -> str:
     rows = [
         (f"{name} {f['version']}", str(EPOCHS * STEPS), f"{f['largest']:.3f}", f"{f['mean']:.3f}",
          "yes" if as_asked(f) else "**no**")
         for name, f in sorted(found.items())
     ]  # fmt: skip
+    processors = ", ".join(sorted({f["processor"] for f in found.values()}))
     head = ("trainer", "optimizer steps asked for", "largest change", "mean change", "as asked")
     return (
         "# The optimizer: as many steps, as large\n\n"
@@ -96,7 +98,8 @@ def page(found: dict[str, dict[str, float]]) -> str:
         "from the same\nweights. Changes of a weight, in learning rates: the largest equals the "
         "number of optimizer steps where\nevery step was taken, once, at the rate asked for "
         f"(bound {TOLERANCE:.0%}). The mean depends on the episodes, which\neach trainer samples "
-        f"itself.\n\n{markdown_table(head, rows)}"
+        f"itself.\n\n{markdown_table(head, rows)}\n"
+        f"Seed {SEED}, one run per trainer, {processors}, no GPU.\n"
     )
 
 

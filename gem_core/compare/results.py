@@ -138,19 +138,19 @@ def csv_text(cells: Iterable[CellResult]) -> str:
     writer.writerow(head)
     for cell in cells:
         names = [cell.baseline, cell.algorithm, cell.trainer, cell.seed, cell.status, cell.reason]
-        tokens = [round(sampled_tokens(cell))] if cell.result else []
-        writer.writerow([*names, *_figures(cell.result), *tokens])
+        writer.writerow([*names, *_figures(cell)])
     return buffer.getvalue()
 
 
-def _figures(result: dict[str, Any] | None) -> list[Any]:
+def _figures(cell: CellResult) -> list[Any]:
+    result = cell.result
     if result is None:
         return []
     before, after, seconds = result["before"] or {}, result["after"] or {}, result["seconds"]
     figures = [before.get("success/mean"), after.get("success/mean")]
     figures += [after.get("success/low"), after.get("success/high"), result["steps"]]
     figures += [seconds.get(k) for k in ("train", "rollout", "update", "sync")]
-    return [*figures, result["versions"].get("gem-core")]
+    return [*figures, result["versions"].get("gem-core"), round(sampled_tokens(cell))]
 
 
 def _success(results: Sequence[dict[str, Any]], when: str) -> str:

@@ -12,7 +12,6 @@ from typing import Any
 
 import RL2.trainer.ppo as ppo
 import RL2.workers.rollout as native_rollout
-import torch
 import torch.distributed as dist
 from RL2.utils.algorithms import compute_approx_kl
 from RL2.utils.communication import initialize_global_process_group
@@ -77,9 +76,7 @@ def train(run: RunDir, resume: bool) -> None:
     require_installed(ppo.PPOTrainer.train, advantages)
     trainer = ppo.PPOTrainer(native_config(run.recipe, settings(run)))
     if run.recipe.algorithm.estimator == "gae":
-        for part in trainer.critic.model.modules():
-            if isinstance(part, torch.nn.Dropout):  # on the head, see worker.py
-                part.p = 0.0
+        trainer.critic.model.dropout.p = 0.0  # of the head alone, see worker.py
     if dist.get_rank() == 0:
         follow(trainer, run, advantages)
     asyncio.run(trainer.train())
