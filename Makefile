@@ -12,8 +12,7 @@ PYTEST := -m pytest --quiet --timeout 900 --durations 5
 # No environment has every optional package; these two together have all that modules import.
 DOCTEST := $(PYTEST) --doctest-modules --doctest-ignore-import-errors gem_core
 # Core tests that also run beside each trainer, under its versions of numpy, torch and transformers.
-CROSS ?= $(wildcard tests/advantages tests/critic tests/episodes tests/evaluation tests/parity tests/tiny) \
-	tests/test_recipe.py tests/test_runs.py tests/test_trainers.py
+CROSS ?= $(wildcard tests/adapters tests/advantages tests/episodes tests/evaluation tests/parity tests/tiny tests/training)
 
 # $(call stage,NAME,COMMAND): run the command, say how long it took, keep its exit code.
 define stage

@@ -8,34 +8,35 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .checker import check_env
-    from .core import Env, Wrapper
-    from .episode import Completion, Episode, Segment, StopReason, Turn
-    from .machine import EpisodeMachine, Limits
-    from .recipe import Recipe, load_recipe
-    from .registration import EnvSpec, list_envs, make, register, spec
-    from .rollout import play, play_many
+    from gem_core.checker import check_env
+    from gem_core.core import Env, Wrapper
+    from gem_core.env_spec import EnvSpec
+    from gem_core.episodes.data import Completion, Episode, Segment, StopReason, Turn
+    from gem_core.episodes.machine import EpisodeMachine, Limits
+    from gem_core.episodes.rollout import play, play_many
+    from gem_core.registration import list_envs, make, register, spec
+    from gem_core.training.recipe import Recipe, load_recipe
 
 __version__ = "0.1.0"
 
 _MODULES = {
-    "Completion": "episode",
+    "Completion": "episodes.data",
     "Env": "core",
-    "EnvSpec": "registration",
-    "Episode": "episode",
-    "EpisodeMachine": "machine",
-    "Limits": "machine",
-    "Recipe": "recipe",
-    "Segment": "episode",
-    "StopReason": "episode",
-    "Turn": "episode",
+    "EnvSpec": "env_spec",
+    "Episode": "episodes.data",
+    "EpisodeMachine": "episodes.machine",
+    "Limits": "episodes.machine",
+    "Recipe": "training.recipe",
+    "Segment": "episodes.data",
+    "StopReason": "episodes.data",
+    "Turn": "episodes.data",
     "Wrapper": "core",
     "check_env": "checker",
     "list_envs": "registration",
-    "load_recipe": "recipe",
+    "load_recipe": "training.recipe",
     "make": "registration",
-    "play": "rollout",
-    "play_many": "rollout",
+    "play": "episodes.rollout",
+    "play_many": "episodes.rollout",
     "register": "registration",
     "spec": "registration",
 }

@@ -1,6 +1,6 @@
 """``check_env``: does an environment keep the promises that trainers rely on?
 
-Each property is one function below; the first that does not hold raises :class:`EnvCheckError`
+Each property is one function below; the first that does not hold raises `EnvCheckError`
 with its name. Every environment of this package passes all of them.
 """
 
@@ -18,9 +18,10 @@ from collections.abc import Callable, Collection
 from copy import deepcopy
 from typing import Any
 
-from .core import Env
-from .errors import ActionTypeError, EpisodeStateError, GemError, unknown
-from .registration import EnvSpec, make, spec
+from gem_core.core import Env
+from gem_core.env_spec import EnvSpec
+from gem_core.errors import ActionTypeError, EpisodeStateError, GemError, unknown
+from gem_core.registration import make, spec
 
 Trace = list[Any]
 
@@ -113,9 +114,9 @@ def check_env(
         env: A registered id, a spec, or a function that makes a new environment at each call.
         seeds: Seeds of the episodes that are played.
         steps: Steps of each such play; a finished episode is followed by the next.
-        skip: Names of checks (see :data:`CHECKS`) to leave out: ``("process",)`` for a factory
+        skip: Names of checks (see `CHECKS`) to leave out: ``("process",)`` for a factory
             that another process cannot import.
-        **kwargs: Keyword arguments for :func:`~gem_core.registration.make`.
+        **kwargs: Keyword arguments for `gem_core.registration.make`.
 
     Raises:
         EnvCheckError: A property does not hold; its name is in ``.check`` and in the message.

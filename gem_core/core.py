@@ -11,13 +11,13 @@ from abc import ABC, abstractmethod
 from operator import index
 from random import Random
 
-from .errors import ActionTypeError, EpisodeStateError
+from gem_core.errors import ActionTypeError, EpisodeStateError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from .registration import EnvSpec
+    from gem_core.env_spec import EnvSpec
 
     Info = dict[str, Any]
     State = dict[str, Any]
@@ -36,8 +36,8 @@ _STATE_MESSAGES = {
 class Env(ABC):
     """A task played in text, one episode at a time.
 
-    A subclass writes :meth:`_reset`, :meth:`_step` and :meth:`random_action`, and names the
-    attributes that hold the state of an episode in :attr:`_state_fields`.
+    A subclass writes `_reset`, `_step` and `random_action`, and names the
+    attributes that hold the state of an episode in `_state_fields`.
 
     Observations are strings. After ``reset`` the observation is the rules of the task; after a
     step it is what just happened. A board, if there is one, is text in ``info["suffix"]``.
@@ -45,7 +45,7 @@ class Env(ABC):
     that was not accepted.
 
     Attributes:
-        spec: What :func:`gem_core.make` built this environment from; ``None`` without ``make``.
+        spec: What `gem_core.make` built this environment from; ``None`` without ``make``.
         rng: The only source of randomness. Set by the first ``reset``.
         slow: ``True`` if a step may block (network, subprocess): callers then use a worker.
         version: Raised when the same id and parameters would give different episodes than before;
@@ -134,7 +134,7 @@ class Env(ABC):
         }
 
     def set_state(self, state: State) -> None:
-        """Take over a state from :meth:`get_state` of an environment with the same parameters.
+        """Take over a state from `get_state` of an environment with the same parameters.
 
         Raises:
             ValueError: The state belongs to another kind of environment.
@@ -177,7 +177,7 @@ class Env(ABC):
         """Free resources; called once."""
 
     def _restored(self) -> None:  # noqa: B027
-        """Rebuild what is derived from the fields of a started episode, after :meth:`set_state`."""
+        """Rebuild what is derived from the fields of a started episode, after `set_state`."""
 
     def _seed(self, seed: int) -> None:
         try:
@@ -259,7 +259,7 @@ class Wrapper(Env):
         }
 
     def set_state(self, state: State) -> None:
-        """Take over a state from :meth:`get_state` of the same stack of wrappers."""
+        """Take over a state from `get_state` of the same stack of wrappers."""
         self._check_state(state)
         self.env.set_state(state["inner"])
         self._set_fields(state["fields"])

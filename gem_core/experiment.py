@@ -1,6 +1,6 @@
 """One experiment from beginning to end: evaluate, train, evaluate, write the result.
 
-Every trainer goes through :func:`run_experiment`, so the figures before and after training come
+Every trainer goes through `run_experiment`, so the figures before and after training come
 from one evaluator on the same held-out episodes.
 """
 
@@ -12,15 +12,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from gem_core import trainers
-from gem_core.allocator import keep_freed_memory
 from gem_core.errors import RunError
-from gem_core.model_files import take_files
-from gem_core.recipe import Recipe
 from gem_core.registration import spec
-from gem_core.runs import IfExists, RunDir
-from gem_core.threads import wait_briefly
 from gem_core.tiny import model_path
+from gem_core.training import trainers
+from gem_core.training.allocator import keep_freed_memory
+from gem_core.training.model_files import copy_source_files
+from gem_core.training.recipe import Recipe
+from gem_core.training.runs import IfExists, RunDir
+from gem_core.training.threads import limit_openmp_spin
 
 RESULT_FORMAT = 1
 """Raise it when the meaning of a field of ``result.json`` changes."""
@@ -62,7 +62,7 @@ def run_experiment(
         return run
     if recipe.hardware.device == "cpu":
         keep_freed_memory()  # these two also for the processes that a trainer starts
-        wait_briefly()
+        limit_openmp_spin()
     clock = _Clock()
     with clock("model"):
         source = model_path(recipe)
@@ -73,7 +73,7 @@ def run_experiment(
         trainers.launch(trainer, recipe, run, resume=resume)
     if not (run.model / "config.json").exists():
         raise RunError(f"{trainer} left no model in {run.model}; see its output above.")
-    take_files(source, recipe.model.revision, run.model)
+    copy_source_files(source, recipe.model.revision, run.model)
     with clock("eval_after"):
         after = _evaluate(run, recipe, run.model, "after", recipe.train.steps, say)
     run.finish(_result(run, recipe, before, after, clock.seconds, resume))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from .errors import unknown
+from gem_core.errors import unknown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 An id is ``namespace:Name`` (``game:Sudoku-v0-easy``). Environment modules are imported when one
 of their ids is made. Packages add ids through the entry-point group ``gem_core.envs``: each entry
-point is a function without arguments that calls :func:`register`; it is loaded only when an id is
+point is a function without arguments that calls `register`; it is loaded only when an id is
 unknown here or when all ids are listed.
 """
 
@@ -10,125 +10,19 @@ from __future__ import annotations
 
 import re
 
-from .errors import DataError, RegistrationError, unknown
+from gem_core.env_spec import EnvSpec
+from gem_core.errors import DataError, RegistrationError, unknown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
     from typing import Any
 
-    from .core import Env
+    from gem_core.core import Env
 
 _ID = re.compile(r"[A-Za-z0-9_.\-]+:[A-Za-z0-9_.\-]+")
 _GROUP = "gem_core.envs"
 _plugins_loaded = False
-
-
-class EnvSpec:
-    """What an environment is built from. Immutable, JSON-serialisable, hashable by fingerprint.
-
-    Attributes:
-        id: The registered id.
-        entry_point: ``"module:Class"``.
-        kwargs: The keyword arguments: the registered ones, overridden by those given to ``make``.
-        data_revision: Commit or hash of the data set behind the task, if there is one.
-    """
-
-    __slots__ = ("data_revision", "entry_point", "id", "kwargs")
-
-    id: str
-    entry_point: str
-    kwargs: Mapping[str, Any]
-    data_revision: str | None
-
-    def __init__(
-        self,
-        id: str,
-        entry_point: str,
-        kwargs: Mapping[str, Any] | None = None,
-        data_revision: str | None = None,
-    ):
-        set_ = object.__setattr__
-        set_(self, "id", id)
-        set_(self, "entry_point", entry_point)
-        set_(self, "kwargs", dict(kwargs or {}))
-        set_(self, "data_revision", data_revision)
-
-    def replace(self, **kwargs: Any) -> EnvSpec:
-        """Return a spec with some keyword arguments of the environment overridden."""
-        return EnvSpec(self.id, self.entry_point, {**self.kwargs, **kwargs}, self.data_revision)
-
-    def to_json(self) -> str:
-        """Return the spec as canonical JSON (sorted keys, no spaces).
-
-        Raises:
-            TypeError: A keyword argument is not JSON data.
-        """
-        return _canonical(self._fields())
-
-    @classmethod
-    def from_json(cls, text: str) -> EnvSpec:
-        """Read what :meth:`to_json` wrote.
-
-        >>> s = EnvSpec("game:X-v0", "module:X", {"n": 1})
-        >>> EnvSpec.from_json(s.to_json()) == s
-        True
-        """
-        import json
-
-        return cls(**json.loads(text))
-
-    def load(self) -> Callable[..., Env]:
-        """Import the entry point and return the class.
-
-        Raises:
-            RegistrationError: The module or the class is not there.
-        """
-        from importlib import import_module
-
-        module, _, name = self.entry_point.partition(":")
-        try:
-            factory: Callable[..., Env] = getattr(import_module(module), name)
-        except AttributeError:
-            raise RegistrationError(
-                f"{self.id}: module {module!r} has no {name!r}; "
-                f"correct the entry point {self.entry_point!r}."
-            ) from None
-        return factory
-
-    def fingerprint(self) -> str:
-        """Return 16 hex digits that name exactly this task.
-
-        sha256 over the id, all keyword arguments, the data revision and the ``version`` of the
-        environment class: results with different fingerprints are not comparable.
-        """
-        from hashlib import sha256
-
-        fields = self._fields()
-        del fields["entry_point"]
-        fields["version"] = getattr(self.load(), "version", 0)
-        return sha256(_canonical(fields).encode()).hexdigest()[:16]
-
-    def _fields(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__slots__}
-
-    def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"EnvSpec is immutable; make a changed one with replace({name}=...).")
-
-    def __delattr__(self, name: str) -> None:
-        raise AttributeError("EnvSpec is immutable.")
-
-    def __reduce__(self) -> tuple[type[EnvSpec], tuple[Any, ...]]:
-        return EnvSpec, (self.id, self.entry_point, self.kwargs, self.data_revision)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, EnvSpec) and self._fields() == other._fields()
-
-    def __hash__(self) -> int:
-        return hash((self.id, self.entry_point, tuple(sorted(self.kwargs)), self.data_revision))
-
-    def __repr__(self) -> str:
-        return f"EnvSpec({self.id!r}, {self.entry_point!r}, {self.kwargs!r})"
 
 
 _registry: dict[str, EnvSpec] = {}
@@ -197,7 +91,7 @@ def make(id: str | EnvSpec, **kwargs: Any) -> Env:
     full = base.replace(**kwargs) if kwargs else base
     factory = full.load()
     try:
-        env = factory(**full.kwargs)
+        env: Env = factory(**full.kwargs)
     except TypeError:
         _check_kwargs(full, factory)
         raise
@@ -240,7 +134,7 @@ def list_envs(pattern: str | None = None) -> list[str]:
 
 def _builtin() -> dict[str, EnvSpec]:
     if not _registry:
-        from .envs import specs
+        from gem_core.envs import specs
 
         for s in specs():
             _registry[s.id] = s
@@ -300,12 +194,3 @@ def _initialisers(factory: Callable[..., Env]) -> list[Callable[..., Any]]:
     if not isinstance(factory, type):
         return [factory]
     return [c.__dict__["__init__"] for c in factory.__mro__ if "__init__" in c.__dict__]
-
-
-def _canonical(data: Any) -> str:
-    import json
-
-    try:
-        return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    except TypeError as error:
-        raise TypeError(f"The keyword arguments of an environment must be JSON: {error}.") from None

@@ -31,7 +31,7 @@ DISTRIBUTIONS = {
     "rl2": "rl-square",
 }
 HERE = Path(__file__).resolve().parent
-TORCH = (HERE / "critic", HERE / "evaluation", HERE / "parity", HERE / "tiny")
+TORCH = (HERE / "evaluation", HERE / "parity", HERE / "tiny")
 WITH_A_TRAINER = (HERE / "contract", *TORCH)
 INTEGRATIONS = HERE / "integrations"
 

@@ -11,9 +11,9 @@ import sys
 import pytest
 
 from gem_core.cli import main
-from gem_core.recipe import load_recipe
-from gem_core.runs import RunDir
-from gem_core.trainers import list_trainers
+from gem_core.training.recipe import load_recipe
+from gem_core.training.runs import RunDir
+from gem_core.training.trainers import list_trainers
 
 
 @pytest.fixture
@@ -161,7 +161,7 @@ def test_doctor_lists_every_trainer(gem):
 
 
 def test_doctor_says_no_with_its_exit_code(gem, monkeypatch):
-    monkeypatch.setattr("gem_core.trainers.installed_version", lambda _: None)
+    monkeypatch.setattr("gem_core.training.trainers.installed_version", lambda _: None)
     code, out, _ = gem("doctor", "--trainer", "trl")
     assert code == 1
     assert "trl is not installed: pip install" in out

@@ -6,10 +6,10 @@ import pytest
 
 from gem_core.errors import MissingDependencyError, UnknownNameError
 from gem_core.experiment import run_experiment
-from gem_core.recipe import load_recipe
 from gem_core.report import learning_curve
 from gem_core.report.progress import progress
-from gem_core.runs import RunDir
+from gem_core.training.recipe import load_recipe
+from gem_core.training.runs import RunDir
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def test_an_unknown_trainer_leaves_no_directory(recipe, tmp_path):
 
 
 def test_a_missing_trainer_leaves_no_directory(recipe, tmp_path, monkeypatch):
-    monkeypatch.setattr("gem_core.trainers.installed_version", lambda _: None)
+    monkeypatch.setattr("gem_core.training.trainers.installed_version", lambda _: None)
     with pytest.raises(MissingDependencyError, match="gem-core doctor"):
         run_experiment(recipe, "trl", tmp_path / "run")
     assert not (tmp_path / "run").exists()

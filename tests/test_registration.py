@@ -12,8 +12,8 @@ import pytest
 import gem_core
 from gem_core import registration
 from gem_core.core import Env
+from gem_core.env_spec import EnvSpec
 from gem_core.errors import RegistrationError, UnknownNameError
-from gem_core.registration import EnvSpec
 
 GUESS = "game:GuessTheNumber-v0-easy"
 ENTRY = "gem_core.envs.games.guess_the_number:GuessTheNumber"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from gem_core.errors import RunError
-from gem_core.recipe import load_recipe
 from gem_core.report import before_after, record, result_rows
-from gem_core.runs import RunDir
+from gem_core.training.recipe import load_recipe
+from gem_core.training.runs import RunDir
 
 RESULT = {
     "format": 1,

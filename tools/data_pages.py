@@ -10,13 +10,13 @@ from data_page_texts import FACTS, Facts
 from page_parts import WRITTEN, Scores, docstring, kwargs, on_sample, reads_env, score_table
 
 import gem_core
-from gem_core.context import with_suffix
+from gem_core.env_spec import EnvSpec
 from gem_core.envs.dataset import DatasetEnv
 from gem_core.envs.games.game import Game
 from gem_core.envs.multi_agent import MultiAgentEnv, Nim, TicTacToe
 from gem_core.envs.single_turn import SingleTurn
+from gem_core.episodes.context import with_suffix
 from gem_core.players import get_player
-from gem_core.registration import EnvSpec
 
 DIFFERENCES = Path(__file__).resolve().parent.parent / "docs" / "environments" / "differences.md"
 _EXPERTS = {

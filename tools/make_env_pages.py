@@ -19,9 +19,9 @@ import data_pages
 from page_parts import WRITTEN, Scores, docstring, kwargs, play, score_table
 
 import gem_core
+from gem_core.env_spec import EnvSpec
 from gem_core.envs.games.game import Game
 from gem_core.players import family
-from gem_core.registration import EnvSpec
 
 PAGES = Path(__file__).resolve().parent.parent / "docs" / "environments"
 

@@ -9,9 +9,9 @@ from statistics import fmean
 from typing import Any
 
 import gem_core
+from gem_core.env_spec import EnvSpec
 from gem_core.envs._data_specs import HUB_IDS
 from gem_core.players import get_player, play_episode
-from gem_core.registration import EnvSpec
 
 WRITTEN = (
     "<!-- Written by tools/make_env_pages.py: change the class or the tool, not this file. -->"

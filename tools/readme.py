@@ -18,7 +18,7 @@ from statistics import mean
 from gem_core.compare.agreement import side_by_side
 from gem_core.compare.results import groups, read_cells
 from gem_core.report import markdown_table
-from gem_core.trainers import list_trainers
+from gem_core.training.trainers import list_trainers
 
 ROOT = Path(__file__).resolve().parent.parent
 TARGET = ROOT / "README.md"

@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from gem_core.recipe import EnvConfig, Recipe
+from gem_core.training.recipe import EnvConfig, Recipe
 
 TARGET = Path(__file__).resolve().parent.parent / "docs" / "recipes.md"
 HEAD = """\

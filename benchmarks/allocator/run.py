@@ -19,9 +19,9 @@ import tempfile
 from importlib.metadata import version
 from pathlib import Path
 
-from gem_core.recipe import load_recipe
-from gem_core.runs import RunDir
 from gem_core.tiny import model_path
+from gem_core.training.recipe import load_recipe
+from gem_core.training.runs import RunDir
 
 HERE = Path(__file__).resolve().parent
 #: glibc's own values; what the environment sets is left as it is.

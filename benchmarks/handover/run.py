@@ -20,7 +20,7 @@ from pathlib import Path
 from gem_core.compare.runner import trainer_python
 from gem_core.report import learning_curve, markdown_table, record
 from gem_core.report.tables import success
-from gem_core.runs import RunDir
+from gem_core.training.runs import RunDir
 
 HERE = Path(__file__).resolve().parent
 RESULTS, PAGE, PICTURE = HERE / "results", HERE / "README.md", HERE / "curve.png"

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from gem_oat.testing import in_process, vllm_standin  # before Oat: installs the stand-ins
+from gem_oat.cpu import in_process, vllm_standin  # before Oat: installs the stand-ins
 
 # isort: split
 from datasets import Dataset, DatasetDict
@@ -20,8 +20,8 @@ from oat.oracles.base import RewardOracleBase
 from shared import Stopwatch, adapter_asked, folder, given, log, prompts, reward
 
 from gem_core.cli import main as command_line
-from gem_core.recipe import Recipe
 from gem_core.tiny import model_path
+from gem_core.training.recipe import Recipe
 from gem_oat.config import arguments
 
 ADVANTAGES = "compute_monte_carlo_advantages"

@@ -12,8 +12,8 @@ from unittest.mock import patch
 
 from shared import FOLDER, folder, given, log, reward
 
-from gem_core.recipe import Recipe, merge
 from gem_core.tiny import model_path
+from gem_core.training.recipe import Recipe, merge
 
 
 def reward_func(queries: list[str], prompts: list[str], labels: list[str]) -> dict[str, Any]:
@@ -26,7 +26,7 @@ def reward_func(queries: list[str], prompts: list[str], labels: list[str]) -> di
 
 
 def main() -> None:
-    from gem_openrlhf.testing import harness
+    from gem_openrlhf.cpu import harness
 
     recipe = given()
     with harness.session(recipe) as options:

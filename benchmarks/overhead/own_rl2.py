@@ -17,8 +17,8 @@ from typing import Any
 
 from shared import folder, given, log, prompts
 
-from gem_core.recipe import Recipe
 from gem_core.tiny import model_path
+from gem_core.training.recipe import Recipe
 
 COUNT = itertools.count()
 
@@ -31,7 +31,7 @@ async def step(state: str, action: str, extra_info: Any) -> dict[str, Any]:
 
 def main() -> None:
     """Start this file under torchrun, as RL2 is."""
-    from gem_rl2.testing import environment
+    from gem_rl2.cpu import environment
 
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", __file__]
     raise SystemExit(subprocess.run(torchrun, env=environment(given())).returncode)
@@ -39,7 +39,7 @@ def main() -> None:
 
 def train(recipe: Recipe) -> None:
     """What RL2's ``main`` does, in this process of torchrun's, on a CPU."""
-    from gem_rl2.testing import enable
+    from gem_rl2.cpu import enable
 
     enable()
     import torch.distributed as dist
@@ -48,7 +48,7 @@ def train(recipe: Recipe) -> None:
 
     from gem_rl2 import _compat
 
-    _compat.mend(recipe.model.dtype)  # 0.0.2 has bfloat16 in its code
+    _compat.patch_rl2(recipe.model.dtype)  # 0.0.2 has bfloat16 in its code
     try:
         ppo.initialize_global_process_group()
         trainer = ppo.PPOTrainer(configuration(recipe))
@@ -86,7 +86,7 @@ def configuration(recipe: Recipe) -> Any:
     from RL2 import trainer
     from transformers import AutoConfig
 
-    from gem_core.hydra import override
+    from gem_core.adapters.hydra import override
     from gem_rl2.config import translate
 
     model, data = model_path(recipe), first_prompts(recipe)

@@ -16,9 +16,9 @@ from datasets import Dataset
 from shared import Stopwatch, adapter_asked, folder, given, log, prompts, reward
 from transformers import AutoTokenizer
 
-from gem_core.allocator import keep_freed_memory
 from gem_core.cli import main as command_line
 from gem_core.tiny import model_path
+from gem_core.training.allocator import keep_freed_memory
 from gem_trl.config import translate
 
 GENERATE, SCORE = "_generate_single_turn", "_generate_and_score_completions"

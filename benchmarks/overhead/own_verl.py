@@ -15,11 +15,11 @@ from typing import Any
 
 from shared import folder, given, log, prompts, reward
 
-from gem_core.hydra import override
-from gem_core.program import run_program
-from gem_core.recipe import Recipe
+from gem_core.adapters.hydra import override
+from gem_core.adapters.program import run_program
 from gem_core.tiny import model_path
-from gem_verl.testing import engine
+from gem_core.training.recipe import Recipe
+from gem_verl.cpu import engine
 
 ROLLOUT, ACTOR = "actor_rollout_ref.rollout", "actor_rollout_ref.actor"
 KEPT = {"data.shuffle", "trainer.use_v1", "trainer.v1.trainer_mode", "trainer.total_epochs"}
@@ -48,7 +48,7 @@ def compute_score(data_source: str, solution_str: str, *_: Any, **__: Any) -> fl
 
 
 def main() -> None:
-    from gem_verl.testing import harness
+    from gem_verl.cpu import harness
 
     recipe, pipe = given(), folder() / "steps.pipe"
     os.mkfifo(pipe)

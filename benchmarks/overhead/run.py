@@ -27,7 +27,7 @@ from shared import BASELINE, FOLDER, OVERRIDES, PROFILE, experiment, prepare
 
 from gem_core.compare.runner import end_session, trainer_python
 from gem_core.report import markdown_table
-from gem_core.runs import RunDir
+from gem_core.training.runs import RunDir
 
 HERE = Path(__file__).resolve().parent
 RESULTS, PAGE = HERE / "results", HERE / "README.md"

@@ -15,13 +15,13 @@ from pathlib import Path
 
 from transformers import AutoTokenizer
 
-from gem_core.episode import Completion, Episode, FinishReason
+from gem_core.episodes.data import Completion, Episode, FinishReason
+from gem_core.episodes.rollout import Request, play_batch
 from gem_core.parity.frozen import frozen_episodes
 from gem_core.players import Player, get_player
-from gem_core.recipe import load_recipe
-from gem_core.rollout import Request, play_batch
-from gem_core.tasks import MachineFactory
 from gem_core.tiny import model_path
+from gem_core.training.recipe import load_recipe
+from gem_core.training.tasks import MachineFactory
 
 HERE = Path(__file__).parent
 BASELINES = ("guess-the-number-easy", "mastermind-easy", "sudoku-easy", "tower-of-hanoi-easy")

@@ -23,9 +23,9 @@ from safetensors.torch import load_file
 from gem_core.compare.grid import Cell
 from gem_core.compare.runner import Plan, run_grid
 from gem_core.report import markdown_table
-from gem_core.runs import RunDir
 from gem_core.tiny.cache import model_path
-from gem_core.trainers import get_trainer, list_trainers
+from gem_core.training.runs import RunDir
+from gem_core.training.trainers import get_trainer, list_trainers
 
 HERE = Path(__file__).resolve().parent
 RESULT, PAGE = HERE / "optimizer.json", HERE / "optimizer.md"

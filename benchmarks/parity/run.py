@@ -17,7 +17,7 @@ from typing import Any
 
 from gem_core.compare.runner import trainer_python
 from gem_core.parity.bounds import BOUNDS
-from gem_core.trainers import list_trainers
+from gem_core.training.trainers import list_trainers
 
 HERE = Path(__file__).parent
 RESULTS, TABLE = HERE / "results", HERE / "README.md"

@@ -13,14 +13,14 @@ from pathlib import Path
 from transformers import AutoModelForCausalLM
 
 from gem_core.advantages import list_estimators
-from gem_core.episode import Episode
+from gem_core.episodes.data import Episode
 from gem_core.errors import RecipeError
 from gem_core.parity.measure import measure
 from gem_core.parity.reference import reference
 from gem_core.parity.replay import expected_rows
-from gem_core.recipe import Recipe, load_recipe
-from gem_core.runs import describe_machine
-from gem_core.trainers import check, get_trainer
+from gem_core.training.recipe import Recipe, load_recipe
+from gem_core.training.runs import describe_machine
+from gem_core.training.trainers import check, get_trainer
 
 HERE = Path(__file__).parent
 AGGREGATIONS = {"token": [], "sequence": [], "constant": ["algorithm.loss_constant=100"]}
@@ -56,7 +56,7 @@ def cases() -> dict[str, Recipe]:
 def run(trainer: str, model_dir: str) -> dict[str, object]:
     """Measure every case; one the trainer refuses by name is recorded with its reason."""
     config = import_module(f"gem_{trainer}.config")
-    replay = import_module(f"gem_{trainer}.testing.replay").replay
+    replay = import_module(f"gem_{trainer}.cpu.replay").replay
     results: dict[str, object] = {}
     for case, recipe in cases().items():
         try:

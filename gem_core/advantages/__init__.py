@@ -5,7 +5,6 @@ from __future__ import annotations
 from gem_core.advantages._arrays import dense_ids
 from gem_core.advantages.batch import TurnBatch, on_valid_turns
 from gem_core.advantages.describe import describe
-from gem_core.advantages.estimate import Estimate, estimate
 from gem_core.advantages.estimators import (
     discounted_returns,
     dr_grpo,
@@ -24,21 +23,16 @@ from gem_core.advantages.registry import (
     register_estimator,
 )
 from gem_core.advantages.stats import identity, moments, normalise
-from gem_core.advantages.token_rows import RowLabel, TokenRows, read_labels
 from gem_core.advantages.turns import Span, runs_of_ones, spread, spread_rows
 
 __all__ = [
-    "Estimate",
-    "RowLabel",
     "Span",
-    "TokenRows",
     "TurnBatch",
     "compute_advantages",
     "dense_ids",
     "describe",
     "discounted_returns",
     "dr_grpo",
-    "estimate",
     "estimator_options",
     "gae",
     "get_estimator",
@@ -48,7 +42,6 @@ __all__ = [
     "moments",
     "normalise",
     "on_valid_turns",
-    "read_labels",
     "rebn",
     "register_estimator",
     "reinforce",

@@ -40,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from gem_core.trainers import resolve
+    from gem_core.training.trainers import resolve
 
     code: int = resolve(arguments.verb)(arguments)
     sys.stdout.flush()

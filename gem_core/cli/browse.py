@@ -6,13 +6,13 @@ import argparse
 import json
 from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
 
 from gem_core.errors import UnknownNameError, unknown
 from gem_core.registration import list_envs, make, spec
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gem_core.recipe import Recipe
+    from gem_core.training.recipe import Recipe
 
 
 def list_names(arguments: argparse.Namespace) -> int:
@@ -35,7 +35,7 @@ def _matches(name: str, pattern: str | None) -> bool:
 
 def _recipes(kind: str) -> Callable[[], Iterable[str]]:
     def names() -> Iterable[str]:
-        from gem_core.recipe import shipped
+        from gem_core.training.recipe import shipped
 
         return sorted(shipped(kind))
 
@@ -43,7 +43,7 @@ def _recipes(kind: str) -> Callable[[], Iterable[str]]:
 
 
 def _trainers() -> Iterable[str]:
-    from gem_core.trainers import list_trainers
+    from gem_core.training.trainers import list_trainers
 
     return list_trainers()
 
@@ -55,7 +55,7 @@ def _estimators() -> Iterable[str]:
 
 
 def _templates() -> Iterable[str]:
-    from gem_core.context import TEMPLATES
+    from gem_core.episodes.context import TEMPLATES
 
     return [*TEMPLATES, "chat"]
 
@@ -71,7 +71,7 @@ _NAMES: dict[str, Callable[[], Iterable[str]]] = {
 
 def show(arguments: argparse.Namespace) -> int:
     """Print an environment, or a baseline and its environments."""
-    from gem_core.recipe import load_recipe, shipped
+    from gem_core.training.recipe import load_recipe, shipped
 
     name = arguments.name
     baselines = shipped("baselines")
@@ -92,7 +92,7 @@ def show(arguments: argparse.Namespace) -> int:
 
 def _listing(recipe: Recipe, baseline: Recipe) -> str:
     """Every key and value of a recipe, one per line; behind a value of the baseline its source."""
-    from gem_core.recipe import get_key, recipe_keys
+    from gem_core.training.recipe import get_key, recipe_keys
 
     lines = []
     for key in recipe_keys():
@@ -106,7 +106,7 @@ def _listing(recipe: Recipe, baseline: Recipe) -> str:
 
 
 def _show_env(env_id: str, template: str, episodes: int, kwargs: dict[str, object]) -> None:
-    from gem_core.context import Context, get_template
+    from gem_core.episodes.context import Context, get_template
 
     env = make(env_id, **kwargs)
     assert env.spec is not None  # make() sets it

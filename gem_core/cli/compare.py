@@ -12,7 +12,7 @@ from gem_core.compare.results import csv_text, markdown, read_cells
 from gem_core.compare.runner import Plan, command, run_grid
 from gem_core.errors import GemError
 from gem_core.report import markdown_table
-from gem_core.trainers import get_trainer, list_trainers, resolve
+from gem_core.training.trainers import get_trainer, list_trainers, resolve
 
 QUICK = ("train.steps=2", "eval.episodes=50", "model.tiny.warm_start_steps=40")
 """Overrides of ``--quick``: every trainer's whole path, nothing learnt."""

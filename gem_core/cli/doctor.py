@@ -7,7 +7,7 @@ import platform
 import sys
 
 from gem_core.report.tables import plain_table
-from gem_core.trainers import check, get_trainer, installed_version, list_trainers
+from gem_core.training.trainers import check, get_trainer, installed_version, list_trainers
 
 
 def doctor(arguments: argparse.Namespace) -> int:

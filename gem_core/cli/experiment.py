@@ -9,8 +9,8 @@ import warnings
 from pathlib import Path
 
 from gem_core.errors import RecipeError, RunError
-from gem_core.recipe import Recipe, load_recipe, merge, parse_override, recipe_from_dict
-from gem_core.runs import IfExists, RunDir, go_on
+from gem_core.training.recipe import Recipe, load_recipe, merge, parse_override, recipe_from_dict
+from gem_core.training.runs import IfExists, RunDir, continue_from
 
 _QUICKSTART = Path("runs/quickstart")
 _QUIET = {
@@ -44,7 +44,7 @@ def _recipe_to_train(arguments: argparse.Namespace) -> Recipe:
         raise RecipeError("--profile is laid over a baseline; --from alone has its run's recipe.")
     else:
         recipe = _overridden(origin.recipe, arguments.overrides)
-    return go_on(recipe, origin)
+    return continue_from(recipe, origin)
 
 
 def _if_exists(arguments: argparse.Namespace) -> IfExists:

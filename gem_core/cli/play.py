@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from gem_core.context import with_suffix
 from gem_core.core import Env
+from gem_core.episodes.context import with_suffix
 from gem_core.parsing import FORMATS, get_parser, render
 from gem_core.registration import make
 

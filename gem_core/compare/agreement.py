@@ -23,7 +23,7 @@ def side_by_side(cells: Iterable[CellResult]) -> tuple[tuple[str, ...], list[tup
 
     A figure is the mean over the seeds that every trainer finished (where there is none, over all
     that this trainer finished). ``largest gap`` is between the highest and the lowest of them,
-    ``p`` the result of :func:`exchangeable` (``-`` for fewer than two common seeds). The last line
+    ``p`` the result of `exchangeable` (``-`` for fewer than two common seeds). The last line
     is over all experiments that every trainer finished.
     """
     known = list(cells)

@@ -8,8 +8,8 @@ from itertools import product
 from pathlib import Path
 
 from gem_core.errors import unknown
-from gem_core.recipe import Recipe, load_recipe
-from gem_core.trainers import list_trainers
+from gem_core.training.recipe import Recipe, load_recipe
+from gem_core.training.trainers import list_trainers
 
 ALGORITHMS: dict[str, tuple[str, ...]] = {
     "rebn": ("algorithm.estimator=rebn", "batch.group_size=1"),
@@ -27,7 +27,7 @@ class Cell:
     Attributes:
         baseline: name or file of the baseline.
         trainer: name of the trainer.
-        algorithm: a key of :data:`ALGORITHMS`.
+        algorithm: a key of `ALGORITHMS`.
         seed: run seed.
     """
 

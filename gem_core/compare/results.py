@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from gem_core.report.tables import markdown_table, success
-from gem_core.runs import RunDir
+from gem_core.training.runs import RunDir
 
 HEAD = ("baseline", "algorithm", "trainer", "seeds", "before", "after", "train s", "cells")
 _T_975 = (math.nan, 12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
@@ -103,7 +103,7 @@ def mean_interval(values: Sequence[float]) -> tuple[float, float]:
 
 
 def summary_rows(cells: Iterable[CellResult]) -> list[tuple[str, ...]]:
-    """One line of :data:`HEAD` per baseline, algorithm and trainer."""
+    """One line of `HEAD` per baseline, algorithm and trainer."""
     rows: list[tuple[str, ...]] = []
     for (baseline, algorithm, trainer), members in groups(cells).items():
         done = [c.result for c in members if c.result]

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from gem_core.compare.grid import Cell
 from gem_core.errors import GemError, MissingDependencyError
-from gem_core.trainers import check, get_trainer
+from gem_core.training.trainers import check, get_trainer
 
 Say = Callable[[str], None]
 _GRACE_S = 20.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from ..errors import unknown
+from gem_core.errors import unknown
 
 #: Name -> file. ``basic``: the commonest words; ``english``: a small spelling dictionary.
 LISTS = {"basic": "words_basic.txt", "english": "words_english.txt"}

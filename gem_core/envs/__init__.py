@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..registration import EnvSpec
+from gem_core.env_spec import EnvSpec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -135,6 +135,6 @@ def specs() -> Iterator[EnvSpec]:
     for name, entry_point, variants in _FAMILIES:
         for variant, kwargs in variants.items():
             yield EnvSpec(f"{name}-{variant}", entry_point, kwargs)
-    from ._data_specs import data_specs
+    from gem_core.envs._data_specs import data_specs
 
     yield from data_specs()

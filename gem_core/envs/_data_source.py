@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..errors import DataError, MissingDependencyError, unknown
+from gem_core.errors import DataError, MissingDependencyError, unknown
 
 Row = dict[str, Any]
 
@@ -46,7 +46,7 @@ class Table(NamedTuple):
 
 
 class Source(NamedTuple):
-    """What to load; see :class:`gem_core.envs.dataset.DatasetEnv` for the meaning."""
+    """What to load; see `gem_core.envs.dataset.DatasetEnv` for the meaning."""
 
     dataset: str
     sample: str
@@ -61,7 +61,7 @@ def load(source: Source, strict: bool) -> Table:
     Args:
         source: What to load.
         strict: Whether data that are not here are an error; otherwise the sample takes their
-            place, with a :class:`SampleDataWarning`.
+            place, with a `SampleDataWarning`.
 
     Raises:
         DataError: The data cannot be read, and ``strict``, or the file or split does not exist.

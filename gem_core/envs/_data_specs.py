@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..registration import EnvSpec
-from ._rg_tables import NAMES
+from gem_core.env_spec import EnvSpec
+from gem_core.envs._rg_tables import NAMES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -14,8 +14,14 @@ from typing import Any
 
 import numpy
 
-from ..errors import MissingDependencyError, unknown
-from ._rg_tables import EVALS_ANSWER, GLOBAL_RANDOM, PARSES_ANSWER, RESEEDED, TOO_GENEROUS
+from gem_core.envs._rg_tables import (
+    EVALS_ANSWER,
+    GLOBAL_RANDOM,
+    PARSES_ANSWER,
+    RESEEDED,
+    TOO_GENEROUS,
+)
+from gem_core.errors import MissingDependencyError, unknown
 
 try:
     import reasoning_gym

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import _rg_items
+from gem_core.envs import _rg_items
 
 
 def run(job: dict[str, Any]) -> Any:
-    """Serve ``{"do": "item" | "score", ...}``; see :mod:`gem_core.envs._rg_items`."""
+    """Serve ``{"do": "item" | "score", ...}``; see `gem_core.envs._rg_items`."""
     name, config = job["name"], job["config"]
     if job["do"] == "score":
         return _rg_items.score(name, config, job["draw"], job["answer"], job["strict"])

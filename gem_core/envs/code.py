@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from ..graders.code import Limits, grade_code, read_tests
-from .dataset import DatasetEnv
+from gem_core.envs.dataset import DatasetEnv
+from gem_core.graders.code import Limits, grade_code, read_tests
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class CodeEnv(DatasetEnv):
 
     The program is the last fenced block of the action; without one the reward is -0.1, as in GEM.
     It runs in a child process with the standard library, under limits; see
-    :mod:`gem_core.graders.code`. ``info`` has ``passed``, ``total`` and ``status``.
+    `gem_core.graders.code`. ``info`` has ``passed``, ``total`` and ``status``.
 
     Args:
         max_tests: At most that many tests, those with the longest input; ``None``: all. With
@@ -42,7 +42,7 @@ class CodeEnv(DatasetEnv):
         total_s: Wall seconds for all tests of a program.
         memory_mb: Address space of the program.
         partial: Reward the share of passed tests instead of all or nothing.
-        **options: See :class:`~gem_core.envs.dataset.DatasetEnv`; ``answer_format`` has no meaning
+        **options: See `gem_core.envs.dataset.DatasetEnv`; ``answer_format`` has no meaning
             here.
     """
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ..errors import DataError, unknown
-from ._data_source import Source, Table, load
-from .single_turn import SingleTurn
+from gem_core.envs._data_source import Source, Table, load
+from gem_core.envs.single_turn import SingleTurn
+from gem_core.errors import DataError, unknown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class DatasetEnv(SingleTurn):
         strict: ``True``: data that are not here are an error. ``False``: the sample takes their
             place, with a warning, ``info["sample"] = True`` and a data revision that says so.
             ``None``: ``False`` for the data sets this package registers, ``True`` for all others.
-        **options: See :class:`~gem_core.envs.single_turn.SingleTurn`.
+        **options: See `gem_core.envs.single_turn.SingleTurn`.
 
     Raises:
         DataError: The data cannot be read, or lack a column.
@@ -109,7 +109,7 @@ class DatasetEnv(SingleTurn):
 
 
 def _strict(dataset: str) -> bool:
-    from ._data_specs import HUB_IDS
+    from gem_core.envs._data_specs import HUB_IDS
 
     return dataset not in HUB_IDS
 

@@ -12,9 +12,9 @@ their order.
 
 from __future__ import annotations
 
-from ..core import Env
-from ..registration import make
-from .single_turn import SingleTurn
+from gem_core.core import Env
+from gem_core.envs.single_turn import SingleTurn
+from gem_core.registration import make
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def eval_items(
         env: An id or an environment over a data set.
         part: Number of the share, from 0.
         parts: Number of shares; each item is in exactly one.
-        **kwargs: For :func:`~gem_core.registration.make`, if ``env`` is an id.
+        **kwargs: For `gem_core.registration.make`, if ``env`` is an id.
 
     Raises:
         TypeError: The environment has no numbered items.

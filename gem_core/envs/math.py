@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ..errors import DataError
-from ..graders.math import grade_math, math_verify_installed, require_math_verify
-from .dataset import DatasetEnv, as_answers
+from gem_core.envs.dataset import DatasetEnv, as_answers
+from gem_core.errors import DataError
+from gem_core.graders.math import grade_math, math_verify_installed, require_math_verify
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ class MathEnv(DatasetEnv):
 
     Args:
         deadline_s: Seconds that judging one answer may take; then it counts as wrong.
-        **options: See :class:`~gem_core.envs.dataset.DatasetEnv`.
+        **options: See `gem_core.envs.dataset.DatasetEnv`.
     """
 
     slow = True  # some answers are judged in a worker process
@@ -34,7 +34,7 @@ class MathEnv(DatasetEnv):
             require_math_verify()
 
     def _score(self, answer: str) -> tuple[float, dict[str, Any]]:
-        from ..errors import MissingDependencyError
+        from gem_core.errors import MissingDependencyError
 
         try:
             verdict = grade_math(

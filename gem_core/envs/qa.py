@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ..errors import unknown
-from ..graders.qa import exact_match, f1_score
-from .dataset import DatasetEnv, as_answers
+from gem_core.envs.dataset import DatasetEnv, as_answers
+from gem_core.errors import unknown
+from gem_core.graders.qa import exact_match, f1_score
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ class QaEnv(DatasetEnv):
     Args:
         metric: ``"em"``, or ``"f1"`` to reward the overlap instead.
         answer_format: ``"tag"`` (``<answer>...</answer>``), ``"boxed"`` or ``"plain"``.
-        **options: See :class:`~gem_core.envs.dataset.DatasetEnv`.
+        **options: See `gem_core.envs.dataset.DatasetEnv`.
     """
 
     def __init__(self, *, metric: str = "em", answer_format: str = "tag", **options: Any):
@@ -48,7 +48,7 @@ class RuleTaker(QaEnv):
 
     Args:
         answer_format: ``"boxed"`` unless said otherwise.
-        **options: See :class:`QaEnv`.
+        **options: See `QaEnv`.
     """
 
     def __init__(self, *, answer_format: str = "boxed", **options: Any):

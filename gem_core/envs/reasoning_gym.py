@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from random import Random
 
-from ..errors import GemError, unknown
-from ..graders.pool import DeadlineError, WorkerError, shared_pool
-from . import _rg_items
-from ._rg_solvers import solve
-from ._rg_tables import DEFAULT_MIXTURE, IN_WORKER, NAMES, SLOW
-from .single_turn import SingleTurn
+from gem_core.envs import _rg_items
+from gem_core.envs._rg_solvers import solve
+from gem_core.envs._rg_tables import DEFAULT_MIXTURE, IN_WORKER, NAMES, SLOW
+from gem_core.envs.single_turn import SingleTurn
+from gem_core.errors import GemError, unknown
+from gem_core.graders.pool import DeadlineError, WorkerError, shared_pool
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class ReasoningGym(SingleTurn):
         name: The generator.
         pool: Draw from items ``0 ... pool - 1`` only: a fixed set to train or to evaluate on.
             ``None``: two thousand million items.
-        answer_format: See :class:`~gem_core.envs.single_turn.SingleTurn`, as for ``rewards``,
+        answer_format: See `gem_core.envs.single_turn.SingleTurn`, as for ``rewards``,
             ``pick`` and ``compat``.
         rewards: Replaces single rewards.
         pick: How an item is chosen.

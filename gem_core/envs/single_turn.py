@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from abc import abstractmethod
 
-from ..core import Env
-from ..errors import GemError, unknown
-from ..parsing import get_parser, render
+from gem_core.core import Env
+from gem_core.errors import GemError, unknown
+from gem_core.parsing import get_parser, render
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from random import Random
     from typing import Any
 
-    from ..core import Info, ResetResult, StepResult
+    from gem_core.core import Info, ResetResult, StepResult
 
 #: What an answer earns. ``success`` scales partial scores, as in the games.
 REWARDS = {"success": 1.0, "fail": 0.0, "format_error": 0.0}
@@ -35,7 +35,7 @@ class SingleTurn(Env):
 
     Args:
         answer_format: Where the answer is in an action: ``"boxed"``, ``"tag"`` or ``"plain"``.
-        rewards: Replaces single entries of :data:`REWARDS`.
+        rewards: Replaces single entries of `REWARDS`.
         pick: ``"random"`` draws an item; ``"seed"`` takes item ``seed`` modulo the number of items
             (``-1 - seed`` for a negative seed), so that any run of consecutive seeds as long as
             the data visits every item exactly once, however it is split over environments.

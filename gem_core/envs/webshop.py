@@ -11,9 +11,9 @@ import math
 import re
 from typing import NamedTuple
 
-from ..errors import DataError, MissingDependencyError, unknown
-from ._data_source import Source, load
-from .games.game import Game
+from gem_core.envs._data_source import Source, load
+from gem_core.envs.games.game import Game
+from gem_core.errors import DataError, MissingDependencyError, unknown
 
 try:
     import bm25s
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from random import Random
     from typing import Any
 
-    from ..core import ResetResult, StepResult
+    from gem_core.core import ResetResult, StepResult
 
 RENDERINGS = ("text", "text_rich", "html")
 SPLITS = ("train", "test")
@@ -143,7 +143,7 @@ class WebShop(Game):
         max_turns: The turn budget.
         error_tolerance: That many actions that are malformed or impossible end the episode.
         format_error_ends: Whether the first malformed action does.
-        **options: See :class:`~gem_core.envs.games.game.Game`.
+        **options: See `gem_core.envs.games.game.Game`.
     """
 
     _state_fields = (

@@ -11,13 +11,13 @@ from typing import Any
 import torch
 import transformers
 
-from gem_core.episode import Episode
+from gem_core.episodes.data import Episode
+from gem_core.episodes.metrics import episode_metrics
+from gem_core.episodes.rollout import play_batch, require_healthy
 from gem_core.evaluation.policy import HFPolicy
 from gem_core.evaluation.stats import wilson
-from gem_core.metrics import episode_metrics
-from gem_core.recipe import Recipe
-from gem_core.rollout import play_batch, require_healthy
-from gem_core.tasks import MachineFactory
+from gem_core.training.recipe import Recipe
+from gem_core.training.tasks import MachineFactory
 
 
 def evaluate(
@@ -32,7 +32,7 @@ def evaluate(
         episodes: how many; None = ``eval.episodes``.
 
     Returns:
-        :func:`gem_core.metrics.episode_metrics` and ``success/low``, ``success/high`` (95 %
+        `gem_core.episodes.metrics.episode_metrics` and ``success/low``, ``success/high`` (95 %
         Wilson interval), ``seconds``.
     """
     began = time.perf_counter()
@@ -45,7 +45,7 @@ def evaluate(
 def evaluation_episodes(
     recipe: Recipe, model_dir: str | Path, episodes: int | None = None
 ) -> list[Episode]:
-    """Play held-out episodes with a saved model; arguments as of :func:`evaluate`.
+    """Play held-out episodes with a saved model; arguments as of `evaluate`.
 
     Raises:
         GemError: more than half of the episodes broke.

@@ -7,14 +7,14 @@ from typing import Any
 
 import torch
 
-from gem_core.episode import Completion, FinishReason
-from gem_core.rollout import Request
+from gem_core.episodes.data import Completion, FinishReason
+from gem_core.episodes.rollout import Request
 
 
 class HFPolicy:
     """Samples completions from a transformers causal language model.
 
-    It implements :class:`gem_core.rollout.BatchPolicy`. Sampling uses a generator of its own: the
+    It implements `gem_core.episodes.rollout.BatchPolicy`. Sampling uses a generator of its own: the
     same seed and the same sequence of requests give the same completions, and the global
     generators are neither read nor written.
 
@@ -48,7 +48,7 @@ class HFPolicy:
         self.generator = torch.Generator(device=model.device).manual_seed(seed)
 
     def complete_batch(self, requests: Sequence[Request]) -> list[Completion]:
-        """See :class:`gem_core.rollout.BatchPolicy`; log-probs are those of the sampling policy."""
+        """See `BatchPolicy`; log-probs are those of the sampling policy."""
         completions: list[Completion] = []
         with torch.no_grad():
             for first in range(0, len(requests), self.max_batch):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .code import CodeVerdict, grade_code
-    from .math import MathVerdict, grade_math
-    from .qa import exact_match, f1_score, normalise_answer
+    from gem_core.graders.code import CodeVerdict, grade_code
+    from gem_core.graders.math import MathVerdict, grade_math
+    from gem_core.graders.qa import exact_match, f1_score, normalise_answer
 
 _MODULES = {
     "CodeVerdict": "code",

@@ -12,10 +12,10 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import NamedTuple
 
-from . import _math_forms as forms
-from ._math_forms import Atom, Form, same
-from ._math_numbers import number
-from ._math_read import read
+from gem_core.graders import _math_forms as forms
+from gem_core.graders._math_forms import Atom, Form, same
+from gem_core.graders._math_numbers import number
+from gem_core.graders._math_read import read
 
 
 class Answer(NamedTuple):

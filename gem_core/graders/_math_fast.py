@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 
-from . import _math_answers
-from ._math_numbers import CLEARLY, number
+from gem_core.graders import _math_answers
+from gem_core.graders._math_numbers import CLEARLY, number
 
 _INTEGER = re.compile(r"-?\d{1,15}", re.ASCII)
 # What math-verify keeps as text at least; it takes words like "m^2" for units and drops them.

@@ -12,7 +12,7 @@ from fractions import Fraction
 from operator import itemgetter
 from typing import NamedTuple
 
-from ._math_numbers import CLEARLY
+from gem_core.graders._math_numbers import CLEARLY
 
 
 class Unread(Exception):

@@ -11,8 +11,8 @@ import re
 from collections.abc import Callable
 from fractions import Fraction
 
-from . import _math_forms as forms
-from ._math_forms import Atom, Form, Unread
+from gem_core.graders import _math_forms as forms
+from gem_core.graders._math_forms import Atom, Form, Unread
 
 _LETTERS = "xyznkabpqruvwtcgshijlmf"
 _GREEK = (r"\alpha", r"\beta", r"\theta")

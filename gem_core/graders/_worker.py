@@ -1,4 +1,4 @@
-"""The process at the other end of :mod:`gem_core.graders.pool`.
+"""The process at the other end of `gem_core.graders.pool`.
 
 It reads jobs from its standard input and writes replies to what was its standard output, each as
 eight bytes of length and JSON. Libraries that print cannot disturb that: descriptor 1 is redirected

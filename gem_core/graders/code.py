@@ -24,7 +24,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..errors import DataError
+from gem_core.errors import DataError
 
 _RUNNER = str(Path(__file__).with_name("_code_runner.py"))
 _MB = 1 << 20
@@ -82,7 +82,7 @@ def grade_code(
 
     Args:
         code: The program.
-        tests: As :func:`read_tests` returns them: ``{"input": text, "output": text}`` for a program
+        tests: As `read_tests` returns them: ``{"input": text, "output": text}`` for a program
             that reads standard input, ``{"function": name, "args": [...], "output": value}`` for
             one that defines a function.
         limits: What it may use.

@@ -13,9 +13,9 @@ from importlib.util import find_spec
 from threading import Lock
 from typing import NamedTuple
 
-from ..errors import MissingDependencyError
-from ._math_fast import fast_verdict
-from .pool import WorkerError, shared_pool
+from gem_core.errors import MissingDependencyError
+from gem_core.graders._math_fast import fast_verdict
+from gem_core.graders.pool import WorkerError, shared_pool
 
 _WORKER = "gem_core.graders._math_slow:run"
 #: Seconds that one comparison may take; then the answer counts as wrong.

@@ -19,7 +19,7 @@ import threading
 import time
 from typing import Any
 
-from ..errors import GemError
+from gem_core.errors import GemError
 
 _HEADER = 8
 _START_S = 120.0

@@ -10,11 +10,11 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from gem_core.context import Context, Template
 from gem_core.core import Env
-from gem_core.episode import Completion, Episode, FinishReason
-from gem_core.machine import EpisodeMachine, Limits
-from gem_core.rollout import Request, play_batch
+from gem_core.episodes.context import Context, Template
+from gem_core.episodes.data import Completion, Episode, FinishReason
+from gem_core.episodes.machine import EpisodeMachine, Limits
+from gem_core.episodes.rollout import Request, play_batch
 
 STOP_ID = 1
 _TEMPLATE = Template("frozen", "{observation}", "{observation}")

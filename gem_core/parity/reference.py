@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from gem_core.parity.replay import Replay, Row
-from gem_core.recipe import Recipe
+from gem_core.training.recipe import Recipe
 
 
 def reference(recipe: Recipe, rows: Sequence[Row], model: Any) -> Replay:

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gem_core.adapters.turn_batch import turn_batch
 from gem_core.advantages import compute_advantages
-from gem_core.advantages.episodes import turn_batch
 from gem_core.advantages.turns import spread
-from gem_core.episode import Episode
-from gem_core.recipe import Recipe
+from gem_core.episodes.data import Episode
+from gem_core.training.recipe import Recipe
 
 
 @dataclass

@@ -12,7 +12,7 @@ True
 
 from __future__ import annotations
 
-from .player import (
+from gem_core.players.player import (
     EXPERTS,
     Player,
     RandomPlayer,

@@ -6,8 +6,8 @@ import re
 from random import Random
 from typing import Any
 
-from ..data.clues import clues
-from .player import Player
+from gem_core.data.clues import clues
+from gem_core.players.player import Player
 
 _CLUE = re.compile(r"^\d+\. (across|down) from row (\d+), column (\d+), \d+ letters: (.*)$", re.M)
 

@@ -7,7 +7,7 @@ from heapq import heappop, heappush
 from random import Random
 from typing import Any
 
-from .player import Player
+from gem_core.players.player import Player
 
 _MOST = 60_000
 #: How much more than the moves so far the estimate of the rest counts: 1 finds a shortest way.

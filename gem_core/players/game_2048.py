@@ -6,8 +6,8 @@ from math import log2
 from random import Random
 from typing import Any
 
-from ..envs.games.game_2048 import slide
-from .player import Player
+from gem_core.envs.games.game_2048 import slide
+from gem_core.players.player import Player
 
 _DIRECTIONS = ("left", "up", "down", "right")
 

@@ -6,7 +6,7 @@ import re
 from random import Random
 from typing import Any
 
-from .player import Player
+from gem_core.players.player import Player
 
 _RANGE = re.compile(r"A number from (-?\d+) to (-?\d+)")
 _HINT = re.compile(r"you guessed (-?\d+)\. The number is (higher|lower)")

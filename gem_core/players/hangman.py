@@ -7,8 +7,8 @@ from collections import Counter
 from random import Random
 from typing import Any
 
-from ..data.words import upper_words
-from .player import Player
+from gem_core.data.words import upper_words
+from gem_core.players.player import Player
 
 _RULES = re.compile(r"word of (\d+) letters")
 

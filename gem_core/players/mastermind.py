@@ -8,8 +8,8 @@ from math import perm
 from random import Random
 from typing import Any
 
-from ..errors import GemError
-from .player import Player
+from gem_core.errors import GemError
+from gem_core.players.player import Player
 
 _RULES = re.compile(r"secret code of (\d+) numbers.*from 1 to (\d+).*a number (may|does not) occur")
 _PEGS = re.compile(r"you guessed ([\d ]+)\. Black pegs: (\d+), white pegs: (\d+)")

@@ -9,7 +9,7 @@ from math import comb
 from random import Random
 from typing import Any
 
-from .player import Player
+from gem_core.players.player import Player
 
 _MINES = re.compile(r"with (\d+) mines")
 #: Regions with more unknown cells than this are judged constraint by constraint.

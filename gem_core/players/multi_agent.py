@@ -6,8 +6,8 @@ import re
 from random import Random
 from typing import Any
 
-from ..envs.multi_agent.games import Nim, TicTacToe
-from .player import Player
+from gem_core.envs.multi_agent.games import Nim, TicTacToe
+from gem_core.players.player import Player
 
 _ORDER = re.compile(r"R\d{4}")
 _ITEM = re.compile(r"(?:The|about the) ([a-z ]+)\.")

@@ -7,10 +7,10 @@ from importlib import import_module
 from random import Random
 from typing import Any, NamedTuple
 
-from ..core import Env
-from ..errors import GemError, unknown
-from ..parsing import render
-from ..registration import make
+from gem_core.core import Env
+from gem_core.errors import GemError, unknown
+from gem_core.parsing import render
+from gem_core.registration import make
 
 _HERE = "gem_core.players"
 #: Family of environments -> expert.

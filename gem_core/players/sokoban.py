@@ -6,7 +6,7 @@ from heapq import heappop, heappush
 from random import Random
 from typing import Any
 
-from .player import Player
+from gem_core.players.player import Player
 
 _NAMES = ("up", "down", "left", "right")
 _MOST = 40_000

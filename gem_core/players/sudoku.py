@@ -5,8 +5,8 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from ..envs.games.sudoku_grid import solution
-from .player import Player
+from gem_core.envs.games.sudoku_grid import solution
+from gem_core.players.player import Player
 
 
 class Solver(Player):

@@ -6,7 +6,7 @@ import re
 from random import Random
 from typing import Any
 
-from .player import Player
+from gem_core.players.player import Player
 
 _PEG = re.compile(r"^[ABC]: ([\d -]+)$", re.MULTILINE)
 

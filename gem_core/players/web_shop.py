@@ -7,7 +7,7 @@ import re
 from random import Random
 from typing import Any
 
-from .player import Player
+from gem_core.players.player import Player
 
 _TAG = re.compile(r"</?(?:h1|p|button)>")
 _BUTTON = re.compile(r"\[button\] (.+?) \[button_\]")

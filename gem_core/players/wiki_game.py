@@ -6,8 +6,8 @@ import re
 from random import Random
 from typing import Any
 
-from ..envs.games.wiki_pages import file_wiki
-from .player import Player
+from gem_core.envs.games.wiki_pages import file_wiki
+from gem_core.players.player import Player
 
 _PLACE = re.compile(r"You are on (['\"])(.+?)\1: ")
 _TARGET = re.compile(r"Your target is (['\"])(.+?)\1\. Enter")

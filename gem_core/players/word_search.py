@@ -6,8 +6,8 @@ from functools import cache
 from random import Random
 from typing import Any
 
-from ..data.words import LISTS, upper_words
-from .player import Player
+from gem_core.data.words import LISTS, upper_words
+from gem_core.players.player import Player
 
 
 class LongestFirst(Player):

@@ -6,9 +6,9 @@ import re
 from random import Random
 from typing import Any
 
-from ..data.words import upper_words
-from ..envs.games.wordle import marks
-from .player import Player
+from gem_core.data.words import upper_words
+from gem_core.envs.games.wordle import marks
+from gem_core.players.player import Player
 
 _RULES = re.compile(r"word of (\d+) letters")
 _MARKS = re.compile(r"you guessed\n([A-Z ]+)\n([GYX ]+)")

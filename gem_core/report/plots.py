@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gem_core.errors import MissingDependencyError, RunError
-from gem_core.runs import RunDir
+from gem_core.training.runs import RunDir
 
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")  # Okabe and Ito
 _PALETTE = 96  # colours: a quarter of the bytes, and no difference to be seen

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from gem_core.runs import RunDir
+from gem_core.training.runs import RunDir
 
 _POLL_S = 0.5
 _LINES = 10

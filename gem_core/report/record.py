@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gem_core.runs import RunDir
+from gem_core.training.runs import RunDir
 
 METRICS = (
     "success/mean",
@@ -29,9 +29,9 @@ _DIGITS = 5
 
 
 def record(run: RunDir, target: str | Path) -> RunDir:
-    """Copy a finished run's figures, thinned, into ``target``; readable as a :class:`RunDir`.
+    """Copy a finished run's figures, thinned, into ``target``; readable as a `RunDir`.
 
-    Kept: recipe, result, evaluations, :data:`METRICS` of every step with five significant digits,
+    Kept: recipe, result, evaluations, `METRICS` of every step with five significant digits,
     versions and hardware. Left out: episodes, checkpoints, the model, the command with its paths,
     and where a model that came from another run lay.
 

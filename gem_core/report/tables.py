@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from gem_core.errors import RunError
-from gem_core.runs import RunDir
+from gem_core.training.runs import RunDir
 
 Row = Sequence[str]
 HEAD = ("recipe", "trainer", "estimator", "seed", "steps", "before", "after", "train s")
@@ -18,7 +18,7 @@ def before_after(runs: Iterable[RunDir]) -> str:
 
 
 def result_rows(results: Iterable[Mapping[str, Any]]) -> list[Row]:
-    """The cells of :data:`HEAD` for each ``result.json``.
+    """The cells of `HEAD` for each ``result.json``.
 
     Raises:
         RunError: a result of another format.

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from gem_core.errors import RecipeError
-from gem_core.recipe import Recipe, TinyConfig
+from gem_core.training.recipe import Recipe, TinyConfig
 
 BUILD = 1
 """Raise it when the same settings build different weights."""
@@ -62,7 +62,7 @@ def _check(config: TinyConfig) -> None:
 
 def _settings(recipe: Recipe) -> dict[str, Any]:
     """Everything the weights depend on, texts as hashes of what they are."""
-    from gem_core.context import TEMPLATES
+    from gem_core.episodes.context import TEMPLATES
     from gem_core.registration import spec
     from gem_core.tiny.expert import sample_actions
 

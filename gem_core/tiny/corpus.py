@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
-from gem_core.context import Context, get_template
+from gem_core.episodes.context import Context, get_template
 from gem_core.registration import make
 
 GAMES = (

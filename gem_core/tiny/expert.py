@@ -6,12 +6,12 @@ import random
 from typing import Any
 
 from gem_core.core import Wrapper
-from gem_core.episode import Completion, Episode
-from gem_core.machine import Limits
+from gem_core.episodes.data import Completion, Episode
+from gem_core.episodes.machine import Limits
 from gem_core.players import Player, get_player
-from gem_core.recipe import EnvConfig, Recipe
 from gem_core.registration import make
-from gem_core.tasks import MachineFactory, Task
+from gem_core.training.recipe import EnvConfig, Recipe
+from gem_core.training.tasks import MachineFactory, Task
 
 _FIRST_SEED = -(10**12)
 """Warm-start seeds go down from here: they meet neither training nor held-out seeds."""

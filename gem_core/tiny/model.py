@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from gem_core.recipe import TinyConfig
 from gem_core.tiny.tokenizer import write_json
+from gem_core.training.recipe import TinyConfig
 
 _ROPE_THETA = 10_000.0
 _INITIAL_STD = 0.125  # 1 / sqrt(64); at 0.02 the short warm start learns half as much

@@ -17,12 +17,12 @@ import torch
 import transformers
 from safetensors.torch import save_file
 
-from gem_core.episode import Episode, Segment
-from gem_core.recipe import Recipe, TinyConfig
+from gem_core.episodes.data import Episode, Segment
 from gem_core.tiny.corpus import corpus
 from gem_core.tiny.expert import expert_episodes
 from gem_core.tiny.model import initial_model, write_config
 from gem_core.tiny.tokenizer import train_tokenizer, write_json, write_tokenizer
+from gem_core.training.recipe import Recipe, TinyConfig
 
 _NO_LOSS = -100
 _LR_WARMUP = 20

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from .time_limit import TimeLimit
+from gem_core.wrappers.time_limit import TimeLimit
 
 __all__ = ["TimeLimit"]

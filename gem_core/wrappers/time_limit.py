@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from ..core import Env, Wrapper
-from ..errors import EpisodeStateError
+from gem_core.core import Env, Wrapper
+from gem_core.errors import EpisodeStateError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from ..core import ResetResult, StepResult
+    from gem_core.core import ResetResult, StepResult
 
 
 class TimeLimit(Wrapper):

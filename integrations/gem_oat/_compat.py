@@ -10,7 +10,7 @@ from inspect import signature
 from types import ModuleType
 from typing import Any
 
-from gem_core.trainers import require
+from gem_core.training.trainers import require
 from gem_oat import TRAINER
 
 require(TRAINER)  # version of oat-llm and of Python

@@ -7,9 +7,9 @@ import torch
 from oat.algorithms.ppo import PPOLearner
 from torch import Tensor
 
-from gem_core.advantages import Estimate
-from gem_core.recipe import Recipe
-from gem_core.rows import Row, estimate_rows
+from gem_core.adapters.estimate import Estimate
+from gem_core.training.recipe import Recipe
+from gem_oat.rows import Row, estimate_rows
 
 
 class GemAdvantages(PPOLearner):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from gem_core.adapters.native_keys import core_keys, refuse_keys, refuse_values
 from gem_core.errors import RecipeError, unknown
-from gem_core.recipe import Recipe, core_keys, recipe_keys, refuse, refuse_where
+from gem_core.training.recipe import Recipe, recipe_keys
 
 APPLIED = frozenset({
     "algorithm.estimator", "algorithm.options", "algorithm.gamma", "algorithm.lam",
@@ -124,8 +125,8 @@ def _check(recipe: Recipe) -> None:
     gpu, ranks = hardware.device == "gpu", hardware.gpus
     taken = sorted(native.keys() & (owned(recipe).keys() | DEFAULTS))
     node = {"master_addr", "master_port", "group_rank"}
-    refuse(recipe, "Oat", REFUSED)
-    refuse_where(recipe, "Oat", [
+    refuse_keys(recipe, "Oat", REFUSED)
+    refuse_values(recipe, "Oat", [
         ("algorithm.clip_low algorithm.clip_high", algorithm.clip_low != algorithm.clip_high,
          "Oat has one clip range; make them equal"),
         ("model.revision", recipe.model.revision is not None,

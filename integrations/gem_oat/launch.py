@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from gem_core.errors import GemError
-from gem_core.recipe import Recipe
-from gem_core.runs import RunDir
 from gem_core.tiny import model_path
+from gem_core.training.recipe import Recipe
+from gem_core.training.runs import RunDir
 from gem_oat import _compat, config
 
 
@@ -30,7 +30,7 @@ def run(recipe: Recipe, run: RunDir, *, resume: bool = False) -> None:
     if start == recipe.train.steps:
         return  # the model was written before this checkpoint
     if recipe.hardware.device == "cpu":
-        from gem_oat.testing.in_process import launch
+        from gem_oat.cpu.in_process import launch
     else:
         _compat.require_gpu_stack()
         launch = launch_program

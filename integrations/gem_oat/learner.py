@@ -11,10 +11,10 @@ import torch
 import torch.distributed as dist
 from oat.utils.data import TransitionDataset
 
+from gem_core.episodes.metrics import episode_metrics
 from gem_core.errors import GemError
-from gem_core.metrics import episode_metrics
-from gem_core.recipe import Recipe
-from gem_core.runs import RunDir
+from gem_core.training.recipe import Recipe
+from gem_core.training.runs import RunDir
 from gem_oat import _compat
 from gem_oat.advantages import GemAdvantages
 from gem_oat.config import FUSED

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from gem_core.errors import GemError
-from gem_core.recipe import AlgorithmConfig
-from gem_core.rows import LossWeights, Row, loss_weights
+from gem_core.training.recipe import AlgorithmConfig
+from gem_oat.rows import LossWeights, Row, loss_weights
 
 
 class TurnLoss:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from gem_core.episode import Episode
-from gem_core.metrics import episode_metrics
+from gem_core.episodes.data import Episode
+from gem_core.episodes.metrics import episode_metrics
 
 NAMES = {
     "train/policy_grad_norm": "grad_norm",  # before clipping, the largest of the updates

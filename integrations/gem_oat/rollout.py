@@ -13,12 +13,12 @@ from msgspec.structs import asdict
 from oat.algorithms.ppo import PPOActor
 from oat.types import TransitionData
 
-from gem_core.episode import Completion, Episode, FinishReason
-from gem_core.machine import EpisodeMachine
-from gem_core.recipe import Recipe
-from gem_core.rollout import Request, play_batch, require_healthy
-from gem_core.rows import Row, state_rows, turn_rows
-from gem_core.tasks import MachineFactory, Task, eval_task, step_tasks, train_task
+from gem_core.episodes.data import Completion, Episode, FinishReason
+from gem_core.episodes.machine import EpisodeMachine
+from gem_core.episodes.rollout import Request, play_batch, require_healthy
+from gem_core.training.recipe import Recipe
+from gem_core.training.tasks import MachineFactory, Task, eval_task, step_tasks, train_task
+from gem_oat.rows import Row, state_rows, turn_rows
 
 
 @dataclass
@@ -29,7 +29,7 @@ class TurnData(TransitionData):
     episodes: list[Episode] = field(default_factory=list)
 
 
-def to_data(row: Row) -> TurnData:
+def to_native(row: Row) -> TurnData:
     """``row`` as Oat's: prompt = all tokens before the action, response = the sampled tokens."""
     return TurnData(
         prompt=row.texts[0],
@@ -46,7 +46,7 @@ def to_data(row: Row) -> TurnData:
 
 def pad_rows(rows: list[TurnData], count: int) -> list[TurnData]:
     """``rows`` filled up to ``count`` with masked rows."""
-    return rows + [to_data(Row(-1)) for _ in range(count - len(rows))]
+    return rows + [to_native(Row(-1)) for _ in range(count - len(rows))]
 
 
 class GemActor(PPOActor):
@@ -91,7 +91,7 @@ class GemActor(PPOActor):
         return self.ipc_client.serialize_ipc([machine.episode for machine in machines])
 
     def complete_batch(self, requests: Sequence[Request]) -> list[Completion]:
-        """One call of the vLLM engine (`gem_core.rollout.BatchPolicy`)."""
+        """One call of the vLLM engine (`gem_core.episodes.rollout.BatchPolicy`)."""
         outputs = self.llm.generate(
             prompt_token_ids=[request.prompt_ids for request in requests],
             sampling_params=[self._params(request) for request in requests],
@@ -119,7 +119,7 @@ class GemActor(PPOActor):
             rows += turn_rows(machine.episode, number, env)
             if self.args.critic_type == "ppo":
                 rows += state_rows(machine, number, env)
-        data = [to_data(row) for row in rows or [Row(-1)]]
+        data = [to_native(row) for row in rows or [Row(-1)]]
         data[0].episodes = [machine.episode for machine in machines]
         return data
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gem_core.trainers import Trainer
+from gem_core.training.trainers import Trainer
 
 TRAINER = Trainer(
     name="openrlhf",

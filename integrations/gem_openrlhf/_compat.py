@@ -6,7 +6,7 @@ import sys
 from importlib.util import find_spec
 
 from gem_core.errors import MissingDependencyError
-from gem_core.trainers import require
+from gem_core.training.trainers import require
 from gem_openrlhf import TRAINER
 
 require(TRAINER)

@@ -1,6 +1,6 @@
 """OpenRLHF's trainer actors with gem_core's estimators, task order and logs put in.
 
-``train_ppo_ray`` takes its trainer classes from module attributes; :func:`installed` puts these
+``train_ppo_ray`` takes its trainer classes from module attributes; `installed` puts these
 subclasses there. Ray imports them in the worker, where they check themselves before step 1. A
 patch of the stock classes in the driver would not arrive in the worker.
 """
@@ -15,9 +15,9 @@ from unittest.mock import patch
 import ray
 from openrlhf.trainer import ppo_trainer, ppo_trainer_async
 
-from gem_core.metrics import episode_metrics
-from gem_core.runs import current_run
-from gem_openrlhf.advantages import GemExperienceMaker, check_installed
+from gem_core.episodes.metrics import episode_metrics
+from gem_core.training.runs import current_run
+from gem_openrlhf.advantages import GemExperienceMaker, require_installed
 from gem_openrlhf.metrics import common
 
 
@@ -32,7 +32,7 @@ class _Trains:
         self.experience_maker = GemExperienceMaker(self.run.recipe, *groups, *rest)
 
     def fit(self, *args: Any, **kwargs: Any) -> None:
-        check_installed(self, self.run.recipe)
+        require_installed(self, self.run.recipe)
         super().fit(*args, **kwargs)
 
     def save_logs_and_checkpoints(self, global_step: int, logs_dict: Any, *rest: Any) -> None:

@@ -17,13 +17,14 @@ from openrlhf.trainer.ppo_utils.experience import Experience
 from openrlhf.trainer.ppo_utils.experience_maker import RemoteExperienceMaker
 from openrlhf.utils.utils import zero_pad_sequences
 
-from gem_core.advantages import TurnBatch, estimate
-from gem_core.advantages.episodes import turn_batch
-from gem_core.episode import Episode
+from gem_core.adapters.estimate import estimate
+from gem_core.adapters.turn_batch import turn_batch
+from gem_core.advantages import TurnBatch
+from gem_core.episodes.data import Episode
+from gem_core.episodes.rollout import require_healthy
 from gem_core.errors import GemError
-from gem_core.recipe import Recipe
-from gem_core.rollout import require_healthy
-from gem_core.tasks import require_step
+from gem_core.training.recipe import Recipe
+from gem_core.training.tasks import require_step
 
 
 class GemExperienceMaker(RemoteExperienceMaker):
@@ -131,7 +132,7 @@ def spread_turns(experience: Experience, per_turn: Iterator[float]) -> torch.Ten
     return out
 
 
-def check_installed(trainer: Any, recipe: Recipe) -> None:
+def require_installed(trainer: Any, recipe: Recipe) -> None:
     """Raise GemError unless ``trainer``, inside its Ray actor, uses gem_core's estimators."""
     maker = trainer.experience_maker
     if type(maker) is not GemExperienceMaker or maker.recipe != recipe:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from gem_core.adapters.native_keys import core_keys, refuse_keys
 from gem_core.errors import RecipeError
-from gem_core.recipe import Recipe, core_keys, flatten, recipe_keys, refuse
+from gem_core.training.recipe import Recipe, flatten, recipe_keys
 
 
 def _keys(text: str) -> frozenset[str]:
@@ -25,7 +26,7 @@ REFUSED = {
 }
 """Keys that cannot be honoured, and what to do instead."""
 TRANSLATED = frozenset(recipe_keys()) - core_keys() - APPLIED - REFUSED.keys()
-"""Keys that :func:`flags` turns into native ones."""
+"""Keys that `flags` turns into native ones."""
 OWNED = _keys(
     "algo.advantage.estimator algo.advantage.gamma algo.advantage.lambd algo.advantage.no_std_norm "
     "algo.dynamic_filtering_enable data.max_len data.max_samples data.prompt_dataset "
@@ -58,7 +59,7 @@ def render(values: Mapping[str, Any]) -> list[str]:
 
 def flags(recipe: Recipe) -> dict[str, Any]:
     """OpenRLHF's flags by dotted name; the recipe's native ones come last and win."""
-    refuse(recipe, "openrlhf", REFUSED)
+    refuse_keys(recipe, "openrlhf", REFUSED)
     _check(recipe)
     parts = (_batch(recipe), _algorithm(recipe), _rest(recipe), _layout(recipe))
     own = {name: value for part in parts for name, value in flatten(part).items()}

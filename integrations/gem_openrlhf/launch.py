@@ -15,9 +15,9 @@ from transformers import AutoConfig
 
 import gem_openrlhf._compat as compat
 from gem_core.errors import RunError
-from gem_core.recipe import Recipe, merge
-from gem_core.runs import RUN_VARIABLE, RunDir
 from gem_core.tiny import model_path
+from gem_core.training.recipe import Recipe, merge
+from gem_core.training.runs import RUN_VARIABLE, RunDir
 from gem_openrlhf.config import flags, render
 from gem_openrlhf.rollout import dataset_rows
 
@@ -41,7 +41,7 @@ def run(recipe: Recipe, run: RunDir, *, resume: bool = False) -> None:
     """
     native = flags(recipe)
     if recipe.hardware.device == "cpu":
-        from gem_openrlhf.testing import harness
+        from gem_openrlhf.cpu import harness
 
         session = harness.session(recipe)
     else:

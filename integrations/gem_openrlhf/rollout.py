@@ -17,17 +17,17 @@ from openrlhf.utils.agent import AgentExecutorBase
 from transformers import AutoTokenizer
 
 import gem_openrlhf._compat  # noqa: F401
-from gem_core.episode import Completion, Episode, FinishReason, Segment
+from gem_core.episodes.data import Completion, Episode, FinishReason, Segment
+from gem_core.episodes.rollout import Request, play
 from gem_core.errors import GemError
-from gem_core.recipe import Recipe
-from gem_core.rollout import Request, play
-from gem_core.runs import current_run
-from gem_core.tasks import MachineFactory, Task, eval_task, train_task
 from gem_core.tiny import model_path
+from gem_core.training.recipe import Recipe
+from gem_core.training.runs import current_run
+from gem_core.training.tasks import MachineFactory, Task, eval_task, train_task
 
 
 class EnginePolicy:
-    """A :class:`gem_core.rollout.Policy` over OpenRLHF's engine; ``params`` are never changed."""
+    """A `gem_core.episodes.rollout.Policy` over OpenRLHF's engine; ``params`` are never changed."""
 
     def __init__(self, engine: Any, params: Any, stop_ids: list[int], top_k: int = -1) -> None:
         self.engine, self.params = engine, deepcopy(params)
@@ -63,7 +63,7 @@ class GemAgentExecutor(AgentExecutorBase):
         llm_engine: Any,
         images: Any = None,
     ) -> dict[str, Any]:
-        """Play the task of a dataset row, see :func:`dataset_rows`.
+        """Play the task of a dataset row, see `dataset_rows`.
 
         ``hf_tokenizer`` is None in a run: OpenRLHF would pickle it for every prompt.
         """
@@ -75,7 +75,7 @@ class GemAgentExecutor(AgentExecutorBase):
         machine = self._factory(self._task(label))
         stops, top_k = self._factory.stop_ids, self.recipe.sampling.top_k
         episode = await play(machine, EnginePolicy(llm_engine, sampling_params, stops, top_k))
-        return to_response(episode, machine.cut_state(), sampling_params.logprobs is not None)
+        return to_native(episode, machine.bootstrap_state(), sampling_params.logprobs is not None)
 
     def _task(self, label: str) -> Task:
         """The members of a group come as calls with one label, all of them to one engine."""
@@ -108,7 +108,7 @@ def dataset_rows(recipe: Recipe, split: str) -> list[dict[str, str]]:
     ]
 
 
-def to_response(
+def to_native(
     episode: Episode, state: list[int] | None = None, logprobs: bool = False
 ) -> dict[str, Any]:
     """What OpenRLHF's SamplesGenerator turns into an Experience.

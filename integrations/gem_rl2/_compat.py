@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from gem_core.trainers import require
+from gem_core.training.trainers import require
 from gem_rl2 import TRAINER
 
 require(TRAINER)
@@ -26,11 +26,11 @@ MODEL = "latest/actor" if NEWER else "latest"
 """Where in the checkpoints RL2 leaves the trained model."""
 
 
-def mend(dtype: str) -> None:
+def patch_rl2(dtype: str) -> None:
     """Repair 0.0.2 in this process.
 
     * FSDP computes in ``dtype``; 0.0.2 has bfloat16 in its code.
-    * Checkpoints hold the optimizer, see :func:`_worker_state`.
+    * Checkpoints hold the optimizer, see `_worker_state`.
     * Averages over sequences work; 0.0.2 asks for the epsilon of a mask of booleans.
     """
     import torch
@@ -75,7 +75,7 @@ def _load_worker_state(worker: Any, state: dict[str, Any]) -> None:
     worker.scheduler.load_state_dict(state["scheduler"])
 
 
-def tidy(folder: Path, keep: int) -> None:
+def prune_checkpoints(folder: Path, keep: int) -> None:
     """Delete checkpoints of either API that a kill left half written, and all but the newest.
 
     RL2 keeps every one, and continues at the newest even where its last file, torch's ``.metadata``

@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from gem_core.advantages import TurnBatch, estimate, spread_rows
-from gem_core.episode import Episode
+from gem_core.adapters.estimate import estimate
+from gem_core.advantages import TurnBatch, spread_rows
+from gem_core.episodes.data import Episode
 from gem_core.errors import GemError
-from gem_core.recipe import Recipe
+from gem_core.training.recipe import Recipe
 
 
 class Advantages:
@@ -32,7 +33,7 @@ class Advantages:
 
     Attributes:
         in_order: the episodes have the tensors' order, so that environments can be told apart.
-        metrics: of the last batch, see :class:`gem_core.advantages.Estimate`.
+        metrics: of the last batch, see `gem_core.advantages.Estimate`.
     """
 
     in_order = True

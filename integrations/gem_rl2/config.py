@@ -9,12 +9,13 @@ from typing import Any
 
 from hydra import compose, initialize_config_dir
 
-from gem_core.hydra import override
-from gem_core.recipe import Recipe, core_keys, flatten, get_key, recipe_keys, refuse, refuse_where
-from gem_core.runs import RunDir
+from gem_core.adapters.hydra import override
+from gem_core.adapters.native_keys import core_keys, refuse_keys, refuse_values
 from gem_core.tiny import model_path
+from gem_core.training.recipe import Recipe, flatten, get_key, recipe_keys
+from gem_core.training.runs import RunDir
 from gem_rl2._compat import NEWER
-from gem_rl2.newer.dialect import to_newer
+from gem_rl2.newer.key_names import to_newer
 
 _TRAIN, _TEST = "rollout.train_sampling_params", "rollout.test_sampling_params"
 NAMES = {
@@ -51,7 +52,7 @@ REFUSED = {
 }
 """Keys that cannot be honoured, and what to do instead."""
 TRANSLATED = frozenset(recipe_keys()) - core_keys() - APPLIED - REFUSED.keys()
-"""Keys that :func:`translate` turns into native ones, or refuses by value."""
+"""Keys that `translate` turns into native ones, or refuses by value."""
 
 
 def _warmup_ratio(recipe: Recipe) -> float:
@@ -125,10 +126,10 @@ def native_config(recipe: Recipe, settings: dict[str, Any]) -> Any:
 
 
 def _refuse(recipe: Recipe, newer: bool) -> None:
-    refuse(recipe, "RL2", REFUSED)
+    refuse_keys(recipe, "RL2", REFUSED)
     a, hardware = recipe.algorithm, recipe.hardware
     engines = ("default", "hf") if hardware.device == "cpu" else ("default", "sglang")
-    refuse_where(recipe, "RL2", [
+    refuse_values(recipe, "RL2", [
         ("algorithm.clip_high", a.clip_low != a.clip_high, "set algorithm.clip_low to the same"),
         ("algorithm.epochs", newer and a.epochs > 1, "the newer API has one pass; set it to 1"),
         ("hardware.engine", hardware.engine not in engines, f"on this device: {engines}"),

@@ -10,11 +10,11 @@ import signal
 import sys
 from importlib import import_module
 
+from gem_core.adapters.program import run_program
 from gem_core.errors import GemError
-from gem_core.program import run_program
-from gem_core.recipe import Recipe
-from gem_core.runs import RunDir
-from gem_rl2._compat import MODEL, NEWER, end_children, tidy
+from gem_core.training.recipe import Recipe
+from gem_core.training.runs import RunDir
+from gem_rl2._compat import MODEL, NEWER, end_children, prune_checkpoints
 from gem_rl2.config import translate
 
 
@@ -28,12 +28,12 @@ def run(recipe: Recipe, run: RunDir, *, resume: bool = False) -> None:
         GemError: RL2 ended with an error.
     """
     translate(recipe)  # refuse before anything is started
-    tidy(run.checkpoints, recipe.train.keep_checkpoints)
+    prune_checkpoints(run.checkpoints, recipe.train.keep_checkpoints)
     worker, environment = "gem_rl2.launch", dict(os.environ)
     if recipe.hardware.device == "cpu":
-        from gem_rl2 import testing
+        from gem_rl2 import cpu
 
-        worker, environment = "gem_rl2.testing", testing.environment(recipe)
+        worker, environment = "gem_rl2.cpu", cpu.environment(recipe)
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     command += ["--nproc-per-node", str(recipe.hardware.gpus_per_node), "-m", worker]
     command += [str(run.path.resolve()), *(["--resume"] if resume else [])]

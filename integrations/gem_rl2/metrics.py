@@ -10,11 +10,11 @@ from typing import Any
 
 import wandb
 
-from gem_core.episode import Episode
+from gem_core.episodes.data import Episode
+from gem_core.episodes.metrics import episode_metrics
 from gem_core.errors import GemError
-from gem_core.metrics import episode_metrics
-from gem_core.runs import RunDir
-from gem_rl2._compat import tidy
+from gem_core.training.runs import RunDir
+from gem_rl2._compat import prune_checkpoints
 
 NAMES = {
     "actor/loss": "loss/policy", "actor/entropy": "entropy", "actor/grad_norm": "grad_norm",
@@ -25,7 +25,7 @@ NAMES = {
 """RL2's name -> ours. Other ``timing/*`` are parts of ``time/update``."""
 
 
-class StepLog:
+class RunLog:
     """Takes the place of ``wandb.log`` on rank 0 and writes one line per training step of ``run``.
 
     Where RL2 was told to use wandb, everything is passed on to it.
@@ -66,5 +66,5 @@ class StepLog:
         own = {**episode_metrics(episodes), "episodes/untrained": float(untrained)}
         self.run.log(step, {**own, **extra, **found, **times})
         self.run.log_episodes(step, episodes[: self.train.log_episodes])
-        tidy(self.run.checkpoints, self.train.keep_checkpoints)
+        prune_checkpoints(self.run.checkpoints, self.train.keep_checkpoints)
         self.begin()

@@ -13,13 +13,13 @@ from typing import Any
 import aiohttp
 from RL2.datasets import pack_tensor_dicts
 
-from gem_core.episode import Completion, Episode, FinishReason, Segment
+from gem_core.episodes.data import Completion, Episode, FinishReason, Segment
+from gem_core.episodes.machine import EpisodeMachine
+from gem_core.episodes.metrics import episode_metrics
+from gem_core.episodes.rollout import Request, play, require_healthy
 from gem_core.errors import GemError
-from gem_core.machine import EpisodeMachine
-from gem_core.metrics import episode_metrics
-from gem_core.rollout import Request, play, require_healthy
-from gem_core.runs import RunDir
-from gem_core.tasks import MachineFactory, Task
+from gem_core.training.runs import RunDir
+from gem_core.training.tasks import MachineFactory, Task
 
 CONNECT_TRIES = 120
 """Seconds that the router may take to accept connections (0.0.2 does not wait for it)."""
@@ -42,7 +42,7 @@ class EnginePolicy:
         self.sampling = {**sampling, "no_stop_trim": True, "stop_token_ids": list(stop_ids)}
 
     async def complete(self, request: Request) -> Completion:
-        """See :class:`gem_core.rollout.Policy`. Raises GemError unless an engine answers."""
+        """See `gem_core.episodes.rollout.Policy`. Raises GemError unless an engine answers."""
         sampling = {**self.sampling, "max_new_tokens": request.max_tokens}
         body = {"input_ids": request.prompt_ids, "sampling_params": sampling}
         meta = (await self._post({**body, "return_logprob": True}))["meta_info"]
@@ -115,7 +115,7 @@ PLAYERS: list[Player] = []
 """The one player of this process, where RL2 calls for episodes itself (newer API)."""
 
 
-def to_state_dicts(episode: Episode, final: Sequence[int] = ()) -> list[dict[str, list[Any]]]:
+def to_native(episode: Episode, final: Sequence[int] = ()) -> list[dict[str, list[Any]]]:
     """The token lists that RL2 calls a state dict, one per sequence with something to train on.
 
     A turn's reward is on its last token. Sequences without a trained token are left out: RL2 needs

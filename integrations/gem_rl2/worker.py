@@ -18,14 +18,14 @@ from omegaconf import OmegaConf
 from RL2.datasets.rl import state_dict_to_tensor_dict
 from RL2.utils.comm import initialize_global_process_group
 
-from gem_core.recipe import Recipe
-from gem_core.runs import RunDir
-from gem_core.tasks import eval_task, require_step, step_tasks
+from gem_core.training.recipe import Recipe
+from gem_core.training.runs import RunDir
+from gem_core.training.tasks import eval_task, require_step, step_tasks
 from gem_rl2 import _compat
 from gem_rl2.advantages import Advantages, require_installed
 from gem_rl2.config import native_config, settings_of
-from gem_rl2.metrics import StepLog
-from gem_rl2.rollout import Player, to_state_dicts
+from gem_rl2.metrics import RunLog
+from gem_rl2.rollout import Player, to_native
 
 
 class _Updates:
@@ -88,7 +88,7 @@ class Rollout(ppo.Rollout):
         self.held_out = [eval_task(recipe, k) for k in range(recipe.eval.inside_episodes)]
         self.leads = dist.get_rank() == 0
         if self.leads:
-            self.player, self.log = Player(run, self.tokenizer), StepLog(run)
+            self.player, self.log = Player(run, self.tokenizer), RunLog(run)
             native_rollout.pack_tensor_dicts = self.player.pack
 
     def prepare_environment(self) -> None:
@@ -99,7 +99,7 @@ class Rollout(ppo.Rollout):
         sampling = self.train_sampling_params if train else self.test_sampling_params
         machine = await self.player.play(task, self.router_url, sampling)
         critic = self.recipe.algorithm.estimator == "gae"
-        rows = to_state_dicts(machine.episode, machine.cut_state() if critic else ())
+        rows = to_native(machine.episode, machine.bootstrap_state() if critic else ())
         return [*map(state_dict_to_tensor_dict, rows)], {"rewards": [machine.episode.total_reward]}
 
     def __call__(self, data_list: Any, train: bool, step: int) -> Any:
@@ -142,7 +142,7 @@ class PPOTrainer(ppo.PPOTrainer):
     """RL2's trainer; its loop is untouched."""
 
     def get_dataloader(self, train: bool) -> Steps:
-        """See :class:`Steps`."""
+        """See `Steps`."""
         return Steps([[]])
 
     def prepare_scheduler(self, worker: Any) -> Any:
@@ -162,7 +162,7 @@ def train(run: RunDir, resume: bool) -> None:
     recipe, advantages = run.recipe, Advantages(run.recipe)
     ppo.Actor, ppo.Critic, ppo.compute_advantages = Actor, Critic, advantages
     ppo.Rollout = partial(Rollout, recipe=recipe, run=run, advantages=advantages)
-    _compat.mend(recipe.model.dtype)
+    _compat.patch_rl2(recipe.model.dtype)
     torch.manual_seed(recipe.seed)  # the critic's head
     trainer = PPOTrainer(native_config(recipe, settings_of(run, resume)))
     require_installed(ppo.PPOTrainer.train, advantages)

@@ -14,11 +14,12 @@ import torch
 from accelerate.utils import gather_object
 from transformers import TrainerCallback
 
-from gem_core.advantages import estimate, spread
-from gem_core.advantages.episodes import acted, turn_batch, with_values
-from gem_core.episode import Episode
+from gem_core.adapters.estimate import estimate
+from gem_core.adapters.turn_batch import turn_batch, turns_with_tokens, with_values
+from gem_core.advantages import spread
+from gem_core.episodes.data import Episode
 from gem_core.errors import GemError
-from gem_core.recipe import Recipe
+from gem_core.training.recipe import Recipe
 
 _Item = TypeVar("_Item")
 
@@ -33,7 +34,7 @@ class StepBatch:
         targets: the critic's, per episode of ``mine``, float64 [turns with tokens]; NaN where a
             turn is excluded, empty without a critic.
         metrics: ``advantage/*`` and what is not trained on.
-        installed: sum of the absolute advantages given to TRL; None before :func:`install`.
+        installed: sum of the absolute advantages given to TRL; None before `install`.
     """
 
     def __init__(
@@ -52,7 +53,7 @@ class StepBatch:
         if found.targets is not None:
             wanted = np.split(np.where(turns.mask, found.targets, np.nan), ends[:-1])[mine]
             pairs = zip(wanted, episodes[mine], strict=True)
-            self.targets = [per_turn[acted(episode)] for per_turn, episode in pairs]
+            self.targets = [per_turn[turns_with_tokens(episode)] for per_turn, episode in pairs]
         trained = sum(any(s.loss_mask) for e in episodes for s in e.segments)
         # TRL's mean over sequences counts rows without a trained token; ours does not.
         by_rows = recipe.algorithm.loss_aggregation != "token"
@@ -100,7 +101,7 @@ class AdvantageGuard(TrainerCallback):
     trainer: Any = None
 
     def on_pre_optimizer_step(self, *args: Any, **kwargs: Any) -> None:
-        """Compare what the loss reads with what :func:`install` gave; raises GemError."""
+        """Compare what the loss reads with what `install` gave; raises GemError."""
         batch = getattr(self.trainer, "step_batch", None)
         found = [part["advantages"] for part in self.trainer._buffered_inputs]
         total = sum(float(part.double().abs().sum()) for part in found)

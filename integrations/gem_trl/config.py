@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from gem_core.adapters.native_keys import core_keys, refuse_keys
 from gem_core.errors import RecipeError
-from gem_core.recipe import Recipe, core_keys, merge, recipe_keys, refuse
+from gem_core.training.recipe import Recipe, merge, recipe_keys
 
 APPLIED = frozenset({
     "algorithm.estimator", "algorithm.options", "algorithm.gamma", "algorithm.lam",
@@ -20,7 +21,7 @@ REFUSED = {
 }
 """Keys that cannot be honoured, and what to do instead."""
 TRANSLATED = frozenset(recipe_keys()) - core_keys() - APPLIED - REFUSED.keys()
-"""Keys that :func:`translate` turns into native ones."""
+"""Keys that `translate` turns into native ones."""
 _OWN = {"scale_rewards", "reward_weights", "multi_objective_aggregation", "generation_batch_size"}
 _LOSSES = {"token": "dapo", "sequence": "grpo", "constant": "dr_grpo"}
 
@@ -54,7 +55,7 @@ def translate(recipe: Recipe) -> dict[str, Any]:
     Raises:
         RecipeError: a key that TRL cannot honour, or a native key that the recipe decides.
     """
-    refuse(recipe, "TRL", REFUSED)
+    refuse_keys(recipe, "TRL", REFUSED)
     decided = {**_batching(recipe), **_bookkeeping(recipe)}
     native = recipe.trainer.get("trl", {})
     for key in native.keys() & (decided.keys() | _OWN):

@@ -12,14 +12,14 @@ from pathlib import Path
 import torch
 from transformers import AutoTokenizer
 
-from gem_core.allocator import keep_freed_memory
-from gem_core.critic import FILE
 from gem_core.errors import RecipeError, RunError
-from gem_core.recipe import Recipe
-from gem_core.runs import RunDir
 from gem_core.tiny import model_path
+from gem_core.training.allocator import keep_freed_memory
+from gem_core.training.recipe import Recipe
+from gem_core.training.runs import RunDir
 from gem_trl.config import processes, translate
-from gem_trl.metrics import RunLogger
+from gem_trl.critic import FILE
+from gem_trl.metrics import RunLog
 from gem_trl.trainer import GemTrainer
 
 
@@ -42,7 +42,7 @@ def run(recipe: Recipe, run: RunDir, *, resume: bool = False) -> None:
         torch.set_num_threads(2)  # a fixed number: sums come out the same on every machine
     source = model_path(recipe)
     tokenizer = AutoTokenizer.from_pretrained(source, revision=recipe.model.revision)
-    trainer = GemTrainer(recipe, source, tokenizer, run.checkpoints, [RunLogger(run)])
+    trainer = GemTrainer(recipe, source, tokenizer, run.checkpoints, [RunLog(run)])
     if trainer.accelerator.num_processes != processes(recipe):
         raise RecipeError(f"hardware: {trainer.accelerator.num_processes} processes were started.")
     checkpoint = last_checkpoint(run.checkpoints, trainer.critic is not None) if resume else None

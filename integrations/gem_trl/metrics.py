@@ -9,9 +9,9 @@ from typing import Any
 
 from transformers import TrainerCallback
 
+from gem_core.episodes.metrics import episode_metrics
 from gem_core.errors import GemError
-from gem_core.metrics import episode_metrics
-from gem_core.runs import RunDir
+from gem_core.training.runs import RunDir
 from gem_trl.config import updates_per_step
 
 NAMES = {
@@ -22,7 +22,7 @@ NAMES = {
 """TRL's name -> ours."""
 
 
-class RunLogger(TrainerCallback):
+class RunLog(TrainerCallback):
     """Writes a line of metrics per training step, sampled episodes, and evaluations."""
 
     def __init__(self, run: RunDir) -> None:

@@ -13,17 +13,17 @@ from typing import Any
 import torch
 from accelerate.utils import gather_object
 
-from gem_core.episode import Completion, Episode, FinishReason
-from gem_core.machine import EpisodeMachine
-from gem_core.rollout import Request, play_batch
+from gem_core.episodes.data import Completion, Episode, FinishReason
+from gem_core.episodes.machine import EpisodeMachine
+from gem_core.episodes.rollout import Request, play_batch
 
 
-class TurnSampler:
+class EnginePolicy:
     """A batch policy over a ``GRPOTrainer``.
 
     With a vLLM server, tensor-parallel vLLM, DeepSpeed or FSDP, generation is a collective call:
     each rank must make it as often as the others, with as many prompts. Ranks with fewer episodes
-    left add dummy prompts; a rank with none left keeps calling until all are done (:meth:`drain`).
+    left add dummy prompts; a rank with none left keeps calling until all are done (`drain`).
     """
 
     def __init__(self, trainer: Any, stop_ids: Sequence[int]) -> None:
@@ -39,7 +39,7 @@ class TurnSampler:
         return t.accelerator.num_processes > 1 and (shared or sharded)
 
     def complete_batch(self, requests: Sequence[Request]) -> list[Completion]:
-        """See :class:`gem_core.rollout.BatchPolicy`."""
+        """See `gem_core.episodes.rollout.BatchPolicy`."""
         prompts = [request.prompt_ids for request in requests]
         if self.coupled:
             prompts += [self.dummy] * (self._most(len(prompts)) - len(prompts))
@@ -88,7 +88,7 @@ def sampling_at(trainer: Any, temperature: float) -> Iterator[None]:
             vars(engine).update(before)
 
 
-def samples_of(episodes: Sequence[Episode], pad_id: int) -> dict[str, Any]:
+def to_native(episodes: Sequence[Episode], pad_id: int) -> dict[str, Any]:
     """What ``rollout_func`` returns: one sample per episode, in order."""
     rows = [_sample(episode, pad_id) for episode in episodes]
     prompts, completions, masks, logprobs = (list(column) for column in zip(*rows, strict=True))

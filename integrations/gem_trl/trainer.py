@@ -11,17 +11,17 @@ from typing import Any
 from datasets import Dataset
 from transformers import PrinterCallback, TrainerCallback
 
-from gem_core.critic import States, TurnCritic
-from gem_core.episode import Episode
+from gem_core.episodes.data import Episode
+from gem_core.episodes.rollout import require_healthy
 from gem_core.errors import GemError, RecipeError, did_you_mean
-from gem_core.recipe import Recipe
-from gem_core.rollout import require_healthy
-from gem_core.tasks import MachineFactory, Task, eval_task, require_step, train_task
+from gem_core.training.recipe import Recipe
+from gem_core.training.tasks import MachineFactory, Task, eval_task, require_step, train_task
 from gem_trl._compat import GRPOConfig, GRPOTrainer
 from gem_trl.advantages import AdvantageGuard, StepBatch, install, pool
 from gem_trl.config import generations, translate, updates_per_step
+from gem_trl.critic import States, TurnCritic
 from gem_trl.metrics import CriticKeeper
-from gem_trl.rollout import TurnSampler, samples_of, sampling_at
+from gem_trl.rollout import EnginePolicy, sampling_at, to_native
 
 
 class GemTrainer(GRPOTrainer):
@@ -36,10 +36,10 @@ class GemTrainer(GRPOTrainer):
         callbacks: Sequence[TrainerCallback] = (),
     ) -> None:  # fmt: skip
         self.recipe, self.machines = recipe, MachineFactory(recipe, tokenizer)
-        self.sampler = TurnSampler(self, self.machines.stop_ids)
+        self.sampler = EnginePolicy(self, self.machines.stop_ids)
         self.step_batch: StepBatch | None = None
         self.rollout_seconds = 0.0
-        self.cut_states: list[list[int]] = []
+        self.bootstrap_states: list[list[int]] = []
         callbacks = [AdvantageGuard(), CriticKeeper(), *callbacks]
         for callback in callbacks:
             callback.trainer = self
@@ -89,7 +89,7 @@ class GemTrainer(GRPOTrainer):
         if self.critic is None:
             self.step_batch = StepBatch(self.recipe, everyone, part)
             return mine
-        states = [States.of(*pair) for pair in zip(mine, self.cut_states, strict=True)]
+        states = [States.of(*pair) for pair in zip(mine, self.bootstrap_states, strict=True)]
         values = pool(self.critic.read(states), self.accelerator.num_processes)
         self.step_batch = batch = StepBatch(self.recipe, everyone, part, values)
         batch.metrics["loss/value"] = self.critic.learn(states, batch.targets)
@@ -106,13 +106,13 @@ class GemTrainer(GRPOTrainer):
         """Play ``tasks`` on this rank with the model as it is."""
         machines = [self.machines(task) for task in tasks]
         episodes = self.sampler.play(machines)
-        self.cut_states = [machine.cut_state() for machine in machines]
+        self.bootstrap_states = [machine.bootstrap_state() for machine in machines]
         return episodes
 
 
 def rollout(prompts: list[str], trainer: GemTrainer) -> dict[str, Any]:
     """TRL's ``rollout_func``; the prompts are placeholders, the recipe has the tasks."""
-    return samples_of(trainer.play_step(len(prompts)), trainer.processing_class.pad_token_id)
+    return to_native(trainer.play_step(len(prompts)), trainer.processing_class.pad_token_id)
 
 
 def episode_return(episode_return: list[float], **_: Any) -> list[float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gem_core.trainers import Trainer
+from gem_core.training.trainers import Trainer
 
 _INSTALL = 'pip install "gem-core[verl]"'
 # verl's wheel does not declare these modules; its trainer cannot be imported without them.

@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any
 
 from gem_core.errors import GemError
-from gem_core.trainers import require
+from gem_core.training.trainers import require
 from gem_verl import TRAINER
 
 require(TRAINER)  # an untested verl or Python stops here, with the command that helps

@@ -14,16 +14,11 @@ from typing import Any
 import torch
 from verl.trainer.ppo.core_algos import get_adv_estimator_fn, register_adv_est
 
-from gem_core.advantages import (
-    TokenRows,
-    discounted_returns,
-    estimate,
-    get_estimator,
-    list_estimators,
-    read_labels,
-)
+from gem_core.adapters.estimate import estimate
+from gem_core.adapters.token_rows import TokenRows, read_labels
+from gem_core.advantages import discounted_returns, get_estimator, list_estimators
 from gem_core.errors import GemError
-from gem_core.recipe import AlgorithmConfig
+from gem_core.training.recipe import AlgorithmConfig
 from gem_verl._compat import PREFIX, hand_over_values
 
 SUMMARY: dict[str, float] = {}

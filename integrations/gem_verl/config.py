@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from gem_core.adapters.hydra import override
+from gem_core.adapters.native_keys import refuse_keys
 from gem_core.errors import RecipeError
-from gem_core.hydra import override
-from gem_core.recipe import Recipe, get_key, refuse
-from gem_verl.testing import harness
+from gem_core.training.recipe import Recipe, get_key
+from gem_verl.cpu import harness
 
 ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
 MODEL, REF = "actor_rollout_ref.model", "actor_rollout_ref.ref"
@@ -101,7 +102,7 @@ def translate(recipe: Recipe) -> list[str]:
     Raises:
         RecipeError: verl cannot honour a key; the message names it.
     """
-    refuse(recipe, "verl", REFUSED)
+    refuse_keys(recipe, "verl", REFUSED)
     _check(recipe)
     keys = {n: get_key(recipe, key) for key, names in DIRECT.items() for n in names}
     keys |= WIRING | FIXED | _algorithm(recipe) | _hardware(recipe)

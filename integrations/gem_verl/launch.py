@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import sys
 
-from gem_core.hydra import override
-from gem_core.program import run_program
-from gem_core.recipe import Recipe
-from gem_core.runs import RunDir
+from gem_core.adapters.hydra import override
+from gem_core.adapters.program import run_program
 from gem_core.tiny import model_path
-from gem_core.trainers import require
+from gem_core.training.recipe import Recipe
+from gem_core.training.runs import RunDir
+from gem_core.training.trainers import require
 from gem_verl import TRAINER
 from gem_verl.config import payload, translate
-from gem_verl.testing import harness
+from gem_verl.cpu import harness
 
 
 def run(recipe: Recipe, run: RunDir, *, resume: bool = False) -> None:

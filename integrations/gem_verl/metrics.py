@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gem_core.runs import RunDir
+from gem_core.training.runs import RunDir
 from gem_verl.advantages import SUMMARY
 
 NAMES = {

@@ -13,12 +13,12 @@ import torch
 from torch.utils.data import Dataset
 from verl.experimental.agent_loop import agent_loop
 
-from gem_core.advantages import RowLabel
-from gem_core.episode import Completion, Episode, FinishReason, Segment
+from gem_core.adapters.token_rows import RowLabel
+from gem_core.episodes.data import Completion, Episode, FinishReason, Segment
+from gem_core.episodes.rollout import Request, play
 from gem_core.errors import GemError
-from gem_core.recipe import Recipe, recipe_from_dict
-from gem_core.rollout import Request, play
-from gem_core.tasks import MachineFactory, Task, eval_task, train_task
+from gem_core.training.recipe import Recipe, recipe_from_dict
+from gem_core.training.tasks import MachineFactory, Task, eval_task, train_task
 
 HELD_OUT = "gem:held-out"
 
@@ -56,7 +56,7 @@ class TaskDataset(Dataset):  # type: ignore[type-arg]
         }
 
 
-class ServerPolicy:
+class EnginePolicy:
     """verl's generation servers as a policy; one instance per episode (sticky routing)."""
 
     def __init__(self, client: Any, sampling: dict[str, Any], stop_ids: list[int]) -> None:
@@ -100,25 +100,25 @@ class TurnOutput(agent_loop.AgentLoopOutput):
 
 @agent_loop.register("gem")
 class GemAgentLoop(agent_loop.AgentLoopBase):
-    """Plays one task. Environments that may block run in threads; see `gem_core.rollout.play`."""
+    """Plays one task; environments that may block run in threads, see `play`."""
 
     async def run(self, sampling_params: dict[str, Any], **fields: Any) -> Any:
         """Return the samples of one episode; a fault of the engine goes to the trainer as text."""
         factory, index = _factory(self.data_config.gem_recipe, self.tokenizer), int(fields["index"])
         recipe, held_out = factory.recipe, fields["data_source"] == HELD_OUT
         task = (eval_task if held_out else train_task)(recipe, index)
-        policy = ServerPolicy(self.server_manager, sampling_params, factory.stop_ids)
+        policy = EnginePolicy(self.server_manager, sampling_params, factory.stop_ids)
         try:
             if not held_out and index // recipe.batch.episodes + 1 != fields["global_steps"]:
                 raise GemError(f"Task {index} does not belong to step {fields['global_steps']}.")
             episode = await play(factory(task), policy)
-            return to_samples(episode, task, factory.stop_ids, policy.versions)
+            return to_native(episode, task, factory.stop_ids, policy.versions)
         except Exception:
             fault = traceback.format_exc()
-            return to_samples(Episode("", task.seed), task, factory.stop_ids, [], fault)
+            return to_native(Episode("", task.seed), task, factory.stop_ids, [], fault)
 
 
-def to_samples(
+def to_native(
     episode: Episode, task: Task, stop_ids: list[int], versions: list[int], fault: str | None = None
 ) -> list[TurnOutput]:
     """One sample per segment; an episode without an action keeps one that nothing is trained on."""

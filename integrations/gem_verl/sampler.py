@@ -14,14 +14,14 @@ import transfer_queue as tq
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 from verl.utils import tensordict_utils
 
-from gem_core.advantages import read_labels
-from gem_core.episode import Episode
+from gem_core.adapters.token_rows import read_labels
+from gem_core.episodes.data import Episode
+from gem_core.episodes.metrics import episode_metrics
+from gem_core.episodes.rollout import require_healthy
 from gem_core.errors import GemError
-from gem_core.metrics import episode_metrics
-from gem_core.recipe import Recipe
-from gem_core.rollout import require_healthy
-from gem_core.runs import RunDir
-from gem_core.tasks import require_step
+from gem_core.training.recipe import Recipe
+from gem_core.training.runs import RunDir
+from gem_core.training.tasks import require_step
 from gem_verl.advantages import require_installed
 from gem_verl.metrics import RunLog
 from gem_verl.rollout import read_recipe

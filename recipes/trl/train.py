@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import argparse
 
-from gem_core.recipe import load_recipe
-from gem_core.runs import RunDir
+from gem_core.training.recipe import load_recipe
+from gem_core.training.runs import RunDir
 from gem_trl.launch import run as train
 
 

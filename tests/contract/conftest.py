@@ -7,7 +7,7 @@ from importlib import import_module
 import pytest
 
 from gem_core.parity.frozen import frozen_episodes
-from gem_core.recipe import load_recipe
+from gem_core.training.recipe import load_recipe
 
 
 @pytest.fixture(scope="session")

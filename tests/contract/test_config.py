@@ -7,8 +7,9 @@ from typing import Literal, get_args, get_origin
 import msgspec
 import pytest
 
+from gem_core.adapters.native_keys import core_keys
 from gem_core.errors import RecipeError
-from gem_core.recipe import Recipe, core_keys, get_key, merge, recipe_from_dict, recipe_keys
+from gem_core.training.recipe import Recipe, get_key, merge, recipe_from_dict, recipe_keys
 
 # A change that needs a second key to be valid: key -> the changes that make it a fair test.
 TOGETHER = {

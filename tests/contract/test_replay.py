@@ -26,7 +26,7 @@ def overrides(estimator, aggregation="token"):
 
 @pytest.fixture(scope="module")
 def replay(package):
-    return import_module(f"{package}.testing.replay").replay
+    return import_module(f"{package}.cpu.replay").replay
 
 
 @pytest.fixture(scope="module")

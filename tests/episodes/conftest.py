@@ -7,10 +7,10 @@ import time
 
 import pytest
 
-from gem_core.context import Context, Template
 from gem_core.core import Env
-from gem_core.episode import Completion, FinishReason
-from gem_core.machine import EpisodeMachine, Limits
+from gem_core.episodes.context import Context, Template
+from gem_core.episodes.data import Completion, FinishReason
+from gem_core.episodes.machine import EpisodeMachine, Limits
 
 STOP = 0
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gem_core.context import TEMPLATES, Context, Template, get_template
+from gem_core.episodes.context import TEMPLATES, Context, Template, get_template
 from gem_core.errors import RecipeError, UnknownNameError
 
 

@@ -6,10 +6,10 @@ import threading
 
 import pytest
 
-from gem_core.context import Context
-from gem_core.episode import Completion, Episode, FinishReason, StopReason
+from gem_core.episodes.context import Context
+from gem_core.episodes.data import Completion, Episode, FinishReason, StopReason
+from gem_core.episodes.machine import EpisodeMachine, Limits
 from gem_core.errors import EpisodeStateError
-from gem_core.machine import EpisodeMachine, Limits
 
 
 def text(kit, ids):
@@ -135,7 +135,7 @@ def test_the_state_at_a_cut_is_the_next_prompt(kit, limits, history):
         prompt, following = machine.feed(kit.complete("a")), free.feed(kit.complete("a"))
     fits = len(following) <= (limits.max_context_tokens or 1000)
     assert machine.episode.stop_reason.truncated
-    assert machine.cut_state() == (following if fits else [])
+    assert machine.bootstrap_state() == (following if fits else [])
 
 
 def test_only_a_cut_has_a_state_to_value(kit):
@@ -143,10 +143,10 @@ def test_only_a_cut_has_a_state_to_value(kit):
         machine = kit.machine(step)
         machine.start()
         machine.feed(kit.complete("a"))
-        assert machine.cut_state() == []
+        assert machine.bootstrap_state() == []
     machine = kit.machine(kit.won(), limits=Limits(max_context_tokens=3))
     machine.start()
-    assert machine.cut_state() == []  # the prompt did not fit: no turn to learn from
+    assert machine.bootstrap_state() == []  # the prompt did not fit: no turn to learn from
 
 
 def test_prompt_too_long_for_the_context_is_an_episode_without_turns(kit):
@@ -308,18 +308,18 @@ def test_the_state_where_an_episode_was_cut_off(kit, history, limits):
         prompt = machine.feed(kit.complete("a"))
         wanted = going_on.feed(kit.complete("a"))
     with pytest.raises(EpisodeStateError):
-        going_on.cut_state()
+        going_on.bootstrap_state()
     assert machine.episode.stop_reason.truncated
-    assert machine.cut_state() == machine.cut_state() == wanted
+    assert machine.bootstrap_state() == machine.bootstrap_state() == wanted
 
 
 def test_there_is_no_such_state_after_other_ends_or_outside_the_context(kit):
     ended = kit.machine(kit.won())
     ended.start()
     ended.feed(kit.complete("a"))
-    assert ended.cut_state() == []
+    assert ended.bootstrap_state() == []
     full = kit.machine(kit.going("long observation"), limits=Limits(max_context_tokens=14))
     full.start()
     full.feed(kit.complete("a"))
     assert full.episode.stop_reason is StopReason.CONTEXT_OVERFLOW
-    assert full.cut_state() == []
+    assert full.bootstrap_state() == []

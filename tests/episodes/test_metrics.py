@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gem_core.metrics import episode_metrics
-from gem_core.rollout import play_batch
+from gem_core.episodes.metrics import episode_metrics
+from gem_core.episodes.rollout import play_batch
 
 
 def test_metrics_of_a_small_batch(kit):

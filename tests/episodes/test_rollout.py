@@ -8,10 +8,9 @@ import time
 
 import pytest
 
-from gem_core.episode import Completion, StopReason
-from gem_core.errors import GemError
-from gem_core.machine import Limits
-from gem_core.rollout import (
+from gem_core.episodes.data import Completion, StopReason
+from gem_core.episodes.machine import Limits
+from gem_core.episodes.rollout import (
     MicroBatcher,
     failed_fraction,
     play,
@@ -19,6 +18,7 @@ from gem_core.rollout import (
     play_many,
     require_healthy,
 )
+from gem_core.errors import GemError
 
 
 def ragged(kit, count):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import transformers
 
-from gem_core.recipe import load_recipe
-from gem_core.tasks import MachineFactory
 from gem_core.tiny import model_path
+from gem_core.training.recipe import load_recipe
+from gem_core.training.tasks import MachineFactory
 
 
 @pytest.fixture(scope="session")

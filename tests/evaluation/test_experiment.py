@@ -9,8 +9,8 @@ from collections import Counter
 
 import pytest
 
-from gem_core.runs import RunDir
-from gem_core.tasks import step_tasks
+from gem_core.training.runs import RunDir
+from gem_core.training.tasks import step_tasks
 
 STEPS = 2
 MIX = ("game:GuessTheNumber-v0-easy", "game:TowerofHanoi-v0-easy")

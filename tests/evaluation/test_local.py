@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from gem_core.episode import Episode, StopReason, Turn
+from gem_core.episodes.data import Episode, StopReason, Turn
 from gem_core.errors import GemError
 from gem_core.evaluation import evaluate
 from gem_core.evaluation.local import evaluation_episodes, summarise
-from gem_core.recipe import load_recipe
+from gem_core.training.recipe import load_recipe
 
 
 def test_figures_repeat_exactly(recipe, model_dir):

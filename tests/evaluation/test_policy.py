@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from gem_core.episode import FinishReason
+from gem_core.episodes.data import FinishReason
+from gem_core.episodes.rollout import Request, play_batch
 from gem_core.evaluation.policy import HFPolicy
-from gem_core.rollout import Request, play_batch
 
 
 def requests_of(factory, count, cap=8):

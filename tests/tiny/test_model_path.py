@@ -12,9 +12,9 @@ import torch
 import transformers
 
 from gem_core.errors import RecipeError, UnknownNameError
-from gem_core.recipe import load_recipe
 from gem_core.tiny import model_path
 from gem_core.tiny.expert import expert_episodes
+from gem_core.training.recipe import load_recipe
 
 
 @pytest.fixture

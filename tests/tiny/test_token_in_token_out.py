@@ -7,9 +7,9 @@ from collections import Counter
 
 import pytest
 
-from gem_core.episode import Completion, FinishReason
-from gem_core.rollout import play_batch
-from gem_core.tasks import MachineFactory
+from gem_core.episodes.data import Completion, FinishReason
+from gem_core.episodes.rollout import play_batch
+from gem_core.training.tasks import MachineFactory
 
 TURNS = 10_000
 BASELINES = ("guess-the-number-easy", "mastermind-easy", "sudoku-easy", "tower-of-hanoi-easy")
@@ -63,7 +63,7 @@ class RandomTokens:
 @pytest.fixture(scope="module")
 def played(tokenizer):
     """Episodes of four games with at least ten thousand turns, and what the policy sent."""
-    from gem_core.recipe import load_recipe
+    from gem_core.training.recipe import load_recipe
 
     rounds = []
     count = 0
@@ -99,7 +99,7 @@ def test_the_policy_really_leaves_the_canonical_tokens(played):
 
 def test_everything_between_the_actions_is_the_template_tokenised_alone(played, tokenizer):
     """Observations are tokenised once, by themselves, whatever the actions around them were."""
-    from gem_core.context import get_template
+    from gem_core.episodes.context import get_template
 
     template = get_template("qwen3_game")
     for _, episodes in played:

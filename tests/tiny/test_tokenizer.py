@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gem_core.context import Context, HFTokenizer, get_template
+from gem_core.episodes.context import Context, HFTokenizer, get_template
 from gem_core.registration import make
 
 

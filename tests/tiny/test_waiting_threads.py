@@ -9,10 +9,10 @@ import sys
 CHILD = """
 import sys
 import gem_core.experiment
-from gem_core.threads import wait_briefly
+from gem_core.training.threads import limit_openmp_spin
 assert "torch" not in sys.modules, "too late: OpenMP has read its settings"
 if "briefly" in sys.argv:
-    wait_briefly()
+    limit_openmp_spin()
 import torch
 """
 

@@ -1,1 +1,1 @@
-"""Text games with GEM's ids. Import the class from its module, or use :func:`gem_core.make`."""
+"""Text games with GEM's ids. Import the class from its module, or use `gem_core.make`."""

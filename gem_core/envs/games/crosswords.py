@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from ...data.clues import clues
-from .game import Game, parse_int
-from .word_grid import EMPTY, lay_words
+from gem_core.data.clues import clues
+from gem_core.envs.games.game import Game, parse_int
+from gem_core.envs.games.word_grid import EMPTY, lay_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from random import Random
     from typing import Any
 
-    from ...core import StepResult
+    from gem_core.core import StepResult
 
 _NUMBERS = {str(n): n for n in range(100)}
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -27,7 +27,7 @@ class Crosswords(Game):
         hardcore: Draw rarer words; ``None`` draws which at each reset.
         num_words: Number of words, from 1 to 6.
         max_turns: Number of letters that may be entered; ``None``: 10 more than there are.
-        **options: See :class:`~gem_core.envs.games.game.Game`.
+        **options: See `gem_core.envs.games.game.Game`.
     """
 
     _state_fields = (*Game._state_fields, "_rows", "_cols", "_solution", "_text", "_clues", "_left")

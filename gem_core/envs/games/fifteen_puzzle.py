@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from functools import cache
 
-from .game import Game
+from gem_core.envs.games.game import Game
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from random import Random
     from typing import Any
 
-    from ...core import StepResult
+    from gem_core.core import StepResult
 
 _DIRECTIONS = ("up", "down", "left", "right")
 #: (rows, turns) that the random variant draws from.
@@ -30,7 +30,7 @@ class FifteenPuzzle(Game):
         num_rows: Side of the board, from 2 to 9; ``None`` draws side and turns at each reset.
         max_turns: Number of slides.
         shuffle_moves: Random slides of a start; a slide may take back the one before.
-        **options: See :class:`~gem_core.envs.games.game.Game`.
+        **options: See `gem_core.envs.games.game.Game`.
     """
 
     _state_fields = (*Game._state_fields, "_side", "_empty", "_text")

@@ -10,16 +10,16 @@ from __future__ import annotations
 from abc import abstractmethod
 from sys import intern
 
-from ...core import Env
-from ...errors import unknown
-from ...parsing import get_parser, render
+from gem_core.core import Env
+from gem_core.errors import unknown
+from gem_core.parsing import get_parser, render
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from ...core import ResetResult, StepResult
+    from gem_core.core import ResetResult, StepResult
 
 #: GEM's ``LanguageGameReward``. ``success`` also scales partial rewards, so it is the most that
 #: an episode can earn.
@@ -40,7 +40,7 @@ class Game(Env):
         max_turns: The turn budget, stated in the rules; invalid moves count too. ``None``: the
             game chooses it for each episode.
         answer_format: Where the answer is in an action: ``"boxed"``, ``"tag"`` or ``"plain"``.
-        rewards: Replaces single entries of :data:`REWARDS`.
+        rewards: Replaces single entries of `REWARDS`.
         format_error_ends: Whether an action without an answer in the right form ends the episode.
         compat: ``"gem-0.1.0"`` restores what GEM 0.1.0 did where this package differs.
     """
@@ -163,7 +163,7 @@ class Game(Env):
 
 
 def merge_rewards(rewards: Mapping[str, float]) -> dict[str, float]:
-    """Return :data:`REWARDS` with some entries replaced.
+    """Return `REWARDS` with some entries replaced.
 
     Raises:
         UnknownNameError: There is no such entry.

@@ -6,14 +6,14 @@ from functools import lru_cache
 from itertools import pairwise
 from math import log2
 
-from .game import Game
+from gem_core.envs.games.game import Game
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from random import Random
     from typing import Any
 
-    from ...core import StepResult
+    from gem_core.core import StepResult
 
     Row = tuple[int, ...]
 
@@ -35,7 +35,7 @@ class Game2048(Game):
         target_tile: A power of 2 from 8; ``None`` draws target and turns at each reset.
         max_turns: Number of moves.
         board_size: Side of the board, from 2 to 8.
-        **options: See :class:`~gem_core.envs.games.game.Game`.
+        **options: See `gem_core.envs.games.game.Game`.
     """
 
     _state_fields = (*Game._state_fields, "_rows", "_target", "_first", "_best")

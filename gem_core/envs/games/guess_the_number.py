@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from math import ceil, sqrt
 
-from .game import Game
+from gem_core.envs.games.game import Game
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from random import Random
     from typing import Any
 
-    from ...core import StepResult
+    from gem_core.core import StepResult
 
 _PROMPT = "Enter your next guess."
 
@@ -27,7 +27,7 @@ class GuessTheNumber(Game):
         min_number: Smallest possible number; ``None`` draws both bounds at each reset.
         max_number: Largest possible number.
         max_turns: Number of guesses; ``None``: enough for binary search.
-        **options: See :class:`~gem_core.envs.games.game.Game`.
+        **options: See `gem_core.envs.games.game.Game`.
     """
 
     _state_fields = (*Game._state_fields, "_low", "_high", "_target", "_guessed", "_last")

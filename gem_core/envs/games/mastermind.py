@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from operator import eq
 
-from .game import Game, parse_int
+from gem_core.envs.games.game import Game, parse_int
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from random import Random
     from typing import Any
 
-    from ...core import StepResult
+    from gem_core.core import StepResult
 
 _PROMPT = "Enter your next guess."
 #: (code length, how many numbers, turns) that the random variant draws from.
@@ -30,7 +30,7 @@ class Mastermind(Game):
         num_numbers: The largest number.
         duplicate_numbers: Whether a number may be in the code more than once.
         max_turns: Number of guesses.
-        **options: See :class:`~gem_core.envs.games.game.Game`.
+        **options: See `gem_core.envs.games.game.Game`.
     """
 
     _state_fields = (*Game._state_fields, "_code", "_numbers", "_guessed", "_best")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from .game import Game, parse_int
+from gem_core.envs.games.game import Game, parse_int
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from random import Random
     from typing import Any
 
-    from ...core import StepResult
+    from gem_core.core import StepResult
 
 _DIGITS = {str(n): n for n in range(30)}
 _PROMPT = "Enter your next move."
@@ -33,7 +33,7 @@ class Minesweeper(Game):
         cols: Columns, at most 30.
         num_mines: Number of mines; at least 9 cells must stay free.
         max_turns: Number of moves.
-        **options: See :class:`~gem_core.envs.games.game.Game`.
+        **options: See `gem_core.envs.games.game.Game`.
     """
 
     _state_fields = (*Game._state_fields, "_rows", "_cols", "_mines", "_cells", "_text", "_left")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from .game import Game
-from .sokoban_room import make_room
+from gem_core.envs.games.game import Game
+from gem_core.envs.games.sokoban_room import make_room
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from random import Random
     from typing import Any
 
-    from ...core import StepResult
-    from .sokoban_room import Room
+    from gem_core.core import StepResult
+    from gem_core.envs.games.sokoban_room import Room
 
 _DIRECTIONS = ("up", "down", "left", "right")
 #: (room, boxes, turns) that the random variant draws from.
@@ -23,7 +23,7 @@ class Sokoban(Game):
     """Push boxes onto goals; they cannot be pulled, and only one is pushed at a time.
 
     The reward is 1 when solved. When the turns are used up it is the share of the boxes that are on
-    a goal. Rooms are made by :func:`~gem_core.envs.games.sokoban_room.make_room`, which plays
+    a goal. Rooms are made by `gem_core.envs.games.sokoban_room.make_room`, which plays
     backwards like GEM's generator; they are as hard as GEM's, and the few whose shortest solution
     is longer than the turn budget are there as well.
 
@@ -32,7 +32,7 @@ class Sokoban(Game):
             boxes and turns at each reset.
         num_boxes: Number of boxes and of goals, from 1 to 8.
         max_turns: Number of moves.
-        **options: See :class:`~gem_core.envs.games.game.Game`.
+        **options: See `gem_core.envs.games.game.Game`.
     """
 
     _state_fields = (*Game._state_fields, "_text", "_width", "_player", "_boxes", "_left")

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from functools import cache
 
-from .game import Game, parse_int
-from .sudoku_grid import dig, full_grid, layout
+from gem_core.envs.games.game import Game, parse_int
+from gem_core.envs.games.sudoku_grid import dig, full_grid, layout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from random import Random
     from typing import Any
 
-    from ...core import StepResult
+    from gem_core.core import StepResult
 
 #: (side, cells tried, turns) that the random variant draws from.
 _SIZES = ((4, 10, 15), (9, 50, 50))
@@ -32,7 +32,7 @@ class Sudoku(Game):
             not be the only one keep their number: 10 gives 8 to 10 empty cells of 16, 50 gives
             45 to 50 of 81. (GEM calls this parameter ``clues``.)
         max_turns: Number of moves.
-        **options: See :class:`~gem_core.envs.games.game.Game`.
+        **options: See `gem_core.envs.games.game.Game`.
     """
 
     _state_fields = (

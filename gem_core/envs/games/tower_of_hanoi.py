@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from .game import Game
+from gem_core.envs.games.game import Game
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from random import Random
     from typing import Any
 
-    from ...core import StepResult
+    from gem_core.core import StepResult
 
 #: (disks, turns) that the random variant draws from.
 _SIZES = ((3, 10), (4, 20), (5, 35))
@@ -29,7 +29,7 @@ class TowerOfHanoi(Game):
         max_turns: Number of moves.
         start: ``"A"``: all disks are on A, so every episode is the same. ``"random"``: every disk
             is on a peg drawn from the seed (never all of them on C).
-        **options: See :class:`~gem_core.envs.games.game.Game`.
+        **options: See `gem_core.envs.games.game.Game`.
     """
 
     _state_fields = (*Game._state_fields, "_pegs", "_disks")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from .game import Game
-from .wiki_pages import MediaWiki, Page, file_wiki
+from gem_core.envs.games.game import Game
+from gem_core.envs.games.wiki_pages import MediaWiki, Page, file_wiki
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from random import Random
     from typing import Any
 
-    from ...core import StepResult
-    from .wiki_pages import Wiki
+    from gem_core.core import StepResult
+    from gem_core.envs.games.wiki_pages import Wiki
 
 #: A step costs, and so does an action that is not a link; a wrong format does not end the game.
 _REWARDS = {"step": -0.05, "invalid_action": -0.2, "format_error": -0.2}
@@ -31,11 +31,11 @@ class WikiGame(Game):
 
     Args:
         max_turns: Number of links to follow.
-        path: A file of articles, see :class:`~gem_core.envs.games.wiki_pages.FileWiki`; ``None``
+        path: A file of articles, see `gem_core.envs.games.wiki_pages.FileWiki`; ``None``
             is the sample.
         url: Address of a MediaWiki server's ``api.php``; then steps wait for the network
             (``slow``) and the seed fixes an episode only as long as the wiki does not change.
-        **options: See :class:`~gem_core.envs.games.game.Game`; rewards and ``format_error_ends``
+        **options: See `gem_core.envs.games.game.Game`; rewards and ``format_error_ends``
             have other defaults here.
     """
 

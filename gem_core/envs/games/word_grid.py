@@ -20,7 +20,7 @@ class WordGrid:
         apart: Whether words may touch only where they cross, as in a crossword.
 
     Attributes:
-        cells: The letters, row by row, :data:`EMPTY` where there is none.
+        cells: The letters, row by row, `EMPTY` where there is none.
         placed: The words in the order in which they were placed.
     """
 

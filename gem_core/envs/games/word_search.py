@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from ...data.words import upper_words
-from .game import Game, parse_int
-from .word_grid import EMPTY, lay_words
+from gem_core.data.words import upper_words
+from gem_core.envs.games.game import Game, parse_int
+from gem_core.envs.games.word_grid import EMPTY, lay_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from random import Random
     from typing import Any
 
-    from ...core import StepResult
+    from gem_core.core import StepResult
 
 _NUMBERS = {str(n): n for n in range(100)}
 _LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -29,9 +29,9 @@ class WordSearch(Game):
     Args:
         num_words: Number of words, from 1 to 10.
         hardcore: Draw words from the list ``"english"`` instead of ``"basic"``
-            (:mod:`gem_core.data.words`); ``None`` draws which at each reset.
+            (`gem_core.data.words`); ``None`` draws which at each reset.
         max_turns: Number of attempts.
-        **options: See :class:`~gem_core.envs.games.game.Game`.
+        **options: See `gem_core.envs.games.game.Game`.
     """
 
     _state_fields = (*Game._state_fields, "_side", "_grid", "_words", "_ends", "_found", "_tried")

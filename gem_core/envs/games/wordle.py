@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from ...data.words import upper_words
-from .game import Game
+from gem_core.data.words import upper_words
+from gem_core.envs.games.game import Game
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from random import Random
     from typing import Any
 
-    from ...core import StepResult
+    from gem_core.core import StepResult
 
 _PROMPT = "Enter your next guess."
 
@@ -24,8 +24,8 @@ class Wordle(Game):
     Args:
         word_length: Length of the word; ``None`` draws 3, 4 or 5 at each reset.
         max_turns: Number of guesses; ``None``: 5 per letter.
-        words: The word list that the word is drawn from (:mod:`gem_core.data.words`).
-        **options: See :class:`~gem_core.envs.games.game.Game`.
+        words: The word list that the word is drawn from (`gem_core.data.words`).
+        **options: See `gem_core.envs.games.game.Game`.
     """
 
     _state_fields = (*Game._state_fields, "_word", "_guessed", "_found")

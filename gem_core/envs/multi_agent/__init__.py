@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from .base import AgainstOpponent, MultiAgentEnv, Opponent
-from .dialogue import ReturnsDesk, ScriptedUser, UserReply, UserSimulator
-from .games import Nim, TicTacToe
+from gem_core.envs.multi_agent.base import AgainstOpponent, MultiAgentEnv, Opponent
+from gem_core.envs.multi_agent.dialogue import ReturnsDesk, ScriptedUser, UserReply, UserSimulator
+from gem_core.envs.multi_agent.games import Nim, TicTacToe
 
 __all__ = [
     "AgainstOpponent",

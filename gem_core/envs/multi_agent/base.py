@@ -6,16 +6,16 @@ from abc import abstractmethod
 from importlib import import_module
 from random import Random
 
-from ...core import Env
-from ...errors import unknown
-from ...parsing import get_parser, render
+from gem_core.core import Env
+from gem_core.errors import unknown
+from gem_core.parsing import get_parser, render
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from ...core import ResetResult, StepResult
+    from gem_core.core import ResetResult, StepResult
 
     #: Chooses a legal move from the game and a generator.
     Opponent = Callable[["MultiAgentEnv", Random], str]
@@ -28,12 +28,12 @@ SEATS = ("random", "first", "second")
 
 
 class MultiAgentEnv(Env):
-    """A game in which two agents act in turn; an action is always that of :attr:`agent`.
+    """A game in which two agents act in turn; an action is always that of `agent`.
 
     ``step`` returns the reward of the agent who acted; ``info["rewards"]`` has everybody's and
     ``info["agent"]`` who acts next. The observation is meant for that next agent. An action that is
     not a legal move changes nothing; the fifth such action of an agent loses the game. One policy
-    may play both sides (self-play); with :class:`AgainstOpponent` the other side is scripted.
+    may play both sides (self-play); with `AgainstOpponent` the other side is scripted.
 
     A subclass writes ``_start``, ``_rules``, ``_play``, ``_winner``, ``_board``,
     ``legal_moves`` and ``perfect_move``, and adds its own state to ``_state_fields``.
@@ -164,7 +164,7 @@ class AgainstOpponent(Env):
     answer costs 0.1.
 
     Args:
-        game: ``"module:Class"`` of a :class:`MultiAgentEnv`.
+        game: ``"module:Class"`` of a `MultiAgentEnv`.
         opponent: ``"random"``, ``"perfect"``, or ``"module:function"`` of a function
             ``(game, rng) -> move``.
         seat: Which side the caller has: ``"first"``, ``"second"`` or ``"random"``.

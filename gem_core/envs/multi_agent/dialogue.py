@@ -7,15 +7,15 @@ from abc import ABC, abstractmethod
 from importlib import import_module
 from typing import NamedTuple
 
-from ...errors import unknown
-from ..games.game import Game
+from gem_core.envs.games.game import Game
+from gem_core.errors import unknown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from random import Random
     from typing import Any
 
-    from ...core import StepResult
+    from gem_core.core import StepResult
 
 
 class UserReply(NamedTuple):
@@ -112,9 +112,9 @@ class ReturnsDesk(Game):
     share of the three fields that are right.
 
     Args:
-        user: ``"scripted"``, or ``"module:Class"`` of a :class:`UserSimulator`.
+        user: ``"scripted"``, or ``"module:Class"`` of a `UserSimulator`.
         max_turns: The turn budget.
-        **options: See :class:`~gem_core.envs.games.game.Game`.
+        **options: See `gem_core.envs.games.game.Game`.
     """
 
     _state_fields = (*Game._state_fields, "_facts", "_user_state")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache, reduce
 from operator import xor
 
-from .base import MultiAgentEnv
+from gem_core.envs.multi_agent.base import MultiAgentEnv
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class Nim(MultiAgentEnv):
     Args:
         heaps: Number of heaps.
         largest: Most objects in a heap.
-        **options: See :class:`MultiAgentEnv`.
+        **options: See `MultiAgentEnv`.
     """
 
     _state_fields = (*MultiAgentEnv._state_fields, "_heaps")

@@ -11,9 +11,9 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from gem_core.episode import Episode
-from gem_core.tasks import eval_task, train_task
-from gem_rl2.rollout import PLAYERS, to_state_dicts
+from gem_core.episodes.data import Episode
+from gem_core.training.tasks import eval_task, train_task
+from gem_rl2.rollout import PLAYERS, to_native
 
 TRAINED, HELD_OUT = itertools.count(), itertools.count()
 
@@ -34,7 +34,7 @@ async def generate(config: Any, tokenizer: Any, router_url: str, sample: Any) ->
 
 def fill(sample: Any, episode: Episode) -> None:
     """Write an episode into RL2's ``Sample``; its own sum of rewards misses all turns but one."""
-    sample.state_dicts = to_state_dicts(episode)
+    sample.state_dicts = to_native(episode)
     sample.turn = len(episode.turns)
     sample.status = type(sample).Status.DONE
     sample.sample = {**sample.sample, "index": episode.index, "seed": episode.seed}

@@ -17,10 +17,10 @@ from RL2.utils.algorithms import compute_approx_kl
 from RL2.utils.communication import initialize_global_process_group
 
 from gem_core.errors import GemError
-from gem_core.runs import RunDir
+from gem_core.training.runs import RunDir
 from gem_rl2.advantages import Advantages, require_installed
 from gem_rl2.config import native_config, settings_of
-from gem_rl2.metrics import StepLog
+from gem_rl2.metrics import RunLog
 from gem_rl2.newer import generate
 from gem_rl2.rollout import PLAYERS, Player
 
@@ -34,7 +34,7 @@ class NewerAdvantages(Advantages):
     in_order = False
 
     def __call__(self, config: Any, tensors: Any, cu_seqs: Any, step: int) -> None:
-        """See :class:`Advantages`."""
+        """See `Advantages`."""
         self.episodes, kl = PLAYERS[0].take(), config.actor.kl
         if kl.coef > 0 and kl.type == "reward":
             logps, ref = tensors["old_logps"], tensors["ref_logps"]
@@ -55,7 +55,7 @@ def follow(trainer: Any, run: RunDir, advantages: Advantages) -> None:
     """On rank 0: play and log ``run``, where a step ends when RL2 sends the weights."""
     PLAYERS[:] = [Player(run, trainer.rollout.tokenizer)]
     native_rollout.pack_tensor_dicts = PLAYERS[0].pack
-    log, send = StepLog(run), trainer.actor.update_rollout
+    log, send = RunLog(run), trainer.actor.update_rollout
 
     def update_rollout(rollout: Any, step: int) -> None:
         send(rollout, step)

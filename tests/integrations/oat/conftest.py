@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from gem_core.parity.frozen import frozen_episodes
-from gem_core.recipe import load_recipe
-from gem_core.runs import RunDir
-from gem_oat.testing import install
+from gem_core.training.recipe import load_recipe
+from gem_core.training.runs import RunDir
+from gem_oat.cpu import install
 
 torch.set_num_threads(1)
 install()
@@ -32,19 +32,19 @@ def episodes():
 @pytest.fixture
 def rows(episodes):
     """The frozen batch as Oat's rows; the environments' names are the numbers' order."""
-    from gem_core.rows import turn_rows
-    from gem_oat.rollout import to_data
+    from gem_oat.rollout import to_native
+    from gem_oat.rows import turn_rows
 
     envs = ["frozen:dense", "frozen:terminal"]
     found = [turn_rows(e, n, envs.index(e.env_id)) for n, e in enumerate(episodes())]
-    return [to_data(row) for rows in found for row in rows]
+    return [to_native(row) for rows in found for row in rows]
 
 
 @pytest.fixture
 def learner(tmp_path):
     """``learner(recipe)``: Oat's learner and actor in this process, made but not run."""
+    from gem_oat.cpu.in_process import make
     from gem_oat.launch import arguments
-    from gem_oat.testing.in_process import make
 
     def build(recipe, start=0, name="run", **kwargs):
         path = tmp_path / name

@@ -7,7 +7,7 @@ import sys
 import time
 from pathlib import Path
 
-from gem_oat.testing.launchpad_standin import Program, PyClassNode, launch
+from gem_oat.cpu.launchpad_standin import Program, PyClassNode, launch
 
 
 class Sleeper:

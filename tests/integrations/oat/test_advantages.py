@@ -20,8 +20,8 @@ from gem_core.advantages import (
     value_targets,
 )
 from gem_core.parity.replay import turn_advantages
-from gem_core.recipe import recipe_from_dict
-from gem_core.rows import Row, estimate_rows
+from gem_core.training.recipe import recipe_from_dict
+from gem_oat.rows import Row, estimate_rows
 
 CRITIC_FREE = [name for name in list_estimators() if name != "gae"]
 

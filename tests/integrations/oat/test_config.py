@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from gem_core.errors import RecipeError, UnknownNameError
-from gem_core.recipe import load_recipe
+from gem_core.training.recipe import load_recipe
 from gem_oat import config
 
 GPU = ["hardware.device=gpu", "hardware.engine=default"]

@@ -9,12 +9,12 @@ import pytest
 import torch
 import transformers
 
-from gem_core.metrics import COMMON
-from gem_core.runs import RunDir
+from gem_core.episodes.metrics import COMMON
 from gem_core.tiny import model_path
+from gem_core.training.runs import RunDir
 from gem_oat import launch
+from gem_oat.cpu.in_process import InProcessLearner
 from gem_oat.learner import GemLearner
-from gem_oat.testing.in_process import InProcessLearner
 
 THREE = ["train.steps=3", "algorithm.epochs=2", "algorithm.minibatches=2", "batch.micro_batch=4"]
 THREE += [

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from gem_core.errors import GemError
-from gem_core.rows import Row
 from gem_oat.loss import TurnLoss
+from gem_oat.rows import Row
 
 SIZES = np.array([3, 1, 4, 2, 5, 1, 2, 2])
 TURNS = [

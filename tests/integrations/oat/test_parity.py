@@ -9,7 +9,7 @@ import transformers
 
 from gem_core.parity.reference import compare, reference
 from gem_core.parity.replay import expected_rows
-from gem_oat.testing.replay import replay
+from gem_oat.cpu.replay import replay
 
 
 @pytest.fixture(scope="module")

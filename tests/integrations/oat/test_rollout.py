@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from gem_core.errors import GemError
-from gem_core.rows import Row, state_rows, turn_rows
-from gem_core.tasks import step_tasks
+from gem_core.training.tasks import step_tasks
+from gem_oat.cpu.in_process import MemoryClient
 from gem_oat.rollout import pad_rows
-from gem_oat.testing.in_process import MemoryClient
+from gem_oat.rows import Row, state_rows, turn_rows
 
 
 def test_a_row_is_a_turn(episodes, rows):

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from gem_core.advantages import identity
-from gem_core.rows import Row
 from gem_oat.advantages import GemAdvantages
+from gem_oat.rows import Row
 
 ROWS = [Row(n, reward=reward, excluded=False) for n, reward in enumerate((0.1, 0.7, 0.3))]
 

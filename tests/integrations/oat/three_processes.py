@@ -10,12 +10,12 @@ import hashlib
 import sys
 from pathlib import Path
 
-from gem_oat.testing import install
+from gem_oat.cpu import install
 
 install()
 
-from gem_core.recipe import load_recipe  # noqa: E402
-from gem_core.runs import RunDir  # noqa: E402
+from gem_core.training.recipe import load_recipe  # noqa: E402
+from gem_core.training.runs import RunDir  # noqa: E402
 from gem_oat import learner, rollout  # noqa: E402
 
 

@@ -12,15 +12,15 @@ from types import SimpleNamespace
 
 
 def main(rank: int, port: str, folder: Path) -> None:
-    from gem_oat.testing import install
+    from gem_oat.cpu import install
 
     install()
     import torch
     import torch.distributed as dist
     from oat.utils.deepspeed import DeepspeedStrategy
 
-    from gem_core.rows import estimate_rows
     from gem_oat.learner import GemLearner
+    from gem_oat.rows import estimate_rows
 
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=2)

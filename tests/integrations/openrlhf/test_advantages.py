@@ -18,10 +18,10 @@ from gem_core.advantages import register_estimator
 from gem_core.errors import GemError
 from gem_core.parity.frozen import frozen_episodes
 from gem_core.parity.replay import turn_advantages
-from gem_openrlhf.advantages import GemExperienceMaker, check_installed
+from gem_openrlhf.advantages import GemExperienceMaker, require_installed
 from gem_openrlhf.config import flags, render
-from gem_openrlhf.rollout import GemAgentExecutor, to_response
-from gem_openrlhf.testing.parse import parse
+from gem_openrlhf.cpu.parse import parse
+from gem_openrlhf.rollout import GemAgentExecutor, to_native
 
 BATCH = ("batch.episodes=16", "batch.group_size=2")
 
@@ -80,7 +80,7 @@ def per_turn(experiences, episodes):
 def test_advantages_are_gem_cores(tiny, estimator, micro):
     recipe = tiny(f"algorithm.estimator={estimator}", *BATCH, f"batch.micro_batch={micro}")
     episodes = frozen_episodes(16, group_size=2)
-    samples = convert([to_response(e) for e in reversed(episodes)])  # answers come in any order
+    samples = convert([to_native(e) for e in reversed(episodes)])  # answers come in any order
     found = per_turn(forwarded(make(recipe), samples), episodes)
     expected = turn_advantages(recipe, episodes)
     for mine, theirs in zip(found, expected, strict=True):
@@ -111,7 +111,7 @@ def test_gamma_does_not_decay_over_environment_tokens(tiny):
     """Trap: stock OpenRLHF discounts per token, over observations too."""
     recipe = tiny("algorithm.estimator=reinforce", "algorithm.gamma=0.5", *BATCH)
     episodes = frozen_episodes(16, group_size=2)
-    found = per_turn(forwarded(make(recipe), convert(map(to_response, episodes))), episodes)
+    found = per_turn(forwarded(make(recipe), convert(map(to_native, episodes))), episodes)
     for episode, mine in zip(episodes, found, strict=True):
         if episode.stop_reason.failed:
             continue
@@ -131,7 +131,7 @@ def test_a_registered_estimator_works(tiny):
         "algorithm.estimator=openrlhf-test-constant", "algorithm.options.level=3.0", *BATCH
     )
     episodes = frozen_episodes(16, group_size=2)
-    found = per_turn(forwarded(make(recipe), convert(map(to_response, episodes))), episodes)
+    found = per_turn(forwarded(make(recipe), convert(map(to_native, episodes))), episodes)
     kept = [turns for e, turns in zip(episodes, found, strict=True) if not e.stop_reason.failed]
     assert {value for turns in kept for value in turns} == {3.0}
 
@@ -145,7 +145,7 @@ def test_the_kl_penalty_goes_into_the_reward_of_its_turn(tiny):
         *BATCH,
     )
     episodes = frozen_episodes(16, group_size=2)
-    found = per_turn(forwarded(make(recipe), convert(map(to_response, episodes))), episodes)
+    found = per_turn(forwarded(make(recipe), convert(map(to_native, episodes))), episodes)
     for episode, mine in zip(episodes, found, strict=True):
         if not episode.stop_reason.failed:
             lengths = [end - start for _, _, start, end in episode.spans()]
@@ -157,7 +157,7 @@ def test_the_kl_penalty_goes_into_the_reward_of_its_turn(tiny):
 def test_infos_are_one_number_per_episode(tiny):
     """Trap: a list in ``extra_logs`` reaches the update step, which dies of it."""
     episodes = frozen_episodes(16, group_size=2)
-    experiences = forwarded(make(tiny(*BATCH)), convert(map(to_response, episodes)))
+    experiences = forwarded(make(tiny(*BATCH)), convert(map(to_native, episodes)))
     for experience in experiences:
         for name, value in experience.info.items():
             assert value.shape == (len(experience.sequences),), name
@@ -169,9 +169,7 @@ def test_infos_are_one_number_per_episode(tiny):
 
 
 def test_list_valued_logs_would_die_in_the_update(tiny):
-    responses = [
-        {**to_response(e), "extra_logs": {"turns": [1.0, 2.0]}} for e in frozen_episodes(4)
-    ]
+    responses = [{**to_native(e), "extra_logs": {"turns": [1.0, 2.0]}} for e in frozen_episodes(4)]
     maker = make(tiny("batch.episodes=4"), RemoteExperienceMaker)
     (experience,) = maker.split_rollout_samples(convert(responses))
     value = make_experience_batch(split_experience_batch(experience)).info["turns"]
@@ -181,14 +179,14 @@ def test_list_valued_logs_would_die_in_the_update(tiny):
 
 def test_response_length_counts_action_tokens(tiny):
     episodes = frozen_episodes(16, group_size=2)
-    (experience,) = forwarded(make(tiny(*BATCH)), convert(map(to_response, episodes)))
+    (experience,) = forwarded(make(tiny(*BATCH)), convert(map(to_native, episodes)))
     expected = [sum(sum(s.loss_mask) for s in e.segments) for e in episodes]
     assert experience.response_length.tolist() == expected
 
 
 def test_the_stock_experience_maker_cannot_train_on_our_samples(tiny, monkeypatch):
     """Trap: a patch in the driver does not arrive in the Ray worker; it must not pass unseen."""
-    samples = convert(map(to_response, frozen_episodes(16, group_size=2)))
+    samples = convert(map(to_native, frozen_episodes(16, group_size=2)))
     stock = make(tiny(*BATCH), RemoteExperienceMaker)
     monkeypatch.setattr(experience_maker, "ray", SimpleNamespace(put=list))
     with pytest.raises(ValueError, match="reward_model_group is required"):
@@ -197,12 +195,12 @@ def test_the_stock_experience_maker_cannot_train_on_our_samples(tiny, monkeypatc
 
 def test_the_trainer_checks_itself(tiny):
     recipe = tiny(*BATCH)
-    check_installed(SimpleNamespace(experience_maker=make(recipe)), recipe)
+    require_installed(SimpleNamespace(experience_maker=make(recipe)), recipe)
     stock = SimpleNamespace(experience_maker=make(recipe, RemoteExperienceMaker))
     with pytest.raises(GemError, match="Nothing was trained"):
-        check_installed(stock, recipe)
+        require_installed(stock, recipe)
     with pytest.raises(GemError, match="Nothing was trained"):
-        check_installed(SimpleNamespace(experience_maker=make(tiny())), recipe)
+        require_installed(SimpleNamespace(experience_maker=make(tiny())), recipe)
 
 
 @pytest.mark.parametrize("fault", ["missing", "twice", "other step"])
@@ -215,25 +213,25 @@ def test_a_step_with_other_tasks_is_refused(tiny, fault):
     else:
         for episode in episodes:
             episode.index += 8
-    samples = convert(map(to_response, episodes))
+    samples = convert(map(to_native, episodes))
     with pytest.raises(GemError, match="dropped, repeated or reordered"):
         forwarded(make(tiny(*BATCH)), samples)
 
 
 def test_a_batch_that_mostly_failed_is_refused(tiny):
-    from gem_core.episode import StopReason
+    from gem_core.episodes.data import StopReason
 
     episodes = frozen_episodes(16, group_size=2)
     for episode in episodes[:12]:
         episode.stop_reason = StopReason.ENV_ERROR
     with pytest.raises(GemError, match="episodes failed"):
-        forwarded(make(tiny(*BATCH)), convert(map(to_response, episodes)))
+        forwarded(make(tiny(*BATCH)), convert(map(to_native, episodes)))
 
 
 def test_a_truncated_sequence_is_refused(tiny):
     generator = SamplesGenerator.__new__(SamplesGenerator)
     samples = [
-        generator._process_response_into_experience(to_response(e), max_len=20)
+        generator._process_response_into_experience(to_native(e), max_len=20)
         for e in frozen_episodes(16, group_size=2)
     ]
     with pytest.raises(GemError, match="truncated"):

@@ -8,14 +8,14 @@ import sys
 import pytest
 
 MISSING = """
-from gem_core.recipe import load_recipe
-from gem_core.runs import RunDir
-from gem_core.trainers import launch
+from gem_core.training.recipe import load_recipe
+from gem_core.training.runs import RunDir
+from gem_core.training.trainers import launch
 recipe = load_recipe("guess-the-number-easy", "paper")
 launch("openrlhf", recipe, RunDir.create({path!r}, recipe, "openrlhf"))
 """
 HIDDEN = """
-import gem_core.trainers as trainers
+import gem_core.training.trainers as trainers
 found = trainers.find_spec
 trainers.find_spec = lambda name: None if name == "deepspeed" else found(name)
 trainers.launch("openrlhf", None, None)
@@ -23,7 +23,7 @@ trainers.launch("openrlhf", None, None)
 GPU = """
 import torch
 torch.cuda.is_available = lambda: True
-from gem_openrlhf.testing import harness
+from gem_openrlhf.cpu import harness
 harness.apply()
 """
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from gem_core.errors import RecipeError
-from gem_core.recipe import load_recipe, shipped
+from gem_core.training.recipe import load_recipe, shipped
 from gem_openrlhf.config import OWNED, translate
-from gem_openrlhf.testing.parse import parse
+from gem_openrlhf.cpu.parse import parse
 
 
 def parsed(recipe):

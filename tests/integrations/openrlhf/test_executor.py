@@ -12,10 +12,10 @@ from vllm import SamplingParams
 
 import gem_openrlhf.rollout as rollout
 from gem_core.core import Env
-from gem_core.episode import FinishReason, StopReason
+from gem_core.episodes.data import FinishReason, StopReason
 from gem_core.errors import GemError
-from gem_core.runs import RUN_VARIABLE, RunDir
-from gem_core.tasks import train_task
+from gem_core.training.runs import RUN_VARIABLE, RunDir
+from gem_core.training.tasks import train_task
 
 
 class Slow(Env):
@@ -194,7 +194,7 @@ def test_a_slow_environment_does_not_block_the_engine(tiny, engine, tokenizer, r
     """Trap: OpenRLHF awaits ``step`` inside the engine's loop, so every request waits."""
     import msgspec
 
-    from gem_core.recipe import EnvConfig
+    from gem_core.training.recipe import EnvConfig
 
     recipe = msgspec.structs.replace(tiny(), env=[EnvConfig(id=register_slow)])
     executor = rollout.GemAgentExecutor(recipe)
@@ -235,9 +235,9 @@ def test_the_state_at_a_cut_is_kept_for_the_critic(tiny, engine, tokenizer):
 
 
 def test_an_episode_without_a_first_prompt_still_has_a_row():
-    from gem_core.episode import Episode
+    from gem_core.episodes.data import Episode
 
     failed = Episode("game:X", 1, index=3, stop_reason=StopReason.ENV_ERROR)
-    response = rollout.to_response(failed, logprobs=True)
+    response = rollout.to_native(failed, logprobs=True)
     assert len(response["observation_tokens"]) == len(response["rollout_log_probs"]) == 2
     assert response["action_ranges"] == []

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from gem_core.metrics import COMMON
-from gem_core.runs import RunDir
-from gem_core.tasks import step_tasks
+from gem_core.episodes.metrics import COMMON
+from gem_core.training.runs import RunDir
+from gem_core.training.tasks import step_tasks
 
 SCRIPT = Path(__file__).parents[3] / "recipes" / "openrlhf" / "train.py"
 SMALL = ("batch.episodes=16", "train.log_episodes=16", "train.save_every=1")

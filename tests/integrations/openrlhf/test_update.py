@@ -7,13 +7,13 @@ import pytest
 import torch
 
 from gem_core.advantages import TurnBatch, gae, value_targets
-from gem_core.episode import StopReason
+from gem_core.episodes.data import StopReason
 from gem_core.parity.frozen import frozen_episodes
 from gem_core.parity.measure import measure
 from gem_core.parity.reference import reference, token_weights
 from gem_core.parity.replay import expected_rows
-from gem_openrlhf.testing.in_process import InProcess
-from gem_openrlhf.testing.replay import replay
+from gem_openrlhf.cpu.in_process import InProcess
+from gem_openrlhf.cpu.replay import replay
 
 BATCH = (
     "batch.episodes=16",

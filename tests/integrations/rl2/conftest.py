@@ -11,9 +11,9 @@ import torch.distributed as dist
 from aiohttp import web
 from transformers import AutoTokenizer
 
-from gem_core.recipe import load_recipe
 from gem_core.tiny import model_path
-from gem_rl2.testing import enable
+from gem_core.training.recipe import load_recipe
+from gem_rl2.cpu import enable
 
 enable()  # before any test imports RL2.workers
 
@@ -115,5 +115,5 @@ def say(tokenizer):
 
 @pytest.fixture
 def reply_ids():
-    """:func:`answer`, for tests that need odd ones."""
+    """`answer`, for tests that need odd ones."""
     return answer

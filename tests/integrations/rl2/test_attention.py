@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
-from gem_rl2.testing.attention import _flash_attn_varlen_backward, _flash_attn_varlen_forward
+from gem_rl2.cpu.attention import _flash_attn_varlen_backward, _flash_attn_varlen_forward
 
 
 def reference(q, k, v, lengths, scale):

@@ -11,7 +11,7 @@ from gem_core.tiny import model_path
 from gem_rl2 import _compat, worker
 from gem_rl2.advantages import Advantages
 from gem_rl2.config import native_config
-from gem_rl2.testing.replay import batch as pack
+from gem_rl2.cpu.replay import batch as pack
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def trainer(recipe, process_group, tmp_path, monkeypatch):
     import wandb
 
     monkeypatch.setattr(wandb, "log", lambda *args, **kwargs: None)
-    _compat.mend("float32")
+    _compat.patch_rl2("float32")
 
     def build():
         settings = {"actor.model_name": model_path(recipe), "trainer.save_dir": str(tmp_path)}
@@ -72,7 +72,7 @@ def test_old_checkpoints_go_and_a_killed_save_is_not_one(trainer, recipe, tmp_pa
     for step in (1, 2, 3, 9):
         checkpointing.save_ckpt(made, (made.actor, None), step)
     (tmp_path / "step9" / ".metadata").unlink()  # torch writes it last
-    _compat.tidy(tmp_path, 2)
+    _compat.prune_checkpoints(tmp_path, 2)
     assert sorted(path.name for path in tmp_path.glob("step*")) == ["step2", "step3"]
     assert checkpointing.load_ckpt(trainer(), (made.actor, None)) == 3
 

@@ -13,8 +13,8 @@ from gem_core.parity.frozen import frozen_episodes
 from gem_core.tiny import model_path
 from gem_rl2 import _compat
 from gem_rl2.config import native_config
-from gem_rl2.testing import enable
-from gem_rl2.testing.replay import batch
+from gem_rl2.cpu import enable
+from gem_rl2.cpu.replay import batch
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def critic(tiny, monkeypatch):
     monkeypatch.setattr(
         wandb, "log", lambda found, step=None: [logged[k].append(v) for k, v in found.items()]
     )
-    _compat.mend("float32")
+    _compat.patch_rl2("float32")
     path = model_path(recipe)
     config = native_config(recipe, {"actor.model_name": path, "critic.model_name": path})
     torch.manual_seed(0)

@@ -10,14 +10,14 @@ from aiohttp import web
 from RL2.datasets import initialize_state_dict
 
 from gem_core.envs.games.guess_the_number import GuessTheNumber
-from gem_core.episode import Completion
+from gem_core.episodes.data import Completion
 from gem_core.errors import GemError
 from gem_core.registration import register
-from gem_core.runs import RunDir
-from gem_core.tasks import MachineFactory, step_tasks
+from gem_core.training.runs import RunDir
+from gem_core.training.tasks import MachineFactory, step_tasks
 from gem_rl2.advantages import Advantages
+from gem_rl2.cpu.replay import batch as pack
 from gem_rl2.rollout import Player
-from gem_rl2.testing.replay import batch as pack
 
 
 @pytest.fixture
@@ -122,7 +122,7 @@ def test_truncation_from_outside_ends_the_episode(tiny, play, say):
 def test_the_state_of_a_cut_episode_is_there_for_a_critic(tiny, play, say, tokenizer):
     recipe = tiny("batch.episodes=2", "limits.max_turns=2", "algorithm.estimator=gae")
     episodes, _ = play(recipe, lambda n, body: say("\\boxed{99}"))
-    finals = [machine.cut_state() for machine in play.machines]
+    finals = [machine.bootstrap_state() for machine in play.machines]
     for episode, ids in zip(episodes, finals, strict=True):
         before = episode.segments[0].token_ids
         assert ids[: len(before)] == before
@@ -152,7 +152,7 @@ def test_the_state_of_a_cut_episode_is_there_for_a_critic(tiny, play, say, token
 
 def test_a_finished_episode_has_no_state_to_value(tiny, play, say):
     play(tiny("batch.episodes=2"), lambda n, body: say("x"))
-    assert [machine.cut_state() for machine in play.machines] == [[], []]
+    assert [machine.bootstrap_state() for machine in play.machines] == [[], []]
 
 
 def test_an_aborted_request_is_not_trained_on(tiny, play, say, reply_ids):

@@ -11,11 +11,11 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from gem_core.episodes.metrics import COMMON
 from gem_core.errors import GemError
-from gem_core.metrics import COMMON
-from gem_core.runs import RunDir
-from gem_core.tasks import step_tasks
 from gem_core.tiny import model_path
+from gem_core.training.runs import RunDir
+from gem_core.training.tasks import step_tasks
 from gem_rl2.launch import run
 
 SMALL = ["batch.episodes=8", "train.steps=3", "train.save_every=1", "train.log_episodes=8"]

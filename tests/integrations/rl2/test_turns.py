@@ -16,7 +16,7 @@ from gem_core.errors import GemError
 from gem_core.parity.frozen import frozen_episodes
 from gem_core.parity.replay import turn_batch
 from gem_rl2.advantages import Advantages, require_installed
-from gem_rl2.testing.replay import batch as pack
+from gem_rl2.cpu.replay import batch as pack
 
 ESTIMATORS = [name for name in list_estimators() if name != "gae"]
 

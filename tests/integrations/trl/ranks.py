@@ -11,9 +11,9 @@ import torch
 from transformers import AutoTokenizer
 from trl.generation.vllm_generation import VLLMGeneration
 
-from gem_core.episode import Completion
-from gem_core.recipe import load_recipe
-from gem_core.rollout import Request
+from gem_core.episodes.data import Completion
+from gem_core.episodes.rollout import Request
+from gem_core.training.recipe import load_recipe
 from gem_trl.trainer import GemTrainer
 
 SALT = 0  # some episodes end early with it, one has an invalid action

@@ -6,8 +6,8 @@ import pytest
 from trl import GRPOConfig
 
 from gem_core.errors import MissingDependencyError, RecipeError
-from gem_core.recipe import load_recipe
-from gem_trl._compat import GRPOTrainer, check_seams
+from gem_core.training.recipe import load_recipe
+from gem_trl._compat import GRPOTrainer, check_private_signatures
 from gem_trl.config import translate
 from gem_trl.trainer import native_config
 
@@ -102,7 +102,7 @@ def test_unknown_native_keys_are_refused_with_a_guess(make_recipe, tmp_path):
 
 
 def test_the_seams_are_as_in_the_tested_version():
-    check_seams(GRPOTrainer)
+    check_private_signatures(GRPOTrainer)
 
 
 def test_a_changed_seam_is_named():
@@ -111,4 +111,4 @@ def test_a_changed_seam_is_named():
             raise NotImplementedError
 
     with pytest.raises(MissingDependencyError, match="_generate_single_turn"):
-        check_seams(Changed)
+        check_private_signatures(Changed)

@@ -8,12 +8,12 @@ import torch
 
 from gem_core.advantages import TurnBatch, compute_advantages
 from gem_core.core import Env
-from gem_core.episode import Episode, FinishReason, StopReason
+from gem_core.episodes.data import Episode, FinishReason, StopReason
+from gem_core.episodes.rollout import Request
 from gem_core.errors import GemError
 from gem_core.registration import register
-from gem_core.rollout import Request
-from gem_core.tasks import step_tasks
-from gem_trl.rollout import TurnSampler, samples_of, sampling_at
+from gem_core.training.tasks import step_tasks
+from gem_trl.rollout import EnginePolicy, sampling_at, to_native
 
 ACTIONS = ["\\boxed{5}", "\\boxed{2}", "nonsense", "\\boxed{7}", "\\boxed{9}", "\\boxed{1}"]
 
@@ -150,7 +150,7 @@ def test_a_batch_that_mostly_failed_stops_the_run(make_trainer, scripted):
 
 def test_an_episode_without_a_turn_is_one_untrained_token():
     empty = Episode("e", 0, stop_reason=StopReason.ENV_ERROR)
-    sample = samples_of([empty], pad_id=3)
+    sample = to_native([empty], pad_id=3)
     assert (sample["prompt_ids"], sample["completion_ids"]) == ([[3]], [[3]])
     assert sample["env_mask"] == [[0]]
 
@@ -175,7 +175,7 @@ def test_a_completion_is_cut_after_its_first_stop_token(make_trainer):
     stop = trainer.machines.stop_ids[0]
     trainer._generate_single_turn = lambda ids, *_: ([[9, stop, 9, stop]], [[-1.0, -2.0, 0, 0]])
     machine = trainer.machines.train(0)
-    (found,) = TurnSampler(trainer, [stop]).complete_batch([Request(machine.start(), 8, machine)])
+    (found,) = EnginePolicy(trainer, [stop]).complete_batch([Request(machine.start(), 8, machine)])
     assert (found.token_ids, found.logprobs) == ([9, stop], [-1.0, -2.0])
 
 

@@ -14,17 +14,17 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl import GRPOTrainer
 
-from gem_core.critic import FILE
+from gem_core.episodes.metrics import COMMON
 from gem_core.errors import GemError, RecipeError
-from gem_core.metrics import COMMON
 from gem_core.parity.frozen import frozen_episodes
 from gem_core.parity.reference import compare, reference
 from gem_core.parity.replay import expected_rows
-from gem_core.runs import RunDir
-from gem_core.tasks import train_task
+from gem_core.training.runs import RunDir
+from gem_core.training.tasks import train_task
 from gem_trl import launch
 from gem_trl.advantages import AdvantageGuard
-from gem_trl.metrics import RunLogger
+from gem_trl.critic import FILE
+from gem_trl.metrics import RunLog
 from gem_trl.trainer import GemTrainer
 
 
@@ -183,7 +183,7 @@ def test_a_killed_run_loses_no_more_than_the_step_under_way(make_recipe, tmp_pat
 
 def test_nothing_but_the_advantage_weights_the_loss(make_recipe, tmp_path, episodes_model):
     """Gradient parity to 1e-6 for each aggregation, also in micro batches."""
-    from gem_trl.testing.replay import replay
+    from gem_trl.cpu.replay import replay
 
     for aggregation in ("token", "sequence", "constant"):
         keys = [f"algorithm.loss_aggregation={aggregation}", "batch.episodes=16"]
@@ -219,7 +219,7 @@ def test_a_loss_that_is_not_finite_stops_the_run(make_trainer, tmp_path):
         def _compute_loss(self, model, inputs):
             return super()._compute_loss(model, inputs) * float("inf")
 
-    logger = RunLogger(RunDir(tmp_path))
+    logger = RunLog(RunDir(tmp_path))
     trainer = make_trainer(cls=Infinite, callbacks=[logger])
     with pytest.raises(GemError, match=r"lower algorithm\.lr"):
         trainer.train()

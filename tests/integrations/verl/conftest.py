@@ -8,11 +8,11 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-import gem_verl.testing.local  # noqa: F401
-from gem_core.recipe import load_recipe
+import gem_verl.cpu.local  # noqa: F401
 from gem_core.tiny import model_path
+from gem_core.training.recipe import load_recipe
 from gem_verl.config import payload
-from gem_verl.testing.engine import HFPolicy
+from gem_verl.cpu.engine import HFPolicy
 
 
 @pytest.fixture(scope="session")
@@ -56,8 +56,8 @@ def make_loop(tokenizer, model_dir):
     from omegaconf import OmegaConf
     from verl.experimental.agent_loop.agent_loop import DictConfigWrap
 
+    from gem_verl.cpu.local import configuration
     from gem_verl.rollout import GemAgentLoop, TaskDataset
-    from gem_verl.testing.local import configuration
 
     def make(recipe, client):
         config = configuration(recipe, model_dir)
@@ -101,7 +101,7 @@ def sample_from(model_dir):
     """``sample_from(model)``: answers of a real model, as verl's servers return them."""
     from verl.workers.rollout.replica import TokenOutput
 
-    from gem_core.rollout import Request
+    from gem_core.episodes.rollout import Request
 
     def make(model=None, seed=0):
         model = model or AutoModelForCausalLM.from_pretrained(model_dir, dtype=torch.float32)

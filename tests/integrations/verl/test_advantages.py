@@ -11,8 +11,8 @@ from verl.protocol import DataProto
 from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY, get_adv_estimator_fn
 from verl.trainer.ppo.v1 import trainer_base
 
+from gem_core.adapters.token_rows import RowLabel
 from gem_core.advantages import (
-    RowLabel,
     TurnBatch,
     compute_advantages,
     list_estimators,

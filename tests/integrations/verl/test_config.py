@@ -10,10 +10,10 @@ from verl.trainer.ppo.utils import need_critic, need_reference_policy
 from verl.utils.config import validate_config
 
 from gem_core.errors import RecipeError
-from gem_core.recipe import load_recipe, recipe_from_dict
+from gem_core.training.recipe import load_recipe, recipe_from_dict
 from gem_verl.config import translate
+from gem_verl.cpu.local import configuration
 from gem_verl.rollout import TaskDataset, read_recipe
-from gem_verl.testing.local import configuration
 
 
 def paper(*overrides):

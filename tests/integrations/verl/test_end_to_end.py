@@ -14,12 +14,12 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from gem_core.advantages import estimate
-from gem_core.advantages.episodes import turn_batch
+from gem_core.adapters.estimate import estimate
+from gem_core.adapters.turn_batch import turn_batch
+from gem_core.episodes.metrics import COMMON
 from gem_core.errors import GemError
-from gem_core.metrics import COMMON
-from gem_core.runs import RunDir
-from gem_core.tasks import train_task
+from gem_core.training.runs import RunDir
+from gem_core.training.tasks import train_task
 from gem_verl.launch import run as train
 
 FAULTY = '''
@@ -132,7 +132,7 @@ def test_an_overridden_estimator_stops_the_run_before_its_first_step(tiny, tmp_p
     assert run.metrics() == [] and not run.model.exists()
 
 
-RUN = "from gem_core.runs import RunDir; from gem_verl.launch import run; import sys; "
+RUN = "from gem_core.training.runs import RunDir; from gem_verl.launch import run; import sys; "
 RUN += "d = RunDir(sys.argv[1]); run(d.recipe, d)"
 
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from gem_verl.testing.engine import HFServer
-from gem_verl.testing.local import LocalActor
+from gem_verl.cpu.engine import HFServer
+from gem_verl.cpu.local import LocalActor
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-from gem_core import trainers
 from gem_core.errors import MissingDependencyError
+from gem_core.training import trainers
 
 REGISTERED = (
     "from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY as r; "

@@ -9,14 +9,14 @@ import time
 import pytest
 from verl.workers.rollout.replica import TokenOutput
 
-from gem_core.advantages import read_labels
+from gem_core.adapters.token_rows import read_labels
 from gem_core.core import Env
-from gem_core.episode import Episode, StopReason
+from gem_core.episodes.data import Episode, StopReason
+from gem_core.episodes.machine import EpisodeMachine
 from gem_core.errors import GemError
-from gem_core.machine import EpisodeMachine
 from gem_core.registration import register
-from gem_core.tasks import MachineFactory, Task, eval_task, train_task
-from gem_verl.rollout import to_samples
+from gem_core.training.tasks import MachineFactory, Task, eval_task, train_task
+from gem_verl.rollout import to_native
 
 
 class Slow(Env):
@@ -201,8 +201,8 @@ def test_an_episode_without_an_action_keeps_a_row(play_task, tiny, tokenizer):
 
 
 def test_turns_without_a_token_between_are_refused():
-    from gem_core.context import Context, Template
-    from gem_core.episode import Completion
+    from gem_core.episodes.context import Context, Template
+    from gem_core.episodes.data import Completion
 
     class Letters:
         stop_ids = frozenset({1})
@@ -227,4 +227,4 @@ def test_turns_without_a_token_between_are_refused():
     machine.feed(Completion([6, 1], [-1.0, -1.0]))
     machine.abort(StopReason.TRUNCATED_TURNS)
     with pytest.raises(GemError, match="without a token between"):
-        to_samples(machine.episode, Task(0, 0, 0, 0), [1], [])
+        to_native(machine.episode, Task(0, 0, 0, 0), [1], [])

@@ -1,0 +1,1 @@
+"""What the adapters of several trainers share; each module has one job."""

@@ -1,0 +1,59 @@
+"""What an engine returned for one turn, as a `Completion`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Any
+
+from gem_core.episodes.data import Completion, FinishReason
+from gem_core.errors import GemError
+
+_ABORTED = ("abort", "aborted")
+_NAMED = {"stop": FinishReason.STOP, "length": FinishReason.LENGTH}
+
+
+def to_completion(
+    token_ids: Iterable[int],
+    logprobs: Iterable[float] | None,
+    finish_reason: str | None,
+    stop_ids: Collection[int],
+    max_tokens: int,
+) -> Completion:
+    """Convert an engine's answer.
+
+    Args:
+        token_ids: sampled ids, the stop token included.
+        logprobs: log-probability of each, None where the engine reports none.
+        finish_reason: the engine's own word; another one than "stop", "length" and "abort" is
+            replaced by what the tokens say.
+        stop_ids: ids that end a turn.
+        max_tokens: what the request allowed.
+
+    Raises:
+        GemError: the engine named no reason, and the tokens end neither with a stop token nor at
+            the cap.
+    """
+    if finish_reason in _ABORTED:
+        return Completion([], finish_reason=FinishReason.ABORT)
+    ids = [int(token) for token in token_ids]
+    numbers = None if logprobs is None else [float(number) for number in logprobs]
+    reason = _NAMED.get(finish_reason or "")
+    return Completion(ids, numbers, reason or _reason(ids, stop_ids, max_tokens))
+
+
+def vllm_completion(output: Any, stop_ids: Collection[int], max_tokens: int) -> Completion:
+    """Convert a ``vllm.CompletionOutput``, whose ``logprobs`` is one dictionary per token."""
+    ids, tables = list(output.token_ids), output.logprobs
+    logprobs = [table[i].logprob for i, table in zip(ids, tables, strict=True)] if tables else None
+    return to_completion(ids, logprobs, output.finish_reason, stop_ids, max_tokens)
+
+
+def _reason(ids: list[int], stop_ids: Collection[int], max_tokens: int) -> FinishReason:
+    if ids and ids[-1] in stop_ids:
+        return FinishReason.STOP
+    if len(ids) >= max_tokens:
+        return FinishReason.LENGTH
+    raise GemError(
+        f"The engine returned {len(ids)} of {max_tokens} tokens and no stop token: it strips them, "
+        "or the model's context is full (set limits.max_context_tokens)."
+    )

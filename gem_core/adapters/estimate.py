@@ -1,0 +1,63 @@
+"""A recipe's estimator on a batch: what every adapter asks for in a training step."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from gem_core.advantages._arrays import FloatArray
+from gem_core.advantages.batch import TurnBatch
+from gem_core.advantages.describe import describe
+from gem_core.advantages.estimators import gae, value_targets
+from gem_core.advantages.registry import compute_advantages
+from gem_core.advantages.stats import Reduce, identity
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gem_core.training.recipe import AlgorithmConfig
+
+_METRICS = {
+    "advantage_mean": "advantage/mean",
+    "advantage_std": "advantage/std",
+    "constant": "advantage/constant",
+    "masked_turns": "turns/masked",
+    "singleton_groups": "groups/singleton",
+}
+
+
+class Estimate(NamedTuple):
+    """What `estimate` found.
+
+    Attributes:
+        advantages: float64 [N], 0 for masked turns.
+        targets: float64 [N], what the critic is to learn (A + V of advantages that no option has
+            whitened); None where the batch has no values.
+        metrics: ``advantage/*``, ``turns/masked`` and ``groups/singleton``, over all ranks.
+    """
+
+    advantages: FloatArray
+    targets: FloatArray | None
+    metrics: dict[str, float]
+
+
+def estimate(
+    batch: TurnBatch, algorithm: AlgorithmConfig, *, reduce: Reduce = identity
+) -> Estimate:
+    """Advantages of ``batch`` by the recipe's estimator, the critic's targets and the metrics.
+
+    Args:
+        batch: The turns of this rank, with values where there is a critic.
+        algorithm: ``recipe.algorithm``.
+        reduce: Sum over ranks, see `compute_advantages`.
+
+    Raises:
+        AdvantageError: as `compute_advantages`.
+    """
+    gamma, lam = algorithm.gamma, algorithm.lam
+    found = compute_advantages(
+        algorithm.estimator, batch, gamma=gamma, lam=lam, reduce=reduce, **algorithm.options
+    )
+    targets = None
+    if batch.values is not None:
+        targets = value_targets(gae(batch, gamma=gamma, lam=lam), batch.values)
+    described = describe(batch, found, reduce=reduce)
+    return Estimate(found, targets, {name: described[key] for key, name in _METRICS.items()})

@@ -1,0 +1,21 @@
+"""A step whose loss or gradient is not a number must not be followed by another."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from gem_core.errors import GemError
+
+CHECKED = ("loss/policy", "loss/value", "grad_norm")
+"""Common metrics that must be finite."""
+
+
+def require_finite(step: int, metrics: Mapping[str, float]) -> None:
+    """Raise GemError when a loss or the gradient's norm of training step ``step`` is not finite."""
+    for name in CHECKED:
+        if not math.isfinite(metrics.get(name, 0.0)):
+            raise GemError(
+                f"{name} is {metrics[name]} in step {step}: lower algorithm.lr, and look at the "
+                "last lines of metrics.jsonl for where it began."
+            )

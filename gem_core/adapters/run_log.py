@@ -1,0 +1,30 @@
+"""One training step in a run directory: what every adapter's ``RunLog`` writes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from gem_core.adapters.loss_checks import require_finite
+from gem_core.episodes.data import Episode
+from gem_core.episodes.metrics import episode_metrics
+from gem_core.training.runs import RunDir
+
+
+def log_step(
+    run: RunDir, step: int, episodes: Sequence[Episode], metrics: Mapping[str, float]
+) -> None:
+    """Write the line of training step ``step`` and the first episodes of its batch.
+
+    Args:
+        run: the run directory.
+        step: counts from 1.
+        episodes: those of all ranks, in task order.
+        metrics: the trainer's and the estimator's, under the common names; they win over what is
+            computed from the episodes.
+
+    Raises:
+        GemError: a loss or the gradient is not finite.
+    """
+    require_finite(step, metrics)
+    run.log(step, {**episode_metrics(episodes), **metrics})
+    run.log_episodes(step, episodes[: run.recipe.train.log_episodes])

@@ -1,0 +1,126 @@
+"""Episodes as rows of a padded token batch: what a trainer that keeps rows hands to estimators.
+
+Such a trainer pads, shuffles and drops rows as it likes, and an episode whose history rewrites
+itself has several of them. A `RowLabel` per row says what the row is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from gem_core.advantages._arrays import FloatArray
+from gem_core.advantages.batch import TurnBatch
+from gem_core.advantages.turns import spread_rows
+from gem_core.episodes.data import Episode, Segment
+from gem_core.errors import AdvantageError, GemError
+
+_MARK = "gem"
+
+
+class RowLabel(msgspec.Struct, frozen=True, array_like=True, order=True):
+    """What a row is; labels sort by episode and time. As text for trainers that keep text only."""
+
+    episode: int
+    """Number of the episode in the run."""
+    turn: int
+    """The first turn in the row."""
+    group: int
+    """The initial state, see `TurnBatch.group`."""
+    env: int
+    """Position of the environment in the recipe."""
+
+    def encode(self) -> str:
+        """The label as text."""
+        return _MARK + msgspec.json.encode(self).decode()
+
+
+def read_labels(texts: Sequence[object]) -> list[RowLabel]:
+    """The labels of rows. A text that is none stands for one episode; equal ones are a group.
+
+    >>> read_labels([RowLabel(7, 2, 3, 0).encode(), "a", "b", "a"])[1:]
+    [RowLabel(episode=1, turn=0, group=1, env=0), RowLabel(episode=2, turn=0, group=2, env=0), \
+RowLabel(episode=3, turn=0, group=1, env=0)]
+    """
+    names = [str(text) for text in texts]
+    return [
+        msgspec.json.decode(name[len(_MARK) :], type=RowLabel)
+        if name.startswith(f"{_MARK}[")
+        else RowLabel(row, 0, names.index(name), 0)
+        for row, name in enumerate(names)
+    ]
+
+
+def token_rewards(episode: Episode, segment: Segment) -> list[float]:
+    """The reward of each turn that is trained on, on its last token; one number per token.
+
+    Raises:
+        GemError: two such turns have no token between them, so that rows cannot tell them apart.
+    """
+    rewards = [0.0] * len(segment.token_ids)
+    trained = [span for span in segment.spans if segment.loss_mask[span[1]]]
+    for (_, _, end), (turn, start, _) in pairwise(trained):
+        if start == end:
+            raise GemError(
+                f"Turn {turn} of {episode.env_id} follows the turn before without a token between "
+                "them. Use a template with text around observations."
+            )
+    for turn, _, end in trained:
+        rewards[end - 1] = episode.turns[turn].reward
+    return rewards
+
+
+class TokenRows:
+    """The turns of token rows, and the way back from turns to rows.
+
+    Args:
+        labels: one per row; those of rows without an action token are not looked at.
+        rewards: float [rows, tokens], as in `TurnBatch.from_token_rows`.
+        mask: [rows, tokens], not 0 on action tokens; a row of zeros is padding.
+        values: float [rows, tokens], V before each token.
+        bootstraps: V(s_T) by number of the episode, 0 for those that are not there.
+
+    Attributes:
+        batch: the turns, episode by episode in the order of the labels.
+
+    Raises:
+        AdvantageError: two rows have one label, or as `TurnBatch.from_token_rows`.
+    """
+
+    def __init__(
+        self,
+        labels: Sequence[RowLabel],
+        rewards: npt.ArrayLike,
+        mask: npt.ArrayLike,
+        values: npt.ArrayLike | None = None,
+        bootstraps: Mapping[int, float] | None = None,
+    ) -> None:
+        used = np.asarray(mask) != 0
+        self._shape = used.shape
+        self._rows = sorted(np.flatnonzero(used.any(axis=1)).tolist(), key=labels.__getitem__)
+        mine = [labels[row] for row in self._rows]
+        if len({(label.episode, label.turn) for label in mine}) < len(mine):
+            raise AdvantageError("Two rows of the batch have the same label.")
+        batch, self._spans = TurnBatch.from_token_rows(
+            np.asarray(rewards)[self._rows],
+            used[self._rows],
+            groups=[label.group for label in mine],
+            envs=[label.env for label in mine],
+            values=None if values is None else np.asarray(values)[self._rows],
+            bootstraps=None
+            if bootstraps is None
+            else [bootstraps.get(label.episode, 0.0) for label in mine],
+        )
+        episodes = np.array([label.episode for label in mine], dtype=np.int64)
+        self.batch = replace(batch, episode=episodes[batch.episode])
+
+    def spread(self, per_turn: npt.ArrayLike) -> FloatArray:
+        """Put one number per turn of ``batch`` on its action tokens: float64 [rows, tokens]."""
+        found = np.zeros(self._shape)
+        found[self._rows] = spread_rows(per_turn, self._spans, self._shape[1])
+        return found

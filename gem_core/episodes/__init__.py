@@ -1,0 +1,1 @@
+"""Episodes: their data, the machine that plays one, policies, metrics."""

@@ -1,0 +1,246 @@
+"""The data that flows through the house: completions in, turns, segments and episodes out.
+
+Nothing here knows an environment, a tokenizer or a trainer. All of it pickles and all of it
+round-trips through JSON (`Episode.to_dict`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from enum import Enum
+from typing import Any
+
+
+class FinishReason(str, Enum):
+    """Why the engine stopped sampling one completion."""
+
+    STOP = "stop"
+    """The policy emitted a stop token; it is the last of ``token_ids``."""
+    LENGTH = "length"
+    """The token cap of the turn was reached; the action is cut off."""
+    ABORT = "abort"
+    """The engine gave the request up (weight sync, shutdown); the episode cannot go on."""
+
+
+class StopReason(str, Enum):
+    """Why an episode is over."""
+
+    TERMINATED = "terminated"
+    """The environment ended the task."""
+    TRUNCATED_TURNS = "truncated_turns"
+    """A turn limit from outside the task was reached."""
+    TRUNCATED_TOKENS = "truncated_tokens"
+    """The token budget of the whole episode was used up."""
+    CONTEXT_OVERFLOW = "context_overflow"
+    """The next prompt leaves no room in the model's context; nothing was cut silently."""
+    INVALID_FORMAT = "invalid_format"
+    """The environment ended the task because an action had the wrong format."""
+    ENV_ERROR = "env_error"
+    """The environment raised; the text is in `Episode.error`."""
+    TOOL_TIMEOUT = "tool_timeout"
+    """A tool ran out of time and the environment could not go on."""
+    DEADLINE = "deadline"
+    """A turn or the episode took longer than its wall-clock deadline."""
+    ABORTED = "aborted"
+    """The trainer or the engine gave the episode up."""
+
+    @property
+    def failed(self) -> bool:
+        """True when the episode broke for reasons that are not the policy's decision."""
+        return self in _FAILED
+
+    @property
+    def truncated(self) -> bool:
+        """True when the task was cut off from outside, so a value bootstrap is right."""
+        return self in _TRUNCATED
+
+
+_FAILED = frozenset(
+    {StopReason.ENV_ERROR, StopReason.TOOL_TIMEOUT, StopReason.DEADLINE, StopReason.ABORTED}
+)
+_TRUNCATED = frozenset(
+    {StopReason.TRUNCATED_TURNS, StopReason.TRUNCATED_TOKENS, StopReason.CONTEXT_OVERFLOW}
+)
+
+
+@dataclass(slots=True)
+class Completion:
+    """What an engine returns for one prompt.
+
+    Attributes:
+        token_ids: the sampled ids, the stop token included; at least one.
+        logprobs: natural-log probability of each id under the sampling policy, or None where the
+            engine does not report them.
+        finish_reason: why sampling stopped.
+        text: the decoded action where there is no tokenizer on our side (chat endpoints).
+    """
+
+    token_ids: list[int]
+    logprobs: list[float] | None = None
+    finish_reason: FinishReason = FinishReason.STOP
+    text: str | None = None
+
+
+@dataclass(slots=True)
+class Turn:
+    """One action of the policy and what the environment made of it.
+
+    Attributes:
+        index: 0-based number of the turn in its episode.
+        observation: text the environment showed before the action.
+        action: decoded action text, the stop token excluded.
+        reward: reward of this turn, exactly as the environment gave it.
+        terminated: the environment ended the task here.
+        truncated: the episode was cut off here from outside.
+        info: the environment's info after the action.
+        finish_reason: why the completion ended.
+        aborted: the turn must not be trained on and is excluded from all statistics.
+    """
+
+    index: int
+    observation: str
+    action: str
+    reward: float = 0.0
+    terminated: bool = False
+    truncated: bool = False
+    info: dict[str, Any] = field(default_factory=dict)
+    finish_reason: FinishReason = FinishReason.STOP
+    aborted: bool = False
+
+
+@dataclass(slots=True)
+class Segment:
+    """One token sequence the policy was conditioned on.
+
+    Attributes:
+        token_ids: prompt, actions and observations in order, length L; ends on an action token.
+        loss_mask: length L, 1 on tokens the policy sampled and that are trained on, else 0.
+        logprobs: length L, sampling log-probability on action tokens and 0.0 elsewhere; None where
+            the engine reports none.
+        spans: ``(turn, start, end)`` with ``token_ids[start:end]`` = the action of that turn.
+    """
+
+    token_ids: list[int] = field(default_factory=list)
+    loss_mask: list[int] = field(default_factory=list)
+    logprobs: list[float] | None = field(default_factory=list)
+    spans: list[tuple[int, int, int]] = field(default_factory=list)
+
+    @property
+    def prompt_length(self) -> int:
+        """Number of tokens before the first action (all of them where there is no action)."""
+        return self.spans[0][1] if self.spans else len(self.token_ids)
+
+    def add_context(self, token_ids: list[int]) -> None:
+        """Append tokens that the policy reads but did not sample."""
+        self.token_ids.extend(token_ids)
+        self.loss_mask.extend([0] * len(token_ids))
+        if self.logprobs is not None:
+            self.logprobs.extend([0.0] * len(token_ids))
+
+    def add_action(self, turn: int, completion: Completion) -> None:
+        """Append the sampled tokens of ``turn``."""
+        start = len(self.token_ids)
+        self.token_ids.extend(completion.token_ids)
+        self.loss_mask.extend([1] * len(completion.token_ids))
+        if completion.logprobs is None:
+            self.logprobs = None
+        elif self.logprobs is not None:
+            self.logprobs.extend(completion.logprobs)
+        self.spans.append((turn, start, len(self.token_ids)))
+
+
+@dataclass(slots=True)
+class Episode:
+    """One finished episode: what happened (turns) and what is trained on (segments).
+
+    Attributes:
+        env_id: id of the environment.
+        seed: seed given to ``env.reset``.
+        group: id of the initial state; episodes of one group share it (GRPO, RLOO).
+        index: position of the episode's task in the run, -1 outside a run.
+        turns: the turns in time order.
+        segments: token sequences; one per episode with an append-only history.
+        stop_reason: why it ended.
+        success: the environment's own ``info["success"]``, False where the episode was cut off.
+        final_observation: the last observation, which no action answered.
+        error: what went wrong where ``stop_reason.failed``.
+        seconds: wall time spent, by ``"env"`` and ``"policy"``.
+    """
+
+    env_id: str
+    seed: int | None
+    group: int = 0
+    index: int = -1
+    turns: list[Turn] = field(default_factory=list)
+    segments: list[Segment] = field(default_factory=list)
+    stop_reason: StopReason = StopReason.TERMINATED
+    success: bool = False
+    final_observation: str = ""
+    error: str | None = None
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def rewards(self) -> list[float]:
+        """Reward of every turn, in time order."""
+        return [turn.reward for turn in self.turns]
+
+    @property
+    def total_reward(self) -> float:
+        """Undiscounted sum of the turn rewards."""
+        return float(sum(self.rewards))
+
+    @property
+    def action_tokens(self) -> int:
+        """Number of tokens that the policy sampled."""
+        return sum(end - start for _, _, start, end in self.spans())
+
+    def spans(self) -> Iterator[tuple[int, int, int, int]]:
+        """Yield ``(segment, turn, start, end)`` for every action, in time order."""
+        for number, segment in enumerate(self.segments):
+            for turn, start, end in segment.spans:
+                yield number, turn, start, end
+
+    def exclude(self) -> None:
+        """Keep the episode as a record but train on none of it."""
+        for turn in self.turns:
+            turn.aborted = True
+        for segment in self.segments:
+            segment.loss_mask = [0] * len(segment.loss_mask)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types; `from_dict` inverts it (infos keep their JSON part)."""
+        data = asdict(self)
+        data["stop_reason"] = self.stop_reason.value
+        for turn in data["turns"]:
+            turn["finish_reason"] = FinishReason(turn["finish_reason"]).value
+            turn["info"] = _jsonable(turn["info"])
+        for segment in data["segments"]:
+            segment["spans"] = [list(span) for span in segment["spans"]]
+        return data
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Episode:
+        """Rebuild an episode from `to_dict`."""
+        fields = dict(data)
+        fields["stop_reason"] = StopReason(fields["stop_reason"])
+        fields["turns"] = [
+            Turn(**{**turn, "finish_reason": FinishReason(turn["finish_reason"])})
+            for turn in fields["turns"]
+        ]
+        fields["segments"] = [
+            Segment(**{**seg, "spans": [(t, s, e) for t, s, e in seg["spans"]]})
+            for seg in fields["segments"]
+        ]
+        return cls(**fields)
+
+
+def _jsonable(value: Any) -> Any:
+    """Reduce ``value`` to JSON types; anything else becomes its ``repr``."""
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, dict):
+        return {str(key): _jsonable(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_jsonable(item) for item in value]
+    return repr(value)

@@ -1,0 +1,1 @@
+"""What a training run is made of: the recipe, its tasks, its run directory, the trainers."""

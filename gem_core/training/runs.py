@@ -1,0 +1,300 @@
+"""The run directory: everything a run leaves behind, readable without any trainer.
+
+recipe.json      the resolved recipe
+run.json         trainer, versions, hardware, git commit, command
+metrics.jsonl    one JSON object per step: {"step": 3, "time": 12.5, "reward/mean": 0.4, ...}
+episodes.jsonl   sampled episodes, {"step": 3, "split": "train", **episode}
+evals.jsonl      evaluations on held-out seeds: {"step": 0, "when": "before", ...}
+checkpoints/     the trainer's own checkpoints
+model/           the trained model, Hugging Face format
+result.json      written last; there only if the run finished
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from importlib.metadata import distributions
+from pathlib import Path
+from typing import Any, Literal
+
+from gem_core.episodes.data import Episode
+from gem_core.errors import RunError
+from gem_core.training.recipe import Recipe, recipe_from_dict
+
+RUN_VARIABLE = "GEM_CORE_RUN"
+"""Environment variable by which a launcher tells its worker processes the run directory."""
+IfExists = Literal["error", "resume", "overwrite"]
+_VERSIONS = {
+    *("gem-core", "torch", "transformers", "tokenizers", "accelerate", "numpy", "ray"),
+    *("deepspeed", "trl", "verl", "openrlhf", "oat-llm", "rl-square", "vllm", "sglang"),
+}
+
+
+def current_run() -> RunDir:
+    """The run directory of this worker process, whose launcher set `RUN_VARIABLE`.
+
+    Raises:
+        RunError: it is not set.
+    """
+    path = os.environ.get(RUN_VARIABLE)
+    if not path:
+        raise RunError(
+            f"{RUN_VARIABLE} is not set, so this process belongs to no run: start the trainer with "
+            "`gem-core train`, or with its script under recipes/."
+        )
+    return RunDir(path)
+
+
+class RunDir:
+    """One run on disk. Open with `create`; read an existing one with the constructor."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+
+    @classmethod
+    def create(
+        cls,
+        path: str | Path,
+        recipe: Recipe,
+        trainer: str,
+        if_exists: IfExists = "error",
+    ) -> RunDir:
+        """Make (or reopen) a run directory and record recipe, versions and hardware.
+
+        Args:
+            path: where.
+            recipe: the resolved recipe.
+            trainer: name of the trainer.
+            if_exists: what to do with a directory that already holds a run. ``resume`` needs the
+                same recipe and trainer.
+
+        Raises:
+            RunError: the directory holds a run and ``if_exists`` does not allow it.
+        """
+        run = cls(path)
+        if run.exists:
+            if if_exists == "error":
+                raise RunError(
+                    f"{run.path} already holds a run. Continue it with --resume, replace it with "
+                    "--overwrite, or name another directory."
+                )
+            if if_exists == "resume":
+                run._check_same(recipe, trainer)
+                return run
+            shutil.rmtree(run.path)
+        run.path.mkdir(parents=True, exist_ok=True)
+        run._write("run.json", {"trainer": trainer, **describe_machine()})
+        run._write("recipe.json", recipe.to_dict())
+        return run
+
+    # -- what is there --------------------------------------------------------------------------
+
+    @property
+    def exists(self) -> bool:
+        """The directory holds a run."""
+        return (self.path / "recipe.json").exists()
+
+    @property
+    def finished(self) -> bool:
+        """The run wrote its result."""
+        return (self.path / "result.json").exists()
+
+    @property
+    def recipe(self) -> Recipe:
+        """The resolved recipe of the run."""
+        return recipe_from_dict(self._read("recipe.json"))
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """Trainer, versions, hardware, commit."""
+        return self._read("run.json")
+
+    @property
+    def result(self) -> dict[str, Any]:
+        """The final result. Raises RunError if the run did not finish."""
+        return self._read("result.json")
+
+    @property
+    def checkpoints(self) -> Path:
+        """Directory of the trainer's own checkpoints."""
+        return self.path / "checkpoints"
+
+    @property
+    def model(self) -> Path:
+        """Directory of the trained model in Hugging Face format."""
+        return self.path / "model"
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """Metrics of every step; a step that was repeated after a resume counts once, the last."""
+        rows = {row["step"]: row for row in self._lines("metrics.jsonl")}
+        return [rows[step] for step in sorted(rows)]
+
+    def evals(self) -> list[dict[str, Any]]:
+        """Evaluations in the order they were made."""
+        return list(self._lines("evals.jsonl"))
+
+    def episodes(self) -> Iterator[tuple[dict[str, Any], Episode]]:
+        """Logged episodes with ``{"step", "split"}``."""
+        for row in self._lines("episodes.jsonl"):
+            tags = {"step": row.pop("step"), "split": row.pop("split")}
+            yield tags, Episode.from_dict(row)
+
+    # -- writing --------------------------------------------------------------------------------
+
+    def log(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Append the metrics of training step ``step`` (1-based: after that many updates)."""
+        self._append("metrics.jsonl", {"step": step, "time": time.time(), **metrics})
+
+    def log_eval(self, step: int, when: str, metrics: Mapping[str, Any]) -> None:
+        """Append an evaluation; ``when`` is ``before``, ``during`` or ``after``."""
+        self._append("evals.jsonl", {"step": step, "when": when, **metrics})
+
+    def log_episodes(self, step: int, episodes: Iterable[Episode], split: str = "train") -> None:
+        """Append episodes."""
+        for episode in episodes:
+            self._append("episodes.jsonl", {"step": step, "split": split, **episode.to_dict()})
+
+    def publish(self, folder: Path) -> None:
+        """Make ``folder``, on the same disk, the trained model: the old one, or this, whole."""
+        shutil.rmtree(self.model, ignore_errors=True)
+        folder.rename(self.model)
+
+    def keep_model(self, source: Path) -> None:
+        """Copy a Hugging Face model from ``source``; it is declared in the recipe's ``dtype``.
+
+        A trainer may save float32 weights and declare bfloat16, to which loading would round them.
+
+        Raises:
+            RunError: there is no model.
+        """
+        if not (source / "config.json").exists():
+            raise RunError(f"{self.info['trainer']} left no model of its last step in {source}.")
+        shutil.copytree(source, self.model, dirs_exist_ok=True)
+        path = self.model / "config.json"
+        config = json.loads(path.read_text(encoding="utf-8"))
+        config["dtype"] = self.recipe.model.dtype
+        path.write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+
+    def finish(self, result: Mapping[str, Any]) -> None:
+        """Write the result; the run counts as finished from here on."""
+        self._write("result.json", dict(result))
+
+    # -- inside ---------------------------------------------------------------------------------
+
+    def _check_same(self, recipe: Recipe, trainer: str) -> None:
+        if self.info["trainer"] != trainer:
+            raise RunError(f"{self.path} is a run of {self.info['trainer']!r}, not {trainer!r}.")
+        old, new = self._read("recipe.json"), recipe.to_dict()
+        if json.dumps(old, sort_keys=True) != json.dumps(new, sort_keys=True, default=list):
+            changed = sorted(k for k in new if json.dumps(old.get(k)) != json.dumps(new[k]))
+            raise RunError(
+                f"{self.path} was started with another recipe (differs in {changed}); resume with "
+                "the same recipe or start a new run."
+            )
+
+    def _write(self, name: str, data: Any) -> None:
+        """Write JSON so that a kill leaves either the old file or the new one."""
+        target = self.path / name
+        partial = target.with_suffix(".partial")
+        partial.write_text(json.dumps(data, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+        os.replace(partial, target)
+
+    def _read(self, name: str) -> dict[str, Any]:
+        try:
+            data: dict[str, Any] = json.loads((self.path / name).read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise RunError(f"{self.path} has no {name}: not a run, or not finished.") from None
+        return data
+
+    def _append(self, name: str, row: Mapping[str, Any]) -> None:
+        with (self.path / name).open("a", encoding="utf-8") as file:
+            file.write(json.dumps(row) + "\n")
+
+    def _lines(self, name: str) -> Iterator[dict[str, Any]]:
+        path = self.path / name
+        if not path.exists():
+            return
+        lines = path.read_text(encoding="utf-8").splitlines()
+        for number, line in enumerate(lines, 1):
+            try:
+                yield json.loads(line)
+            except json.JSONDecodeError:
+                if number == len(lines):
+                    return  # the line that a kill cut off
+                raise RunError(f"{path}:{number} is not JSON.") from None
+
+
+def continue_from(recipe: Recipe, run: RunDir) -> Recipe:
+    """``recipe``, started where ``run`` ended: from its model, with the tasks after its own.
+
+    Raises:
+        RunError: there is no such run, or it left no model.
+    """
+    from msgspec.structs import replace
+
+    if not run.exists:
+        raise RunError(f"{run.path} is not a run directory (it has no recipe.json).")
+    if not (run.model / "config.json").exists():
+        raise RunError(f"{run.path} has no model yet: finish it with gem-core train --resume.")
+    before = run.recipe.train
+    return replace(
+        recipe,
+        model=replace(recipe.model, path=str(run.model.resolve()), revision=None),
+        train=replace(recipe.train, start=before.start + before.steps),
+    )
+
+
+def describe_machine() -> dict[str, Any]:
+    """Versions, hardware and commit of this process, for ``run.json``."""
+    installed = {d.metadata["Name"].lower(): d.version for d in distributions()}
+    return {
+        "versions": {name: installed[name] for name in sorted(_VERSIONS & installed.keys())},
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "processor": _cpu_name(),
+        "cores": os.cpu_count(),
+        "gpus": _gpu_names(),
+        "commit": _git_commit(),
+        "command": sys.argv,
+        "started": time.time(),
+    }
+
+
+def _cpu_name() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor()
+
+
+def _gpu_names() -> list[str]:
+    """Names of the GPUs, as the driver's own tool lists them (no torch import for that)."""
+    tool = shutil.which("nvidia-smi")
+    if tool is None:
+        return []
+    done = subprocess.run(
+        [tool, "--query-gpu=name", "--format=csv,noheader"], capture_output=True, text=True
+    )
+    return done.stdout.split("\n")[:-1] if done.returncode == 0 else []
+
+
+def _git_commit() -> str | None:
+    """Commit of the checkout gem-core runs from, ``+`` if it has uncommitted changes."""
+    here = Path(__file__).resolve().parents[2]
+    if not (here / ".git").exists():
+        return None
+    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=here, capture_output=True, text=True)
+    dirty = subprocess.run(
+        ["git", "status", "--porcelain"], cwd=here, capture_output=True, text=True
+    )
+    return head.stdout.strip() + ("+" if dirty.stdout.strip() else "") or None

@@ -1,0 +1,73 @@
+"""What has to be patched so that Oat's learner and actor run on a CPU."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import sys
+import tempfile
+from typing import Any
+
+import torch
+
+from gem_core.errors import GemError
+
+_CPU = torch.device("cpu")
+
+
+def install() -> None:
+    """Patch this process, once. Raises GemError where a GPU is."""
+    if torch.cuda.is_available():
+        raise GemError("The CPU harness of Oat does not run beside a GPU: hide it, or use it.")
+    if "gem_oat.cpu.vllm_standin" in sys.modules:
+        return
+    _hide_cuda()
+    _stand_in()
+    _tame_deepspeed()
+
+
+def _hide_cuda() -> None:
+    """The CUDA calls that Oat makes unconditionally."""
+    cuda: Any = torch.cuda
+    cuda.current_device = lambda: _CPU
+    cuda.device_count = lambda: 1
+    cuda.synchronize = lambda *_: None
+    cuda.set_device = lambda *_: None  # not the same object: torch keeps a table of these functions
+    empty = torch.empty
+
+    def on_cpu(*args: Any, device: Any = None, **kwargs: Any) -> torch.Tensor:
+        # oat.utils.distributed.WorkerWrap.update_weight receives weights on "cuda".
+        return empty(*args, device=_CPU if device == "cuda" else device, **kwargs)
+
+    torch.empty = on_cpu  # type: ignore[assignment]
+
+
+def _stand_in() -> None:
+    """Put the stand-ins where Oat imports the real modules from, unless those are there."""
+    from gem_oat.cpu import launchpad_standin, vllm_standin
+
+    for name in ("vllm", "vllm.outputs", "vllm.lora", "vllm.lora.request"):
+        sys.modules[name] = vllm_standin
+    for name in (
+        "launchpad",
+        "launchpad.nodes",
+        "launchpad.nodes.python",
+        "launchpad.nodes.python.local_multi_processing",
+    ):
+        sys.modules[name] = launchpad_standin
+
+
+def _tame_deepspeed() -> None:
+    """No compiler runs: torch's AdamW for the fused one, no shared-memory operator."""
+    os.environ["DS_ACCELERATOR"] = "cpu"
+    if "TORCH_EXTENSIONS_DIR" not in os.environ:
+        # A killed build leaves a lock that every later run would wait for: a folder of our own.
+        folder = os.environ["TORCH_EXTENSIONS_DIR"] = tempfile.mkdtemp(prefix="gem-oat-extensions-")
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    import deepspeed  # noqa: F401
+
+    sys.modules["deepspeed.comm.torch"].build_shm_op = lambda: None  # type: ignore[attr-defined]
+    import oat.utils.deepspeed
+
+    oat.utils.deepspeed.FusedAdam = torch.optim.AdamW

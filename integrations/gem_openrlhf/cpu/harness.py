@@ -1,0 +1,193 @@
+"""Makes OpenRLHF run on a machine without a GPU: import stand-ins, device shims, a local Ray.
+
+Nothing of OpenRLHF's training code is replaced: rollouts, experiences, loss, DeepSpeed's ZeRO-2
+optimizer and the weight sync are the released ones. What is replaced is what needs a CUDA device.
+"""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.util
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from gem_core.errors import GemError
+from gem_core.training.allocator import keep_freed_memory
+from gem_core.training.recipe import Recipe
+
+STAND_INS = str(Path(__file__).with_name("stand_ins"))
+FLOAT32_VARIABLE = "GEM_OPENRLHF_FLOAT32"
+_VARIABLES = {
+    "DS_ACCELERATOR": "cpu",
+    "OMP_NUM_THREADS": "1",
+    "TORCHDYNAMO_DISABLE": "1",  # torch.compile would build C++ for one small entropy
+    "TOKENIZERS_PARALLELISM": "false",
+    "HF_HUB_OFFLINE": "1",
+}
+# A loaded machine needs longer than Ray's defaults allow, and starves workers of Ray's niceness 15.
+_RAY_VARIABLES = {
+    "RAY_worker_niceness": "0",
+    "RAY_raylet_start_wait_time_s": "180",
+    "RAY_worker_register_timeout_seconds": "300",
+    "RAY_prestart_worker_first_driver": "0",
+    "RAY_enable_worker_prestart": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_USAGE_STATS_ENABLED": "0",
+}
+
+
+@contextmanager
+def session(recipe: Recipe) -> Iterator[dict[str, Any]]:
+    """Apply the harness to this process; give the ``ray.init`` options that apply it to workers."""
+    choose_dtype(recipe)
+    keep_freed_memory()
+    os.environ.update(_RAY_VARIABLES)
+    apply()
+    os.environ.pop("CUDA_VISIBLE_DEVICES", None)  # Ray refuses made-up GPUs beside an empty list
+    ranks = recipe.hardware.nodes * recipe.hardware.gpus_per_node
+    slots = 3 * ranks + 4  # made-up GPUs: policy, reference and critic ranks, the engine
+    inherited = {k: os.environ[k] for k in (*_VARIABLES, FLOAT32_VARIABLE)}
+    path = os.pathsep.join(p for p in (STAND_INS, os.environ.get("PYTHONPATH")) if p)
+    # Unix socket paths must be short, so this does not go into the run directory.
+    with tempfile.TemporaryDirectory(prefix="gemray", dir="/tmp", ignore_cleanup_errors=True) as d:
+        yield {
+            "address": "local",
+            "num_cpus": slots + 4,
+            "num_gpus": slots,
+            "include_dashboard": False,
+            "object_store_memory": 200 * 2**20,
+            "_temp_dir": d,
+            "runtime_env": {
+                "env_vars": {**inherited, "PYTHONPATH": path},
+                "worker_process_setup_hook": f"{__name__}.apply",
+            },
+        }
+
+
+def choose_dtype(recipe: Recipe) -> None:
+    """Make OpenRLHF train in the recipe's dtype, float32 included."""
+    os.environ[FLOAT32_VARIABLE] = "1" if recipe.model.dtype == "float32" else ""
+
+
+def apply() -> None:
+    """Apply the harness to this process, once.
+
+    Raises:
+        GemError: there is a GPU: the stand-ins must never train where the real packages could.
+    """
+    if STAND_INS in sys.path and any(isinstance(f, _After) for f in sys.meta_path):
+        return
+    os.environ.update(_VARIABLES)
+    import torch
+
+    if torch.cuda.is_available():
+        raise GemError("The CPU harness does not run where a GPU is: set hardware.device=gpu.")
+    torch.set_num_threads(1)
+    torch.cuda.current_device = lambda: _Cpu("cpu")
+    for name in ("set_device", "synchronize", "current_stream", "empty_cache"):
+        setattr(torch.cuda, name, lambda *_, **__: None)
+    if STAND_INS not in sys.path:
+        sys.path.insert(0, STAND_INS)
+    late = [name for name in _PATCHES if name in sys.modules]
+    for name in late:
+        _PATCHES[name](sys.modules[name])
+    sys.meta_path.insert(0, _After())
+
+
+class _Cpu(str):
+    """The device "cpu" that also passes for an index: OpenRLHF writes ``cuda:{device}``."""
+
+    def __format__(self, spec: str) -> str:
+        return "0"
+
+
+class _After(importlib.abc.MetaPathFinder):
+    """Runs a patch after a module's own code."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        if name not in _PATCHES:
+            return None
+        sys.meta_path.remove(self)
+        try:
+            spec = importlib.util.find_spec(name)
+        finally:
+            sys.meta_path.insert(0, self)
+        if spec is not None and spec.loader is not None:
+            spec.loader = _Loader(spec.loader, _PATCHES[name])
+        return spec
+
+
+class _Loader(importlib.abc.Loader):
+    """A loader followed by a patch."""
+
+    def __init__(self, loader: Any, patch: Callable[[Any], None]) -> None:
+        self.loader, self.patch = loader, patch
+
+    def create_module(self, spec: Any) -> ModuleType | None:
+        return self.loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        self.loader.exec_module(module)
+        self.patch(module)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.loader, name)
+
+
+def _no_shared_memory_op(module: Any) -> None:
+    """DeepSpeed would compile a C++ extension for minutes."""
+    module.build_shm_op = lambda: None
+
+
+def _cpu_optimizer(module: Any) -> None:
+    """The device mesh on the CPU; torch's AdamW instead of a compiled one."""
+    mesh, config = module.init_device_mesh, module.get_train_ds_config
+
+    def init_device_mesh(device: str, *args: Any, **kwargs: Any) -> Any:
+        return mesh("cpu" if device == "cuda" else device, *args, **kwargs)
+
+    def get_train_ds_config(*args: Any, **kwargs: Any) -> dict[str, Any]:
+        found: dict[str, Any] = config(*args, **kwargs)
+        if found.get("optimizer", {}).get("type") == "AdamW":
+            found["optimizer"]["params"]["torch_adam"] = True
+        return found
+
+    module.init_device_mesh, module.get_train_ds_config = init_device_mesh, get_train_ds_config
+
+
+def _float32_strategy(module: Any) -> None:
+    """OpenRLHF's parser knows bf16 and fp16; a CPU recipe may ask for float32: DeepSpeed has it."""
+    strategy = module.get_strategy
+
+    def get_strategy(args: Any) -> Any:
+        if os.environ.get(FLOAT32_VARIABLE):
+            args.ds.param_dtype = "fp32"
+        return strategy(args)
+
+    module.get_strategy = get_strategy
+
+
+def _float32_models(module: Any) -> None:
+    """The same for loading models."""
+    convert = module.convert_to_torch_dtype
+
+    def convert_to_torch_dtype(name: str) -> Any:
+        import torch
+
+        return torch.float32 if name == "fp32" else convert(name)
+
+    module.convert_to_torch_dtype = convert_to_torch_dtype
+
+
+_PATCHES: dict[str, Callable[[Any], None]] = {
+    "deepspeed.comm.torch": _no_shared_memory_op,
+    "openrlhf.utils.deepspeed.deepspeed": _cpu_optimizer,
+    "openrlhf.utils": _float32_strategy,  # the name that the command line imports
+    "openrlhf.utils.utils": _float32_models,
+}

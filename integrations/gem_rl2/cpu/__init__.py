@@ -1,0 +1,50 @@
+"""CPU harness: lets the real RL2 train where there is no GPU. For tests and the tiny profile only.
+
+What it stands in for, and nothing else of RL2 is touched:
+
+* ``flash_attn``: the variable-length attention kernels in plain torch (`.attention`); the real
+  ``ring_flash_attn`` runs on top of them;
+* ``sglang`` and ``sglang_router``: a server process with the same HTTP interface around a Hugging
+  Face model (`.engine`, `.router`);
+* the device: NCCL becomes Gloo and CUDA calls become no-ops (`.device`).
+
+It refuses to work on a machine with a GPU.
+"""
+
+from __future__ import annotations
+
+import os
+
+from gem_core.errors import GemError
+from gem_core.training.allocator import keep_freed_memory
+from gem_core.training.recipe import Recipe
+
+
+def environment(recipe: Recipe) -> dict[str, str]:
+    """Environment variables of a run on a CPU."""
+    keep_freed_memory()
+    return {
+        **os.environ,
+        "GEM_RL2_SEED": str(recipe.seed),  # of the stand-in engine
+        "OMP_NUM_THREADS": "1",  # the matrices of the tiny model are too small to share out
+        "TOKENIZERS_PARALLELISM": "false",
+    }
+
+
+def enable() -> None:
+    """Install the stand-ins in this process, before anything of ``RL2.workers`` is imported.
+
+    Raises:
+        GemError: there is a GPU, so the real engine and kernels must be used.
+    """
+    import torch
+
+    if torch.cuda.is_available():
+        raise GemError(
+            "hardware.device = 'cpu' is for machines without a GPU; this one has one. Use "
+            "hardware.device = 'gpu', or hide it with CUDA_VISIBLE_DEVICES=''."
+        )
+    from gem_rl2.cpu import device, stand_ins
+
+    stand_ins.install()
+    device.patch()

@@ -1,0 +1,131 @@
+"""Generation server with sglang's HTTP interface around a Hugging Face model.
+
+``python -m gem_rl2.cpu.engine HOST PORT PARENT MODEL``. Concurrent requests are gathered into
+one batch. Ends when the process PARENT ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import os
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from aiohttp import web
+from transformers import AutoModelForCausalLM
+
+from gem_core.episodes.data import Completion
+from gem_core.episodes.rollout import MicroBatcher, Request
+from gem_core.evaluation.policy import HFPolicy
+from gem_rl2.cpu.router import serve
+from gem_rl2.cpu.stand_ins import MultiprocessingSerializer, unflatten
+
+
+class Engine:
+    """The endpoints of sglang that RL2 calls.
+
+    ``GET /stats`` tells how often each was called, how many tensors were written, and how large
+    the generation batches were: what tests assert.
+    """
+
+    def __init__(self, path: str, seed: int) -> None:
+        self.model = AutoModelForCausalLM.from_pretrained(
+            path, dtype=torch.float32, attn_implementation="sdpa"
+        ).eval()
+        self.seed = seed
+        self.counts: Counter[str] = Counter()
+        self.batchers: dict[str, MicroBatcher] = {}
+
+    def app(self) -> web.Application:
+        """The server application."""
+        app = web.Application(client_max_size=1 << 30)
+        routes = {
+            "generate": self.generate,
+            "update_weights_from_tensor": self.update_weights,
+            "release_memory_occupation": self.done,
+            "resume_memory_occupation": self.done,
+            "pause_generation": self.done,
+            "continue_generation": self.done,
+        }
+        app.add_routes([web.post(f"/{name}", handler) for name, handler in routes.items()])
+        app.add_routes([web.get("/health_generate", self.done), web.get("/stats", self.stats)])
+        return app
+
+    async def generate(self, request: web.Request) -> web.Response:
+        """Sample one completion; see `_batcher` for what of ``sampling_params`` counts."""
+        self.counts["generate"] += 1
+        body = await request.json()
+        params = body["sampling_params"]
+        asked = Request(body["input_ids"], params["max_new_tokens"], None)  # type: ignore[arg-type]
+        return web.json_response(_answer(await self._batcher(params).complete(asked)))
+
+    def _batcher(self, params: dict[str, Any]) -> MicroBatcher:
+        """One batcher per kind of sampling (training, evaluation)."""
+        kind = {name: params.get(name) for name in ("temperature", "top_p", "top_k")}
+        key = json.dumps([kind, params["stop_token_ids"]])
+        if key not in self.batchers:
+            given = {name: value for name, value in kind.items() if value is not None}
+            policy = HFPolicy(self.model, params["stop_token_ids"], seed=self.seed, **given)
+            self.batchers[key] = MicroBatcher(policy)
+        return self.batchers[key]
+
+    async def update_weights(self, request: web.Request) -> web.Response:
+        """Overwrite parameters by name, in either of RL2's two formats."""
+        body = await request.json()
+        text = body["serialized_named_tensors"][0]
+        if body.get("load_format") == "flattened_bucket":
+            data = MultiprocessingSerializer.deserialize(text)
+            named = unflatten(data["flattened_tensor"], data["metadata"])
+        else:
+            pairs = MultiprocessingSerializer.deserialize(base64.b64decode(text))
+            named = ((name, tensor.get(0)) for name, tensor in pairs)
+        state = self.model.state_dict(keep_vars=True)
+        with torch.no_grad():
+            for name, tensor in named:
+                state[name].copy_(tensor)
+                self.counts["tensors"] += 1
+        return await self.done(request)
+
+    async def done(self, request: web.Request) -> web.Response:
+        """Count the call and agree."""
+        self.counts[request.path.strip("/")] += 1
+        return web.json_response({"success": True})
+
+    async def stats(self, request: web.Request) -> web.Response:
+        """The counters."""
+        batches: Counter[int] = sum((b.calls for b in self.batchers.values()), Counter())
+        weights = sum(float(p.detach().double().sum()) for p in self.model.parameters())
+        return web.json_response({**self.counts, "batches": dict(batches), "weights": weights})
+
+
+def _answer(completion: Completion) -> dict[str, Any]:
+    """A completion as sglang returns it (token ids, not text, are what RL2 trains on)."""
+    assert completion.logprobs is not None
+    pairs = zip(completion.logprobs, completion.token_ids, strict=True)
+    return {
+        "text": "",
+        "output_ids": completion.token_ids,
+        "meta_info": {
+            "output_token_logprobs": [[logprob, token, None] for logprob, token in pairs],
+            "completion_tokens": len(completion.token_ids),
+            "finish_reason": {"type": completion.finish_reason.value},
+        },
+    }
+
+
+def main(arguments: Sequence[str]) -> None:
+    """See the module's docstring."""
+    host, port, parent, path = arguments
+    torch.set_num_threads(1)
+    # Each rank has an engine; the same noise in two of them would correlate their episodes.
+    seed = int(os.environ.get("GEM_RL2_SEED", "0")) * 1000 + int(os.environ.get("LOCAL_RANK", "0"))
+    asyncio.run(serve(Engine(path, seed).app(), host, int(port), int(parent)))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,65 @@
+"""A trainer's own program: its log, its errors, its end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from gem_core.adapters.program import run_program
+from gem_core.errors import GemError
+
+CHILD = "import sys, time; print('ready', flush=True); time.sleep(60)"
+PARENT = (
+    "import sys, os; from pathlib import Path; from gem_core.adapters.program import run_program; "
+    "run_program('child', [sys.executable, '-c', sys.argv[2]], os.environ, Path(sys.argv[1]))"
+)
+
+
+def test_output_is_appended_and_the_environment_is_the_given_one(tmp_path):
+    log = tmp_path / "out.log"
+    log.write_text("before\n")
+    code = "import os, sys; print(os.environ['MINE']); print('warning', file=sys.stderr)"
+    run_program("child", [sys.executable, "-c", code], {"MINE": "yes"}, log)
+    assert sorted(log.read_text().splitlines()) == ["before", "warning", "yes"]
+
+
+def test_an_error_shows_the_end_of_the_log(tmp_path):
+    code = "for i in range(100): print(f'line {i}')\nraise SystemExit(3)"
+    log = tmp_path / "out.log"
+    with pytest.raises(GemError, match="child ended with exit code 3; the end of") as error:
+        run_program("child", [sys.executable, "-c", code], {}, log)
+    shown = str(error.value).splitlines()
+    assert shown[1] == "line 60" and shown[-1] == "line 99"
+
+
+def test_it_ends_with_its_parent(tmp_path):
+    log = tmp_path / "out.log"
+    parent = subprocess.Popen([sys.executable, "-c", PARENT, str(log), CHILD])
+    deadline = time.monotonic() + 30
+    while not (log.exists() and "ready" in log.read_text()):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    (child,) = _children(parent.pid)
+    parent.send_signal(signal.SIGKILL)
+    parent.wait()
+    while os.path.exists(f"/proc/{child}") and _state(child) != "Z":
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def _children(pid):
+    with open(f"/proc/{pid}/task/{pid}/children") as file:
+        return [int(child) for child in file.read().split()]
+
+
+def _state(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return "Z"

@@ -1,0 +1,61 @@
+"""Episodes as labelled rows of a padded batch, in any order and in any number of rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gem_core.adapters.token_rows import RowLabel, TokenRows, read_labels
+from gem_core.advantages import TurnBatch, compute_advantages
+from gem_core.errors import AdvantageError
+
+# (label, mask, rewards, values): episode 5 in two rows, episode 3 in one, and a padding row.
+ROWS = [
+    (RowLabel(5, 1, 2, 1), [1, 1, 0, 1], [0, 4, 0, 5], [7, 9, 9, 8]),
+    (RowLabel(3, 0, 1, 0), [0, 1, 0, 0], [0, 1, 0, 0], [9, 4, 9, 9]),
+    (RowLabel(9, 0, 0, 0), [0, 0, 0, 0], [0, 0, 0, 0], [9, 9, 9, 9]),
+    (RowLabel(5, 0, 2, 1), [1, 0, 0, 0], [3, 0, 0, 0], [6, 9, 9, 9]),
+]
+
+
+def table(order=(0, 1, 2, 3)):
+    labels, mask, rewards, values = zip(*(ROWS[i] for i in order), strict=True)
+    return TokenRows(labels, rewards, mask, values)
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 2, 1, 0), (1, 0, 3)])
+def test_turns_come_back_in_order_whatever_the_rows_order(order):
+    batch = table(order).batch
+    assert batch.rewards.tolist() == [1, 3, 4, 5]
+    assert batch.episode.tolist() == [3, 5, 5, 5]
+    assert batch.group.tolist()[1:] == [batch.group[1]] * 3 != [batch.group[0]] * 3
+    assert batch.env.tolist() == [0, 1, 1, 1]
+    assert batch.values.tolist() == [4, 6, 7, 8]
+
+
+def test_numbers_go_back_to_the_action_tokens_of_their_rows():
+    found = table().spread([10.0, 20.0, 30.0, 40.0])
+    assert found.tolist() == [[30, 30, 0, 40], [0, 10, 0, 0], [0, 0, 0, 0], [20, 0, 0, 0]]
+
+
+def test_returns_cross_the_rows_of_an_episode():
+    batch = table().batch
+    whole = TurnBatch.from_episodes([[1.0], [3.0, 4.0, 5.0]])
+    for name in ("reinforce", "rebn"):
+        found, expected = (compute_advantages(name, b, gamma=0.5, lam=1.0) for b in (batch, whole))
+        np.testing.assert_allclose(found, expected)
+
+
+def test_two_rows_with_one_label_are_an_error():
+    with pytest.raises(AdvantageError, match="same label"):
+        table((0, 0))
+    assert len(table((2, 2, 1)).batch) == 1  # padding is not looked at
+
+
+def test_labels_survive_as_text_and_foreign_ids_are_episodes_in_groups():
+    label = RowLabel(10**12, 3, 4, 5)
+    assert read_labels([label.encode()]) == [label]
+    foreign = read_labels(["x", "y", "x", 7])
+    assert [found.episode for found in foreign] == [0, 1, 2, 3]
+    assert [found.group for found in foreign] == [0, 1, 0, 3]
+    assert RowLabel(2, 9, 0, 0) < RowLabel(10, 0, 0, 0) < RowLabel(10, 1, 0, 0)

@@ -1,0 +1,122 @@
+"""The structure that docs/design.md promises, held against the code by Python's own parser."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "tools"))
+import import_graph  # noqa: E402
+
+SOURCES = [*(ROOT / "gem_core").rglob("*.py"), *(ROOT / "integrations").rglob("*.py")]
+ADAPTERS = sorted(path for path in (ROOT / "integrations").glob("gem_*") if path.is_dir())
+MAX_FUNCTION = 50
+"""Lines of a function, from its name to its end, docstring not counted."""
+
+
+def named(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def trees():
+    return [(path, ast.parse(path.read_text(encoding="utf-8"))) for path in SOURCES]
+
+
+def test_arrows_point_down_and_make_no_cycle():
+    nodes, arrows = import_graph.arrows(ROOT / "gem_core")
+    assert {import_graph.level(node) for node in nodes}  # every node is on the map
+    assert import_graph.upward(arrows) == []
+    assert import_graph.cycles(arrows) == []
+    assert arrows >= import_graph.LAZY, "the lazy import is gone: take it out of LAZY"
+    for node, allowed in import_graph.PURE.items():
+        assert {b for a, b in arrows if a == node} <= allowed, node
+    assert len(nodes) <= 24 and len(arrows) <= 85, (len(nodes), len(arrows))
+
+
+def test_adapters_import_the_core_and_nobody_imports_an_adapter():
+    assert import_graph.adapters_reached(ROOT) == []
+
+
+@pytest.mark.parametrize(
+    ("arrows", "up", "circles"),
+    [
+        ({("training", "episodes"), ("cli", "core")}, 0, 0),
+        ({("core", "training")}, 1, 0),
+        ({("episodes", "training"), ("training", "episodes")}, 1, 1),
+        ({("registration", "envs"), ("envs", "registration")}, 0, 0),
+    ],
+)
+def test_a_wrong_arrow_is_found(arrows, up, circles):
+    assert len(import_graph.upward(arrows)) == up
+    assert len(import_graph.cycles(arrows)) == circles
+
+
+def test_functions_are_short():
+    long = [
+        f"{named(path)}:{node.lineno} {node.name}"
+        for path, tree in trees()
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+        and body_lines(node) > MAX_FUNCTION
+    ]
+    assert long == []
+
+
+def body_lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    first = node.body[1:] if ast.get_docstring(node) and len(node.body) > 1 else node.body
+    return node.end_lineno - first[0].lineno + 1
+
+
+def test_what_the_adapters_share_is_used_by_two_of_them():
+    shared = [path.stem for path in (ROOT / "gem_core" / "adapters").glob("[a-z]*.py")]
+    single = {}
+    for module in shared:
+        name = f"gem_core.adapters.{module}"
+        users = [a.name for a in ADAPTERS if any(name in p.read_text() for p in a.rglob("*.py"))]
+        inside = [
+            p.stem
+            for p in (ROOT / "gem_core").rglob("*.py")
+            if name in p.read_text(encoding="utf-8")
+        ]
+        if len(users) < 2 and not inside:
+            single[module] = users
+    assert single == {}, "what one adapter uses belongs into that adapter"
+
+
+def test_a_gpu_path_does_not_import_the_cpu_backend():
+    """`cpu/` stands in for an engine and a device; only functions for CPU runs may import it."""
+    offenders = [
+        f"{named(path)}:{node.lineno}"
+        for adapter in ADAPTERS
+        for path in adapter.rglob("*.py")
+        if "cpu" not in path.relative_to(adapter).parts
+        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(node, (ast.Import, ast.ImportFrom)) and imports_cpu(node, adapter.name)
+    ]
+    assert offenders == []
+
+
+def imports_cpu(node: ast.Import | ast.ImportFrom, package: str) -> bool:
+    if isinstance(node, ast.Import):
+        return any(alias.name.startswith(f"{package}.cpu") for alias in node.names)
+    whole = [f"{node.module}.{alias.name}" for alias in node.names]
+    return any(name == f"{package}.cpu" or name.startswith(f"{package}.cpu.") for name in whole)
+
+
+def test_formatting_is_switched_off_for_tables_only():
+    """``fmt: skip`` may stand at the end of a dictionary, list or set, nowhere else."""
+    offenders = []
+    for path in SOURCES:
+        lines = path.read_text(encoding="utf-8").splitlines()
+        for number, line in enumerate(lines, start=1):
+            if "fmt: off" in line or ("fmt: skip" in line and not line.lstrip().startswith(TABLE)):
+                offenders.append(f"{named(path)}:{number}: {line.strip()}")
+    assert offenders == []
+
+
+TABLE = ("}", "]")
+"""How the last line of a table begins."""

@@ -1,0 +1,61 @@
+"""Trainers: found by entry point, checked without importing them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from gem_core.errors import MissingDependencyError, UnknownNameError
+from gem_core.training.trainers import Trainer, check, get_trainer, require
+
+
+def fake(**changes):
+    fields = {
+        "name": "fake",
+        "distribution": "msgspec",
+        "tested": ("0.1", "99"),
+        "python": ((3, 10), (3, 99)),
+        "install": "pip install fake",
+        "launch": "fake:run",
+        "translate": "fake:translate",
+    }
+    return Trainer(**{**fields, **changes})
+
+
+def test_a_trainer_that_is_here_is_ready():
+    status = check(fake())
+    assert status.ready and status.version and status.trainer.tested_range == ">=0.1,<99"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"distribution": "no-such-dist"}, "not installed: pip install fake"),
+        ({"tested": ("90.1", "91")}, r"outside the tested range >=90.1,<91: pip install fake"),
+        ({"tested": ("0.0.1", "0.0.2")}, "outside the tested range"),
+        ({"python": ((3, 6), (3, 7))}, r"needs Python >=3.6,<3.7; this is 3"),
+        ({"modules": {"no_such_module": "pip install it"}}, "no_such_module is missing: pip inst"),
+    ],
+)
+def test_what_is_missing_is_named_with_the_command(changes, message):
+    with pytest.raises(MissingDependencyError, match=message):
+        require(fake(**changes))
+
+
+def test_unknown_trainer_is_guessed():
+    with pytest.raises(UnknownNameError, match="Did you mean 'openrlhf'"):
+        get_trainer("openrlf")
+
+
+def test_listing_trainers_imports_no_framework():
+    code = (
+        "import sys; from gem_core.training.trainers import list_trainers, check; "
+        "names = list(list_trainers()); [check(t) for t in list_trainers().values()]; "
+        "bad = {'torch', 'transformers', 'trl', 'verl', 'openrlhf', 'oat', 'RL2', 'ray'}; "
+        "assert not bad & set(sys.modules), bad & set(sys.modules); print(names)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert eval(done.stdout) == ["oat", "openrlhf", "rl2", "trl", "verl"]
