@@ -1,4 +1,4 @@
-# Everything a developer runs. `make` alone explains it.
+# The commands for developers. `make` alone lists them.
 
 ALL_TRAINERS := trl verl openrlhf oat rl2
 TRAINERS ?= $(ALL_TRAINERS)
@@ -9,19 +9,19 @@ endif
 CORE_PY := $(ENVS)/core/bin/python
 TRL_PY := $(ENVS)/trl/bin/python
 PYTEST := -m pytest --quiet --timeout 900 --durations 5
-# No environment has every optional package; these two together have all that modules import.
+# No environment has every optional package; these two together have all that the modules import.
 DOCTEST := $(PYTEST) --doctest-modules --doctest-ignore-import-errors gem_core
-# Core tests that also run beside each trainer, under its versions of numpy, torch and transformers.
+# Core tests that also run with each trainer's versions of numpy, torch and transformers.
 CROSS ?= $(wildcard tests/adapters tests/advantages tests/episodes tests/evaluation tests/parity tests/tiny tests/training)
 
-# $(call stage,NAME,COMMAND): run the command, say how long it took, keep its exit code.
+# $(call stage,NAME,COMMAND): run the command, print how long it took, keep its exit code.
 define stage
 @echo "==> $(1)"; begun=$$(date +%s); code=0; { $(2); } || code=$$?; \
 echo "==> $(1): exit $$code after $$(( $$(date +%s) - begun )) s"; exit $$code
 endef
 
 .PHONY: help
-help:  ## this list
+help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo "  TRAINERS=\"trl oat\" limits envs and test to these trainers."
 
@@ -37,13 +37,15 @@ env-openrlhf:  ## environment of OpenRLHF
 env-oat:  ## environment of Oat
 env-rl2:  ## environment of RL2
 
-.PHONY: quickstart
+.PHONY: quickstart example
 quickstart: env-trl  ## train a small policy on this machine's CPU and plot it
 	$(TRL_PY) -m gem_core.cli quickstart
+example: env-trl  ## a whole training loop in one file: examples/minimal_loop.py
+	$(TRL_PY) examples/minimal_loop.py
 
 .PHONY: test lint types doctest test-core test-compare $(ALL_TRAINERS:%=test-%)
 test: lint types doctest test-core $(TRAINERS:%=test-%) test-compare  ## everything
-lint: env-core  ## style, format, file hygiene
+lint: env-core  ## check style, format and files
 	$(call stage,lint,$(CORE_PY) -m ruff check . && $(CORE_PY) -m ruff format --check . && $(CORE_PY) tools/check_files.py)
 types: env-core  ## mypy, strict on gem_core
 	$(call stage,types,$(CORE_PY) -m mypy)
@@ -53,6 +55,7 @@ test-core: env-core  ## tests that need no trainer
 	$(call stage,test-core,$(CORE_PY) $(PYTEST) --trainer none tests)
 $(ALL_TRAINERS:%=test-%): test-%: env-%
 	$(call stage,test-$*,$(ENVS)/$*/bin/python $(PYTEST) --trainer $* tests/contract tests/integrations/$* $(CROSS))
+test-trl: CROSS += tests/examples
 test-trl:  ## TRL's own tests and the contract suite, in its environment; likewise:
 test-verl:  ## verl
 test-openrlhf:  ## OpenRLHF

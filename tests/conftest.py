@@ -1,9 +1,9 @@
-"""Which trainer is under test, and what every test may rely on.
+"""The choice of the trainer under test, and fixtures of all tests.
 
 An environment holds at most one trainer, so a run names it: ``--trainer trl`` (or the variable
-``GEM_TRAINER``). Only that trainer's folder and the contract suite are then collected beside the
-core tests, and test files import their trainer plainly. A trainer that is asked for but not
-installed is a usage error, never a skip: a run cannot pass by testing nothing.
+``GEM_TRAINER``). Only that trainer's folder and the contract suite are then collected in addition
+to the core tests, and test files import their trainer at the top of the file. A trainer that is
+named but not installed is a usage error, never a skip: a run cannot pass by testing nothing.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-# Before any test imports torch, transformers or ray. A value that the caller set stays.
+# Before any test imports torch, transformers or ray. A value that the caller set is kept.
 for _key, _value in {
     "HF_HUB_OFFLINE": "1",  # tests download nothing
     "CUDA_VISIBLE_DEVICES": "",  # the suite is a CPU suite, also on a GPU machine
@@ -31,7 +31,13 @@ DISTRIBUTIONS = {
     "rl2": "rl-square",
 }
 HERE = Path(__file__).resolve().parent
-TORCH = (HERE / "evaluation", HERE / "parity", HERE / "tiny")
+TORCH = (
+    HERE / "episodes" / "hf",
+    HERE / "evaluation",
+    HERE / "examples",
+    HERE / "parity",
+    HERE / "tiny",
+)
 WITH_A_TRAINER = (HERE / "contract", *TORCH)
 INTEGRATIONS = HERE / "integrations"
 
@@ -57,8 +63,8 @@ def pytest_configure(config: pytest.Config) -> None:
     for argument in config.args:
         path = (config.invocation_params.dir / str(argument).split("::")[0]).resolve()
         if _hidden(path, trainer):
-            wanted = next((name for name in DISTRIBUTIONS if name in path.parts), "NAME")
-            raise pytest.UsageError(f"{argument} is hidden without: --trainer {wanted}")
+            needed = next((name for name in DISTRIBUTIONS if name in path.parts), "NAME")
+            raise pytest.UsageError(f"{argument} is hidden without: --trainer {needed}")
 
 
 def _installed_version(trainer: str) -> str:
@@ -89,7 +95,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect, and so count, the slow tests unless they are asked for."""
+    """Deselect the slow tests without ``--slow``; pytest reports their number."""
     if config.getoption("--slow"):
         return
     slow = [item for item in items if item.get_closest_marker("slow")]
@@ -99,7 +105,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_report_header(config: pytest.Config) -> str:
-    """Say which trainer, in which version."""
+    """Return the line that names the trainer under test and its version."""
     trainer = config.getoption("--trainer")
     installed = "" if trainer == "none" else f" {_installed_version(trainer)}"
     return f"trainer: {trainer}{installed}"
