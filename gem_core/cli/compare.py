@@ -1,38 +1,49 @@
-"""``gem-core compare``: a grid of runs, each in its trainer's environment, and its report."""
+"""``gem-core compare``: run a grid of experiments and write its report."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import shlex
+from collections.abc import Sequence
+from pathlib import Path
 
 from gem_core.compare.agreement import side_by_side
+from gem_core.compare.folder import claimed
 from gem_core.compare.grid import Cell, make_grid
-from gem_core.compare.results import csv_text, markdown, read_cells
+from gem_core.compare.recipes import mark_stale, mixed_experiments
+from gem_core.compare.results import CellResult, csv_text, markdown, read_cells
 from gem_core.compare.runner import Plan, command, run_grid
 from gem_core.errors import GemError
 from gem_core.report import markdown_table
 from gem_core.training.trainers import get_trainer, list_trainers, resolve
 
 QUICK = ("train.steps=2", "eval.episodes=50", "model.tiny.warm_start_steps=40")
-"""Overrides of ``--quick``: every trainer's whole path, nothing learnt."""
+"""Overrides of ``--quick``: they exercise the whole path of each trainer, but learn nothing."""
 
 
 def compare(args: argparse.Namespace) -> int:
-    """Run the grid and write its report; exit code 1 if a cell failed."""
+    """Run the grid and write its report.
+
+    Returns:
+        1 if a cell failed, is not finished, or is of another recipe than the one asked for.
+    """
     cells = make_grid(
         args.baselines[:1] if args.quick else args.baselines,
         args.trainers or list_trainers(),
         args.algorithms,
         args.seeds,
     )
+    out = args.out or Path("runs/compare-quick" if args.quick else "runs/compare")
     extra = (*(QUICK if args.quick else ()), *args.overrides)
-    plan = Plan(args.out, args.profile, extra, args.budget, args.retry_failed)
+    plan = Plan(out, args.profile, extra, args.budget, args.retry_failed, args.retry_stale)
     if args.dry_run:
         return dry_run(cells, plan)
-    states = {} if args.report_only else run_grid(cells, plan)
-    report(plan)
-    return 1 if states.get("failed") else 0
+    if args.report_only:
+        return report(plan.out, read_cells(plan.out))
+    with claimed(plan.out, args.quick):
+        run_grid(cells, plan)
+        return report(plan.out, mark_stale(read_cells(plan.out), cells, plan.profile, plan.extra))
 
 
 def dry_run(cells: list[Cell], plan: Plan) -> int:
@@ -48,17 +59,29 @@ def dry_run(cells: list[Cell], plan: Plan) -> int:
     return 0
 
 
-def report(plan: Plan) -> None:
-    """Write ``table.md``, ``cells.csv``, the pictures and ``report.html`` from the result files."""
+def report(out: Path, cells: Sequence[CellResult]) -> int:
+    """Write ``table.md``, ``cells.csv``, the plots and ``report.html`` from the result files.
+
+    Args:
+        out: directory of the comparison.
+        cells: what is reported.
+
+    Returns:
+        1 if not every cell has a result, or cells of one experiment have different recipes.
+    """
     from gem_core.compare.page import write_page
     from gem_core.compare.plots import curves, times
 
-    cells = read_cells(plan.out)
     tables = f"{markdown_table(*side_by_side(cells))}\n{markdown(cells)}"
-    (plan.out / "table.md").write_text(tables, encoding="utf-8")
-    (plan.out / "cells.csv").write_text(csv_text(cells), encoding="utf-8")
+    (out / "table.md").write_text(tables, encoding="utf-8")
+    (out / "cells.csv").write_text(csv_text(cells), encoding="utf-8")
     pictures = []
     if any(cell.status == "done" for cell in cells):
-        pictures = [*curves(cells, plan.out), times(cells, plan.out / "times.png")]
-    page = write_page(cells, pictures, plan.out / "report.html")
+        pictures = [*curves(cells, out), times(cells, out / "times.png")]
+    page = write_page(cells, pictures, out / "report.html")
     print(f"{tables}\n{page}")
+    problems = [f"{c.name}: {c.status}, {c.reason}" for c in cells if c.status != "done"]
+    problems += [f"different recipes in one experiment: {m}" for m in mixed_experiments(cells)]
+    if problems or not cells:
+        print("\n".join(["Not a whole comparison:", *(problems or ["no cells"])]))
+    return int(bool(problems) or not cells)

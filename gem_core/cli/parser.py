@@ -1,4 +1,4 @@
-"""The arguments of every verb; nothing here imports what a verb needs."""
+"""The arguments of every subcommand. Nothing here imports what a subcommand needs."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ KINDS = ("environments", "baselines", "profiles", "trainers", "estimators", "tem
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The parser; ``verb`` of the parsed arguments names the function ``module:function``."""
+    """Build the parser; ``verb`` of the parsed arguments is the function, ``module:function``."""
     parser = argparse.ArgumentParser(
         prog="gem-core",
         description="One multi-turn text-environment experiment, five RL trainers.",
     )
-    verbs = _Verbs(parser.add_subparsers(metavar="VERB", required=True).add_parser)
+    verbs = _Verbs(parser.add_subparsers(metavar="COMMAND", required=True).add_parser)
     _browse(verbs)
     _experiment(verbs)
     _compare(verbs)
@@ -23,13 +23,13 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 class _Verbs:
-    """Adds verbs to the parser."""
+    """Adds subcommands to the parser."""
 
     def __init__(self, add_parser: Callable[..., argparse.ArgumentParser]) -> None:
         self.add_parser = add_parser
 
     def __call__(self, name: str, run: str, text: str) -> argparse.ArgumentParser:
-        """Add the verb ``name``: ``run`` is ``module:function`` below this package."""
+        """Add the subcommand ``name``; ``run`` is ``module:function`` in this package."""
         description = f"{text[0].upper()}{text[1:]}."
         parser = self.add_parser(name, help=text, description=description)
         parser.set_defaults(verb=f"gem_core.cli.{run}")
@@ -37,83 +37,143 @@ class _Verbs:
 
 
 def _browse(verbs: _Verbs) -> None:
-    verb = verbs("list", "browse:list_names", "list what can be named on this command line")
-    verb.add_argument("pattern", nargs="?", help="part of a name, or game:*-easy")
-    verb.add_argument("--kind", choices=KINDS, default="environments", help="(%(default)s)")
+    verb = verbs(
+        "list", "browse:list_names", "list environments, baselines, trainers and other names"
+    )
+    verb.add_argument("pattern", nargs="?", help="part of a name, or a pattern: game:*-easy")
+    verb.add_argument(
+        "--kind", choices=KINDS, default="environments", help="what to list (default: %(default)s)"
+    )
 
     verb = verbs("show", "browse:show", "show an environment or a baseline")
     verb.add_argument("name", metavar="ENV|BASELINE")
-    verb.add_argument("--episodes", type=int, default=100, help="per scripted player (%(default)s)")
-    verb.add_argument("--profile", help="profile laid over a baseline")
+    verb.add_argument(
+        "--episodes",
+        type=int,
+        default=100,
+        help="episodes of each scripted player (default: %(default)s)",
+    )
+    verb.add_argument("--profile", help="profile that is merged over a baseline")
     _add_set(verb)
 
     verb = verbs("play", "play:play", "play an environment in the terminal")
     verb.add_argument("env", metavar="ENV")
-    verb.add_argument("--player", choices=("person", "random", "expert"), default="person")
-    verb.add_argument("--seed", type=int, default=0)
-    verb.add_argument("--raw", action="store_true", help="send lines as they are typed")
+    verb.add_argument(
+        "--player",
+        choices=("person", "random", "expert"),
+        default="person",
+        help="who plays (default: %(default)s)",
+    )
+    verb.add_argument("--seed", type=int, default=0, help="seed of the episode (default: 0)")
+    verb.add_argument(
+        "--raw", action="store_true", help="send lines unchanged, without the answer format"
+    )
 
-    verb = verbs("doctor", "doctor:doctor", "tell which trainers can run here, what is missing")
-    verb.add_argument("--trainer", help="only this one; exit code 1 if it cannot run")
+    verb = verbs(
+        "doctor", "doctor:doctor", "check which trainers can run here, and what is missing"
+    )
+    verb.add_argument("--trainer", help="check only this one; exit code 1 if it cannot run")
 
 
 def _experiment(verbs: _Verbs) -> None:
-    verb = verbs("train", "experiment:train", "train a recipe, evaluate before and after")
-    verb.add_argument("baseline", nargs="?", metavar="BASELINE|FILE")
-    verb.add_argument("--trainer", required=True)
+    verb = verbs("train", "experiment:train", "train a recipe, and evaluate before and after")
+    verb.add_argument(
+        "baseline", nargs="?", metavar="BASELINE|FILE", help="a shipped baseline or a TOML file"
+    )
+    verb.add_argument("--trainer", required=True, help="name of the trainer")
     verb.add_argument(
         "--from",
         type=Path,
         dest="origin",
         metavar="RUN",
-        help="start from this run's model and go on with its recipe (or the one that is named)",
+        help="continue from the model of this run, with its recipe or the named baseline",
     )
-    verb.add_argument("--profile", help="tiny (CPU), paper (GPU), or a TOML file")
+    verb.add_argument("--profile", help="tiny (for CPUs), paper (for GPUs), or a TOML file")
     _add_set(verb)
-    _add_run(verb, "(runs/<recipe>-<trainer>-seed<seed>)")
+    _add_run(verb, "runs/<recipe>-<trainer>-seed<seed>")
 
     verb = verbs("eval", "experiment:evaluate", "evaluate a model on held-out episodes")
     verb.add_argument("source", metavar="RUN|BASELINE|FILE", help="a run directory or a recipe")
-    verb.add_argument("--model", help="Hugging Face directory or id (the run's or recipe's own)")
-    verb.add_argument("--profile", help="profile of a recipe")
-    verb.add_argument("--episodes", type=int, help="(eval.episodes of the recipe)")
+    verb.add_argument(
+        "--model", help="Hugging Face directory or id (default: the run's or the recipe's model)"
+    )
+    verb.add_argument("--profile", help="profile that is merged over a baseline")
+    verb.add_argument(
+        "--episodes", type=int, help="number of episodes (default: eval.episodes of the recipe)"
+    )
     verb.add_argument("--json", action="store_true", help="print the metrics as JSON")
     _add_set(verb)
 
-    verb = verbs("report", "experiment:report", "tabulate runs, draw their learning curves")
+    verb = verbs(
+        "report", "experiment:report", "print a table of runs and draw their learning curves"
+    )
     verb.add_argument("runs", nargs="+", type=Path, metavar="RUN")
-    verb.add_argument("--png", type=Path, help="picture (learning-curve.png in the first run)")
-    verb.add_argument("--metric", default="success/mean", help="(%(default)s)")
+    verb.add_argument(
+        "--png", type=Path, help="the plot (default: learning-curve.png in the first run)"
+    )
+    verb.add_argument(
+        "--metric", default="success/mean", help="the metric to draw (default: %(default)s)"
+    )
     verb.add_argument("--markdown", action="store_true", help="print the table as Markdown")
-    verb.add_argument("--record", type=Path, metavar="DIR", help="keep the figures in DIR/<run>")
+    verb.add_argument("--record", type=Path, metavar="DIR", help="copy the figures to DIR/<run>")
 
     verb = verbs(
         "quickstart",
         "experiment:quickstart",
-        "train a two-layer model on this machine's CPU: guess a number from 1 to 10",
+        "train a two-layer model on this machine's CPU to guess a number from 1 to 10",
     )
-    verb.add_argument("--trainer", default="trl", help="(%(default)s)")
+    verb.add_argument("--trainer", default="trl", help="name of the trainer (default: %(default)s)")
     _add_set(verb)
-    _add_run(verb, "(runs/quickstart)")
+    _add_run(verb, "runs/quickstart")
 
 
 def _compare(verbs: _Verbs) -> None:
     verb = verbs(
-        "compare", "compare:compare", "run baselines x trainers x algorithms x seeds, tabulate them"
+        "compare", "compare:compare", "run a grid of baselines, trainers, algorithms and seeds"
     )
-    verb.add_argument("--baselines", nargs="+", default=["guess-the-number-easy"], metavar="NAME")
-    verb.add_argument("--trainers", nargs="+", metavar="NAME", help="(all)")
-    verb.add_argument("--algorithms", nargs="+", default=["rebn"], metavar="NAME")
-    verb.add_argument("--seeds", nargs="+", type=int, default=[0], metavar="N")
-    verb.add_argument("--profile", default="tiny", help="(%(default)s)")
-    verb.add_argument("--out", type=Path, default=Path("runs/compare"), help="(%(default)s)")
-    verb.add_argument("--budget", type=float, metavar="SECONDS", help="bound on each cell")
+    verb.add_argument(
+        "--baselines",
+        nargs="+",
+        default=["guess-the-number-easy"],
+        metavar="NAME",
+        help="baselines: names or files (default: guess-the-number-easy)",
+    )
+    verb.add_argument("--trainers", nargs="+", metavar="NAME", help="trainers (default: all)")
+    verb.add_argument(
+        "--algorithms",
+        nargs="+",
+        default=["rebn"],
+        metavar="NAME",
+        help="algorithms (default: rebn)",
+    )
+    verb.add_argument(
+        "--seeds",
+        nargs="+",
+        type=int,
+        default=[0],
+        metavar="N",
+        help="seeds of the runs (default: 0)",
+    )
+    verb.add_argument("--profile", default="tiny", help="profile (default: %(default)s)")
+    verb.add_argument(
+        "--out",
+        type=Path,
+        help="directory of the comparison (default: runs/compare, runs/compare-quick for --quick)",
+    )
+    verb.add_argument(
+        "--budget", type=float, metavar="SECONDS", help="time limit of each cell (default: none)"
+    )
     verb.add_argument("--retry-failed", action="store_true", help="run failed cells again")
     verb.add_argument(
-        "--quick", action="store_true", help="2 steps of 1 baseline, small evaluation"
+        "--retry-stale", action="store_true", help="replace finished cells of another recipe"
+    )
+    verb.add_argument(
+        "--quick", action="store_true", help="2 steps of the first baseline, small evaluations"
     )
     verb.add_argument("--dry-run", action="store_true", help="print the commands, run nothing")
-    verb.add_argument("--report-only", action="store_true", help="only read what is there")
+    verb.add_argument(
+        "--report-only", action="store_true", help="only write the report of finished cells"
+    )
     _add_set(verb)
 
 
@@ -129,7 +189,7 @@ def _add_set(verb: argparse.ArgumentParser) -> None:
 
 
 def _add_run(verb: argparse.ArgumentParser, default: str) -> None:
-    verb.add_argument("--run", type=Path, metavar="DIR", help=f"run directory {default}")
+    verb.add_argument("--run", type=Path, metavar="DIR", help=f"run directory (default: {default})")
     existing = verb.add_mutually_exclusive_group()
-    existing.add_argument("--resume", action="store_true", help="go on with a run that is there")
-    existing.add_argument("--overwrite", action="store_true", help="delete a run that is there")
+    existing.add_argument("--resume", action="store_true", help="continue an existing run")
+    existing.add_argument("--overwrite", action="store_true", help="delete an existing run first")

@@ -1,5 +1,5 @@
-"""Running a grid of experiments, each cell in its trainer's own environment, and reading it back.
+"""Run a grid of experiments, each cell in its trainer's own environment, and read the results.
 
-``grid`` says which cells there are, ``runner`` carries them out and survives being killed,
-``results`` reads what they left; tables and plots come from those files alone.
+`grid` defines the cells, `runner` runs them and can be killed and restarted, `results` reads their
+files. Tables and plots are made only from those files.
 """

@@ -17,7 +17,7 @@ ALGORITHMS: dict[str, tuple[str, ...]] = {
     "grpo": ("algorithm.estimator=grpo", "batch.group_size=8"),
     "ppo": ("algorithm.estimator=gae", "batch.group_size=1"),
 }
-"""Recipe overrides of each algorithm of a comparison; everything else stays the baseline's."""
+"""Recipe overrides of each algorithm of a comparison; all other keys are the baseline's."""
 
 
 @dataclass(frozen=True, order=True)
@@ -28,7 +28,7 @@ class Cell:
         baseline: name or file of the baseline.
         trainer: name of the trainer.
         algorithm: a key of `ALGORITHMS`.
-        seed: run seed.
+        seed: seed of the run.
     """
 
     baseline: str
@@ -38,15 +38,15 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """The cell's directory below the comparison's, and its name in progress lines."""
+        """The cell's directory inside the comparison's, and its name in progress lines."""
         return f"{Path(self.baseline).stem}/{self.trainer}/{self.algorithm}/seed{self.seed}"
 
     def overrides(self, extra: Sequence[str] = ()) -> list[str]:
-        """Recipe overrides of this cell; ``extra`` ones win."""
+        """Return the recipe overrides of this cell; ``extra`` overrides take precedence."""
         return [*ALGORITHMS[self.algorithm], f"seed={self.seed}", *extra]
 
     def recipe(self, profile: str | None, extra: Sequence[str] = ()) -> Recipe:
-        """The resolved recipe."""
+        """Return the resolved recipe."""
         return load_recipe(self.baseline, profile, self.overrides(extra))
 
 
@@ -56,12 +56,13 @@ def make_grid(
     algorithms: Iterable[str],
     seeds: Iterable[int],
 ) -> list[Cell]:
-    """All cells, seeds outermost so that a grid that is stopped early is even.
+    """Return all cells; the seed changes last, so that a grid that is stopped early is balanced.
 
     Raises:
-        UnknownNameError: a trainer or algorithm that does not exist.
+        UnknownNameError: a trainer or an algorithm does not exist.
     """
-    trainers, algorithms = list(trainers), list(algorithms)
+    trainers = list(trainers)
+    algorithms = list(algorithms)
     known = list_trainers()
     for name in trainers:
         if name not in known:

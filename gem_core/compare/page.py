@@ -1,4 +1,4 @@
-"""One self-contained HTML page of a comparison: tables and pictures, no other file needed."""
+"""The HTML page of a comparison, with tables and embedded plots."""
 
 from __future__ import annotations
 
@@ -18,17 +18,18 @@ border-bottom: 1px solid #ddd } img { max-width: 100% } .failed { color: #b00020
 
 
 def write_page(cells: Sequence[CellResult], pictures: Iterable[Path], target: Path) -> Path:
-    """Write the page; pictures are embedded."""
-    done = [c for c in cells if c.result]
+    """Write the page with the plots embedded in it."""
+    done = [cell for cell in cells if cell.result]
     parts = [f"<h1>Comparison</h1><p>{len(done)} of {len(cells)} cells finished.</p>"]
     parts.append(f"<h2>After training, side by side</h2>{_table(*side_by_side(cells))}")
     parts.append(f"<h2>Every trainer and algorithm</h2>{_table(HEAD, summary_rows(cells))}")
     for picture in pictures:
         data = base64.b64encode(picture.read_bytes()).decode()
         parts.append(f'<p><img alt="{picture.stem}" src="data:image/png;base64,{data}"></p>')
-    failed = [c for c in cells if c.status == "failed"]
+    failed = [cell for cell in cells if cell.status == "failed"]
     if failed:
-        items = "".join(f"<li>{html.escape(f'{c.path.name}: {c.reason}')}</li>" for c in failed)
+        texts = [html.escape(f"{cell.path.name}: {cell.reason}") for cell in failed]
+        items = "".join(f"<li>{text}</li>" for text in texts)
         parts.append(f'<h2>Failed</h2><ul class="failed">{items}</ul>')
     if done:
         parts.append(f"<h2>Where it ran</h2>{_hardware(done)}")
@@ -50,10 +51,10 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def _hardware(cells: Sequence[CellResult]) -> str:
-    """Trainer, versions and hardware, once per trainer."""
+    """Return a table of versions and hardware, with a row per trainer."""
     rows = {}
     for cell in cells:
-        assert cell.result is not None  # the caller keeps finished cells only
+        assert cell.result is not None  # the caller passes only finished cells
         hardware = cell.result["hardware"]
         versions = " ".join(f"{k} {v}" for k, v in cell.result["versions"].items())
         gpus = ", ".join(hardware["gpus"]) or "no GPU"

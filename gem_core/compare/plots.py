@@ -28,7 +28,15 @@ COLOURS = {
 
 
 class _Shown(NamedTuple):
-    """A metric that gets a picture per baseline."""
+    """A metric that is plotted for each baseline.
+
+    Attributes:
+        file: beginning of the file name.
+        metric: name of the metric.
+        label: label of the axis.
+        most: largest possible value.
+        top: upper end of the axis; ``None`` = from the data.
+    """
 
     file: str
     metric: str
@@ -42,27 +50,35 @@ _SHOWN = (
     _Shown("tokens", "tokens/action", "tokens sampled per episode", math.inf, None),
 )
 _PHASES = ("rollout", "update", "sync")
+_PHASE_COLOURS = {
+    "rollout": "#56b4e9",
+    "update": "#e69f00",
+    "sync": "#009e73",
+    "other": "#bbbbbb",
+}
 _COLUMNS = 2
 _SMOOTHED = 6
 
 
 def curves(cells: Iterable[CellResult], folder: Path) -> list[Path]:
-    """Training success, and tokens sampled per episode, over the steps: a panel per algorithm.
+    """Draw training success, and tokens sampled per episode, over the steps: a panel per algorithm.
 
-    Thick line: mean over seeds of the running mean over a sixth of the steps. Band: its 95 %
-    interval (two seeds or more).
+    The thick line is the mean over seeds of the running mean over a sixth of the steps, the band
+    its 95 % interval (with two seeds or more).
 
     Returns:
-        ``curves-<baseline>.png`` and ``tokens-<baseline>.png`` of every baseline, below ``folder``.
+        ``curves-<baseline>.png`` and ``tokens-<baseline>.png`` of every baseline, in ``folder``.
 
     Raises:
-        RunError: no finished cell.
+        RunError: no cell is finished.
     """
-    grouped = groups(c for c in cells if c.status == "done")
+    grouped = groups(cell for cell in cells if cell.status == "done")
     if not grouped:
-        raise RunError("No finished cell to draw.")
+        raise RunError("No cell is finished, so there is nothing to draw.")
     baselines = sorted({baseline for baseline, _, _ in grouped})
-    return [_picture(b, grouped, shown, folder) for b in baselines for shown in _SHOWN]
+    return [
+        _picture(baseline, grouped, shown, folder) for baseline in baselines for shown in _SHOWN
+    ]
 
 
 def _picture(
@@ -93,21 +109,24 @@ def _picture(
 
 
 def times(cells: Iterable[CellResult], path: Path) -> Path:
-    """Seconds per step, split into rollout, update, sync and the rest, and tokens per second.
+    """Draw the seconds per step (rollout, update, sync and other) and the tokens per second.
 
-    Only experiments that every trainer finished count, so that all did the same work (every
-    finished one where there is no such experiment).
+    Only experiments that every trainer finished count, so that all did the same work (where there
+    is none, every finished experiment).
+
+    Raises:
+        RunError: no cell is finished.
     """
-    done = shared_experiments([c for c in cells if c.result])
+    done = shared_experiments([cell for cell in cells if cell.result])
     if not done:
-        raise RunError("No finished cell to draw.")
+        raise RunError("No cell is finished, so there is nothing to draw.")
     trainers = sorted({c.trainer for c in done})
     figure, ((axes, rates),) = new_figure(1, 2)
     left = [0.0] * len(trainers)
-    own = {t: [c for c in done if c.trainer == t] for t in trainers}
-    parts = {t: _split(own[t]) for t in trainers}
-    for phase, colour in zip((*_PHASES, "other"), ("#56b4e9", "#e69f00", "#009e73", "#bbbbbb")):  # noqa: B905
-        widths = [parts[t][phase] for t in trainers]
+    own = {trainer: [cell for cell in done if cell.trainer == trainer] for trainer in trainers}
+    parts = {trainer: _split(own[trainer]) for trainer in trainers}
+    for phase, colour in _PHASE_COLOURS.items():
+        widths = [parts[trainer][phase] for trainer in trainers]
         axes.barh(trainers, widths, left=left, color=colour, label=phase)
         left = [a + b for a, b in zip(left, widths, strict=True)]
     axes.set_xlabel("seconds per training step, start-up included")
@@ -145,11 +164,11 @@ def _rate(cells: Sequence[CellResult]) -> float:
 
 
 def _split(cells: Sequence[CellResult]) -> dict[str, float]:
-    """Mean seconds per step by phase."""
+    """Return the mean seconds per step by phase."""
     totals = dict.fromkeys((*_PHASES, "other"), 0.0)
     steps = 0
     for cell in cells:
-        assert cell.result is not None  # the caller keeps finished cells only
+        assert cell.result is not None  # the caller passes only finished cells
         seconds = cell.result["seconds"]
         steps += cell.result["steps"]
         known = {phase: seconds.get(phase, 0.0) for phase in _PHASES}

@@ -1,4 +1,4 @@
-"""Reading a comparison back: rows, tables and summaries from the result files alone."""
+"""Read a comparison: rows, tables and summaries, only from its result files."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import io
 import json
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +21,16 @@ _T_975 = (math.nan, 12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.2
 
 @dataclass(frozen=True)
 class CellResult:
-    """One cell as its files tell it.
+    """One cell of a comparison, read from its files.
 
     Attributes:
         baseline: recipe name, from the path.
         trainer: trainer name, from the path.
         algorithm: algorithm name, from the path.
-        seed: run seed, from the path.
-        status: ``done``, ``failed`` or ``unfinished``.
+        seed: seed of the run, from the path.
+        status: ``done``, ``failed``, ``stale`` or ``unfinished``.
         result: the ``result.json`` of a finished cell.
-        reason: why a failed cell failed.
+        reason: why a failed cell failed, or which keys of a stale one are others.
         path: its directory.
     """
 
@@ -44,17 +44,27 @@ class CellResult:
     path: Path
 
     @property
+    def name(self) -> str:
+        """The cell's directory below the comparison's, as `gem_core.compare.grid.Cell.name`."""
+        return "/".join(self.path.parts[-4:])
+
+    def without_figures(self, reason: str) -> CellResult:
+        """Return the cell as ``stale``: its result is of another recipe than the one asked for."""
+        return replace(self, status="stale", result=None, reason=reason)
+
+    @property
     def run(self) -> RunDir:
         """The cell's run directory."""
         return RunDir(self.path)
 
 
 def read_cells(out: str | Path) -> list[CellResult]:
-    """All cells below a comparison's directory, in the order of their names."""
+    """Return all cells in a comparison's directory, in the order of their names."""
     cells = []
     for folder in sorted(Path(out).glob("*/*/*/seed*")):
         algorithm, trainer, baseline = (p.name for p in list(folder.parents)[:3])
-        result, failure = _json(folder / "result.json"), _json(folder / "failed.json")
+        result = _json(folder / "result.json")
+        failure = _json(folder / "failed.json")
         status = "done" if result else "failed" if failure else "unfinished"
         reason = failure["reason"] if failure else None
         seed = int(folder.name.removeprefix("seed"))
@@ -63,33 +73,33 @@ def read_cells(out: str | Path) -> list[CellResult]:
 
 
 def groups(cells: Iterable[CellResult]) -> dict[tuple[str, str, str], list[CellResult]]:
-    """Cells by (baseline, algorithm, trainer), seeds together."""
-    found: dict[tuple[str, str, str], list[CellResult]] = {}
+    """Return the cells of all seeds by (baseline, algorithm, trainer)."""
+    grouped: dict[tuple[str, str, str], list[CellResult]] = {}
     for cell in cells:
-        found.setdefault((cell.baseline, cell.algorithm, cell.trainer), []).append(cell)
-    return dict(sorted(found.items()))
+        grouped.setdefault((cell.baseline, cell.algorithm, cell.trainer), []).append(cell)
+    return dict(sorted(grouped.items()))
 
 
 def shared_experiments(cells: Sequence[CellResult]) -> list[CellResult]:
-    """The cells whose baseline, algorithm and seed every trainer has; all, where there is none."""
-    having: dict[tuple[str, str, int], set[str]] = {}
+    """Return the cells of the experiments that every trainer has; all cells if there is none."""
+    owners: dict[tuple[str, str, int], set[str]] = {}
     for cell in cells:
-        having.setdefault((cell.baseline, cell.algorithm, cell.seed), set()).add(cell.trainer)
+        owners.setdefault((cell.baseline, cell.algorithm, cell.seed), set()).add(cell.trainer)
     trainers = {cell.trainer for cell in cells}
-    shared = [c for c in cells if having[c.baseline, c.algorithm, c.seed] == trainers]
+    shared = [c for c in cells if owners[c.baseline, c.algorithm, c.seed] == trainers]
     return shared or list(cells)
 
 
 def sampled_tokens(cell: CellResult) -> float:
-    """Tokens that the policy sampled for training, in the whole run of a finished cell."""
-    assert cell.result is not None  # the caller keeps finished cells only
+    """Return the number of tokens that a finished cell sampled for training in its whole run."""
+    assert cell.result is not None  # the caller passes only finished cells
     rows = cell.run.metrics()
     episodes = cell.result["episodes"] / max(1, len(rows))
     return float(sum(row["tokens/action"] for row in rows) * episodes)
 
 
 def mean_interval(values: Sequence[float]) -> tuple[float, float]:
-    """Mean and half-width of its 95 % interval over seeds (Student's t); NaN width for one value.
+    """Return mean and half-width of its 95 % interval (Student's t); a NaN width for one value.
 
     >>> [round(x, 3) for x in mean_interval([0.8, 0.9, 1.0])]
     [0.9, 0.248]
@@ -103,7 +113,7 @@ def mean_interval(values: Sequence[float]) -> tuple[float, float]:
 
 
 def summary_rows(cells: Iterable[CellResult]) -> list[tuple[str, ...]]:
-    """One line of `HEAD` per baseline, algorithm and trainer."""
+    """Return a row with the columns `HEAD` per baseline, algorithm and trainer."""
     rows: list[tuple[str, ...]] = []
     for (baseline, algorithm, trainer), members in groups(cells).items():
         done = [c.result for c in members if c.result]
@@ -124,12 +134,12 @@ def summary_rows(cells: Iterable[CellResult]) -> list[tuple[str, ...]]:
 
 
 def markdown(cells: Iterable[CellResult]) -> str:
-    """The summary as a Markdown table."""
+    """Return the summary as a Markdown table."""
     return markdown_table(HEAD, summary_rows(cells))
 
 
 def csv_text(cells: Iterable[CellResult]) -> str:
-    """Every cell as CSV: what it is, its state, and its figures."""
+    """Return every cell as CSV: its names, its state, and its figures."""
     head = ["baseline", "algorithm", "trainer", "seed", "status", "reason"]
     head += ["before", "after", "after_low", "after_high", "steps", "train_s", "rollout_s"]
     head += ["update_s", "sync_s", "version", "sampled_tokens"]
@@ -146,7 +156,9 @@ def _figures(cell: CellResult) -> list[Any]:
     result = cell.result
     if result is None:
         return []
-    before, after, seconds = result["before"] or {}, result["after"] or {}, result["seconds"]
+    before = result["before"] or {}
+    after = result["after"] or {}
+    seconds = result["seconds"]
     figures = [before.get("success/mean"), after.get("success/mean")]
     figures += [after.get("success/low"), after.get("success/high"), result["steps"]]
     figures += [seconds.get(k) for k in ("train", "rollout", "update", "sync")]
@@ -154,14 +166,15 @@ def _figures(cell: CellResult) -> list[Any]:
 
 
 def _success(results: Sequence[dict[str, Any]], when: str) -> str:
-    """Mean over the seeds with its interval; one seed shows its evaluation's own interval."""
-    found = [r[when] for r in results if r[when]]
-    if not found:
+    """Return the mean over the seeds and their range; for one seed, its evaluation's interval."""
+    evaluations = [result[when] for result in results if result[when]]
+    if not evaluations:
         return "-"
-    if len(found) == 1:
-        return success(found[0])
-    mean, half = mean_interval([f["success/mean"] for f in found])
-    return f"{mean:.3f} ± {half:.3f}"
+    if len(evaluations) == 1:
+        return success(evaluations[0])
+    # Student's interval of three success rates may exceed 0 and 1, so the range is shown.
+    rates = [evaluation["success/mean"] for evaluation in evaluations]
+    return f"{sum(rates) / len(rates):.3f} ({min(rates):.3f} to {max(rates):.3f})"
 
 
 def _seconds(results: Sequence[dict[str, Any]]) -> str:
@@ -170,9 +183,10 @@ def _seconds(results: Sequence[dict[str, Any]]) -> str:
 
 
 def _state(cells: Sequence[CellResult]) -> str:
-    failed = [c for c in cells if c.status == "failed"]
-    if failed:
-        return f"{len(failed)} failed: {failed[0].reason}"
+    for status in ("failed", "stale"):
+        reasons = [cell.reason for cell in cells if cell.status == status]
+        if reasons:
+            return f"{len(reasons)} {status}: {reasons[0]}"
     open_ = sum(c.status == "unfinished" for c in cells)
     return f"{open_} unfinished" if open_ else "done"
 

@@ -1,9 +1,9 @@
-"""Carrying out the cells of a comparison, one subprocess each, in the trainer's own environment.
+"""Run the cells of a comparison, one subprocess each, in the trainer's own environment.
 
-All state is in files, so a comparison that is killed goes on where it stopped: a cell with a
-``result.json`` is done, one with a ``failed.json`` failed, any other is (re)started with
-``--resume``. A cell's process holds a lock on its directory; one that outlived a killed runner is
-ended before its cell is started again.
+All state is in files, so that a comparison that was killed continues where it stopped: a cell with
+a ``result.json`` is done, one with a ``failed.json`` failed, any other is (re)started with
+``--resume``. A cell's process holds a lock on its directory; a process that outlived a killed
+runner is ended before its cell is started again.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -22,11 +24,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gem_core.compare.grid import Cell
+from gem_core.compare.recipes import why_stale
 from gem_core.errors import GemError, MissingDependencyError
 from gem_core.training.trainers import check, get_trainer
 
-Say = Callable[[str], None]
 _GRACE_S = 20.0
+STATES = ("done", "stale", "failed", "started", "waiting")
+"""States of a cell, see `status`."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +41,9 @@ class Plan:
         out: directory of the comparison.
         profile: recipe profile of every cell.
         extra: recipe overrides of every cell.
-        budget_s: wall seconds a cell may take; None = no bound.
-        retry_failed: run failed cells again.
+        budget_s: largest wall seconds of a cell; ``None`` = no limit.
+        retry_failed: whether failed cells are run again.
+        retry_stale: whether finished cells of another recipe are replaced.
     """
 
     out: Path
@@ -46,24 +51,26 @@ class Plan:
     extra: tuple[str, ...] = ()
     budget_s: float | None = None
     retry_failed: bool = False
+    retry_stale: bool = False
 
     def directory(self, cell: Cell) -> Path:
-        """The run directory of a cell."""
+        """Return the run directory of a cell."""
         return self.out / cell.name
 
 
 def trainer_python(name: str) -> str:
-    """The interpreter that has trainer ``name``.
+    """Return the Python interpreter of the trainer called ``name``.
 
-    Looked for in this order: ``GEM_CORE_PYTHON_<NAME>``, the environments that ``make env-<name>``
-    builds (below ``GEM_CORE_ENVS``, else the checkout's ``.venvs``), this interpreter.
+    These are tried in this order: ``GEM_CORE_PYTHON_<NAME>``, the environment that
+    ``make env-<name>`` builds (in ``GEM_CORE_ENVS``, or else in the checkout's ``.venvs``), this
+    interpreter.
 
     Raises:
-        MissingDependencyError: none of them has it.
+        MissingDependencyError: none of them has the trainer.
     """
-    given = os.environ.get(f"GEM_CORE_PYTHON_{name.upper()}")
-    if given:
-        return given
+    chosen = os.environ.get(f"GEM_CORE_PYTHON_{name.upper()}")
+    if chosen:
+        return chosen
     checkout = Path(__file__).resolve().parents[2]
     envs = Path(os.environ.get("GEM_CORE_ENVS") or checkout / ".venvs")
     built = envs / name / "bin" / "python"
@@ -78,7 +85,7 @@ def trainer_python(name: str) -> str:
 
 
 def command(cell: Cell, plan: Plan) -> list[str]:
-    """The exact command of a cell."""
+    """Return the exact command of a cell."""
     parts = [trainer_python(cell.trainer), "-m", "gem_core.cli", "train", cell.baseline]
     parts += ["--trainer", cell.trainer, "--run", str(plan.directory(cell))]
     if plan.profile:
@@ -89,44 +96,66 @@ def command(cell: Cell, plan: Plan) -> list[str]:
 
 
 def status(cell: Cell, plan: Plan) -> str:
-    """``done``, ``failed``, ``started`` or ``waiting``."""
+    """Return ``done``, ``stale``, ``failed``, ``started`` or ``waiting``.
+
+    A ``stale`` cell is finished or started, with another recipe than the one that is asked for.
+    """
     directory = plan.directory(cell)
-    if (directory / "result.json").exists():
-        return "done"
     if (directory / "failed.json").exists():
         return "failed"
-    return "started" if (directory / "recipe.json").exists() else "waiting"
+    if not (directory / "recipe.json").exists():
+        return "waiting"
+    if why_stale(directory, cell.recipe(plan.profile, plan.extra)):
+        return "stale"
+    return "done" if (directory / "result.json").exists() else "started"
 
 
-def run_grid(cells: Sequence[Cell], plan: Plan, say: Say = print) -> dict[str, int]:
-    """Run every cell that is not done; return how many are in each state at the end.
+def run_grid(
+    cells: Sequence[Cell], plan: Plan, log: Callable[[str], None] = print
+) -> dict[str, int]:
+    """Run every cell that is not done.
 
-    A cell that fails keeps its reason and log and does not stop the others.
+    A cell that fails keeps its reason and its log, and does not stop the others. A stale cell is
+    left unchanged unless ``plan.retry_stale`` is set.
+
+    Returns:
+        How many cells are in each state of `status` at the end.
     """
     began = time.monotonic()
     for number, cell in enumerate(cells, 1):
         state = status(cell, plan)
         head = f"[{number}/{len(cells)}] {cell.name}"
-        if state == "done" or (state == "failed" and not plan.retry_failed):
-            say(f"{head}: {state} before")
+        if state == "stale" and plan.retry_stale:
+            shutil.rmtree(plan.directory(cell))
+        elif state == "stale":
+            log(f"{head}: {_stale_text(cell, plan)}")
             continue
-        say(f"{head}: running ({time.monotonic() - began:.0f} s so far)")
-        seconds = time.monotonic()
+        elif state == "done" or (state == "failed" and not plan.retry_failed):
+            log(f"{head}: {state} before")
+            continue
+        started = time.monotonic()
+        log(f"{head}: running ({started - began:.0f} s so far)")
         reason = run_cell(cell, plan)
-        seconds = time.monotonic() - seconds
-        say(f"{head}: {'done' if reason is None else 'FAILED: ' + reason} in {seconds:.0f} s")
+        seconds = time.monotonic() - started
+        outcome = "done" if reason is None else f"FAILED: {reason}"
+        log(f"{head}: {outcome} in {seconds:.0f} s")
     states = [status(cell, plan) for cell in cells]
-    return {state: states.count(state) for state in ("done", "failed", "started", "waiting")}
+    return {state: states.count(state) for state in STATES}
+
+
+def _stale_text(cell: Cell, plan: Plan) -> str:
+    why = why_stale(plan.directory(cell), cell.recipe(plan.profile, plan.extra))
+    return f"STALE: {why} (--retry-stale replaces it, another --out keeps it)"
 
 
 def run_cell(cell: Cell, plan: Plan) -> str | None:
-    """Run one cell; return None, or why it failed (also in its ``failed.json``)."""
+    """Run one cell; return why it failed (also in its ``failed.json``), ``None`` if it did not."""
     directory = plan.directory(cell)
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "failed.json").unlink(missing_ok=True)
     try:
         argv = command(cell, plan)
-        cell.recipe(plan.profile, plan.extra)  # a bad recipe fails here, in words
+        cell.recipe(plan.profile, plan.extra)  # an invalid recipe raises here
     except GemError as error:
         return _failed(directory, str(error), None)
     with _locked(directory) as lock, (directory / "log.txt").open("ab") as log:
@@ -156,7 +185,7 @@ def run_cell(cell: Cell, plan: Plan) -> str | None:
 
 
 def end_session(leader: int, grace_s: float = _GRACE_S) -> None:
-    """End every process of a session: asked first, then forced after ``grace_s`` seconds."""
+    """End every process of a session: terminate them, and kill them after ``grace_s`` seconds."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         try:
             os.killpg(leader, number)
@@ -168,7 +197,7 @@ def end_session(leader: int, grace_s: float = _GRACE_S) -> None:
 
 
 def _group_alive(leader: int) -> bool:
-    """Whether the process group has a member that is not a zombie."""
+    """Return whether the process group has a process that is not a zombie."""
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
             fields = stat.read_text().rpartition(")")[2].split()
@@ -181,7 +210,7 @@ def _group_alive(leader: int) -> bool:
 
 @contextmanager
 def _locked(directory: Path) -> Iterator[int]:
-    """Hold the cell's lock; end a process that outlived an earlier runner and still holds it."""
+    """Hold the lock of a cell; end a process of an earlier runner that still holds it."""
     with (directory / "lock").open("a") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -197,8 +226,25 @@ def _failed(directory: Path, reason: str, code: int | None) -> str:
     return reason
 
 
+_ERROR = re.compile(r"^(?:\(.*?\) *)?(?:[\w.]*(?:Error|Exception|Interrupt)|gem-core)\b[^:]*: \S")
+"""A line that reports an error, perhaps after Ray's ``(Actor pid=1)``."""
+_EPILOGUES = ("ChildFailedError", "RayTaskError", "CalledProcessError", "resource_tracker")
+"""Errors that only report another one."""
+
+
+def error_line(log: str) -> str:
+    """Return the line of a log that names the reason of a failure: its last error, no epilogue.
+
+    Without such a line, the last line that is not empty is returned.
+    """
+    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    errors = [
+        line
+        for line in lines
+        if _ERROR.search(line) and not any(name in line for name in _EPILOGUES)
+    ]
+    return (errors or lines or ["no output"])[-1][:300]
+
+
 def _reason(directory: Path) -> str:
-    """The last line of the log that says something."""
-    lines = (directory / "log.txt").read_text(errors="replace").splitlines()
-    said = [line.strip() for line in lines if line.strip()]
-    return said[-1][:300] if said else "no output"
+    return error_line((directory / "log.txt").read_text(errors="replace"))

@@ -1,7 +1,8 @@
-"""A stand-in for the cell's command: a short script that writes a run like a trainer would."""
+"""A replacement for the cell's command: a short script that writes a run as a trainer does."""
 
 from __future__ import annotations
 
+import json
 import sys
 
 import pytest
@@ -15,7 +16,7 @@ run, behaviour = pathlib.Path(sys.argv[1]), sys.argv[2]
 run.mkdir(parents=True, exist_ok=True)
 with (run / "starts").open("a") as file:
     file.write(f"{os.getpid()}\\n")
-(run / "recipe.json").write_text("{}")
+(run / "recipe.json").write_text(sys.argv[3])
 if behaviour == "fails":
     print("something happened")
     sys.exit("RuntimeError: out of luck")
@@ -52,12 +53,13 @@ def cells():
 
 @pytest.fixture
 def behave(monkeypatch):
-    """``behave(cell_name_part, behaviour)``: what the cells whose name has the part do."""
+    """``behave(part, behaviour)``: sets the behaviour of cells whose name contains ``part``."""
     rules = {}
 
     def command(cell, plan):
         (behaviour,) = [b for part, b in rules.items() if part in cell.name] or ["trains"]
-        return [sys.executable, "-c", SCRIPT, str(plan.directory(cell)), behaviour]
+        recipe = json.dumps(cell.recipe(plan.profile, plan.extra).to_dict())
+        return [sys.executable, "-c", SCRIPT, str(plan.directory(cell)), behaviour, recipe]
 
     monkeypatch.setattr(runner, "command", command)
     return rules.__setitem__

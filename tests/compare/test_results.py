@@ -1,4 +1,4 @@
-"""Tables, pictures and the page come from the files alone."""
+"""Tables, pictures and the page are made from the files alone."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_table_pools_seeds_and_names_failures(grid):
     text = markdown(read_cells(grid))
     (oat,) = [line for line in text.splitlines() if "| oat |" in line]
     (trl,) = [line for line in text.splitlines() if "| trl |" in line]
-    assert "| 0,1,2 |" in trl and "0.850 ± 0.124" in trl and trl.endswith("| 6 | done |")
+    assert "| 0,1,2 |" in trl and "0.850 (0.800 to 0.900)" in trl and trl.endswith("| 6 | done |")
     assert "| 0,1 |" in oat and "1 failed: RuntimeError: out of luck" in oat
 
 
@@ -60,7 +60,7 @@ def test_times_compare_the_same_work(grid):
     assert shared_experiments(apart) == apart
 
 
-def test_the_page_stands_alone(grid, tmp_path):
+def test_the_page_is_self_contained(grid, tmp_path):
     cells = read_cells(grid)
     pictures = [*curves(cells, grid), times(cells, grid / "times.png")]
     assert all(p.read_bytes().startswith(b"\x89PNG") for p in pictures)
@@ -71,8 +71,8 @@ def test_the_page_stands_alone(grid, tmp_path):
     assert "RuntimeError: out of luck" in text and "5 of 6 cells finished" in text
 
 
-def test_nothing_to_draw_is_said(tmp_path):
-    with pytest.raises(RunError, match="No finished cell"):
+def test_nothing_to_draw_is_an_error(tmp_path):
+    with pytest.raises(RunError, match="No cell is finished"):
         curves([], tmp_path)
 
 

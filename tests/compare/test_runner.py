@@ -1,4 +1,4 @@
-"""The grid runner: no cell lost, none repeated, whatever is killed."""
+"""The grid runner: no cell is lost or repeated, whichever process is killed."""
 
 from __future__ import annotations
 
@@ -12,9 +12,20 @@ from pathlib import Path
 
 import pytest
 
+from gem_core.compare.folder import claimed
 from gem_core.compare.grid import Cell, make_grid
-from gem_core.compare.runner import Plan, command, run_cell, run_grid, status, trainer_python
-from gem_core.errors import UnknownNameError
+from gem_core.compare.recipes import mark_stale, mixed_experiments
+from gem_core.compare.results import read_cells
+from gem_core.compare.runner import (
+    Plan,
+    command,
+    error_line,
+    run_cell,
+    run_grid,
+    status,
+    trainer_python,
+)
+from gem_core.errors import RunError, UnknownNameError
 
 
 def alive(pid):
@@ -23,24 +34,29 @@ def alive(pid):
 
 
 def test_cells_run_once(tmp_path, cells, behave, starts):
-    plan, said = Plan(tmp_path), []
-    assert run_grid(cells, plan, said.append)["done"] == 6
-    assert run_grid(cells, plan, said.append)["done"] == 6
+    plan = Plan(tmp_path)
+    lines = []
+    assert run_grid(cells, plan, lines.append)["done"] == 6
+    assert run_grid(cells, plan, lines.append)["done"] == 6
     assert [starts(plan, cell) for cell in cells] == [1] * 6
-    assert sum("done before" in line for line in said) == 6
+    assert sum("done before" in line for line in lines) == 6
 
 
-def test_a_failed_cell_keeps_reason_and_log_and_stops_nobody(tmp_path, cells, behave, starts):
+def test_a_failed_cell_keeps_reason_and_log_and_stops_no_other(tmp_path, cells, behave, starts):
     behave("trl/rebn/seed1", "fails")
     plan = Plan(tmp_path)
     assert run_grid(cells, plan, lambda _: None) == {
-        "done": 5, "failed": 1, "started": 0, "waiting": 0,
-    }  # fmt: skip
+        "done": 5,
+        "stale": 0,
+        "failed": 1,
+        "started": 0,
+        "waiting": 0,
+    }
     failure = json.loads((plan.directory(cells[1]) / "failed.json").read_text())
     assert failure["reason"] == "RuntimeError: out of luck" and failure["exit_code"] == 1
     assert "something happened" in (plan.directory(cells[1]) / "log.txt").read_text()
     run_grid(cells, plan, lambda _: None)
-    assert starts(plan, cells[1]) == 1  # not again unless asked
+    assert starts(plan, cells[1]) == 1  # not again without retry_failed
     behave("trl/rebn/seed1", "trains")
     assert run_grid(cells, Plan(tmp_path, retry_failed=True), lambda _: None)["done"] == 6
     assert starts(plan, cells[1]) == 2
@@ -61,10 +77,11 @@ def test_a_recipe_that_is_wrong_fails_before_anything_starts(tmp_path, cells, be
     assert starts(plan, cells[0]) == 0
 
 
-def test_a_runner_killed_in_a_cell_goes_on_and_ends_the_orphan(tmp_path, cells, behave, starts):
-    """The outer runner is a process of its own, killed with SIGKILL; its cell lives on."""
+def test_a_runner_killed_in_a_cell_resumes_and_ends_the_orphan(tmp_path, cells, behave, starts):
+    """The outer runner is a process of its own, killed with SIGKILL; its cell keeps running."""
     behave("seed0", "trains")
-    plan, cell = Plan(tmp_path), cells[0]
+    plan = Plan(tmp_path)
+    cell = cells[0]
     folder = plan.directory(cell)
     outer = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
@@ -73,8 +90,10 @@ def test_a_runner_killed_in_a_cell_goes_on_and_ends_the_orphan(tmp_path, cells, 
         "from pathlib import Path\n"
         "cell = Cell('guess-the-number-easy', 'trl', 'rebn', 0)\n"
         "code = 'import pathlib, sys, time; p = pathlib.Path(sys.argv[1]);'\n"
-        'code += \'(p / "recipe.json").write_text("{}"); time.sleep(300)\'\n'
-        "runner.command = lambda c, p: [sys.executable, '-c', code, str(p.directory(c))]\n"
+        "code += '(p / \"recipe.json\").write_text(sys.argv[2]); time.sleep(300)'\n"
+        "import json\n"
+        "text = json.dumps(cell.recipe('tiny').to_dict())\n"
+        "runner.command = lambda c, p: [sys.executable, '-c', code, str(p.directory(c)), text]\n"
         "runner.run_cell(cell, runner.Plan(Path(sys.argv[2])))\n"
     )
     root = str(Path(__file__).parents[2])
@@ -105,3 +124,61 @@ def test_grids_are_even_and_guess_names():
         make_grid(["a"], ["trl"], ["grop"], [0])
     with pytest.raises(UnknownNameError, match="Did you mean 'verl'"):
         make_grid(["a"], ["verll"], ["rebn"], [0])
+
+
+def test_a_cell_of_another_recipe_is_neither_reported_nor_overwritten(
+    tmp_path, cells, behave, starts
+):
+    plan = Plan(tmp_path)
+    lines = []
+    run_grid(cells, plan, lambda _: None)
+    other = Plan(tmp_path, extra=("algorithm.gamma=0.1",))
+    assert run_grid(cells, other, lines.append)["stale"] == 6
+    assert "algorithm.gamma = 0.9, not 0.1" in lines[0] and "--retry-stale" in lines[0]
+    marked = mark_stale(read_cells(tmp_path), cells, other.profile, other.extra)
+    assert [cell.status for cell in marked] == ["stale"] * 6
+    assert all(cell.result is None for cell in marked)
+    kept = mark_stale(read_cells(tmp_path), cells[:2], plan.profile, plan.extra)
+    assert [(cell.name, cell.status) for cell in kept] == [(c.name, "done") for c in cells[:2]]
+    again = Plan(tmp_path, extra=("algorithm.gamma=0.1",), retry_stale=True)
+    assert run_grid(cells[:1], again, lambda _: None)["done"] == 1
+    assert starts(plan, cells[0]) == 1  # the old run is gone
+
+
+def test_cells_of_one_experiment_with_different_recipes_are_named(tmp_path, cells, behave):
+    run_grid(cells[:2], Plan(tmp_path), lambda _: None)
+    assert mixed_experiments(read_cells(tmp_path)) == []
+    run_grid(cells[2:], Plan(tmp_path, extra=("algorithm.lr=0.5",)), lambda _: None)
+    (line,) = mixed_experiments(read_cells(tmp_path))
+    assert "algorithm.lr" in line and "0.5: " in line and cells[0].name in line
+
+
+def test_one_runner_at_a_time_and_one_kind_of_comparison(tmp_path):
+    holder = f"process {os.getpid()}"
+    with (
+        claimed(tmp_path, quick=False),
+        pytest.raises(RunError, match=holder),
+        claimed(tmp_path, quick=False),
+    ):
+        pass
+    with claimed(tmp_path, quick=False):
+        pass
+    with pytest.raises(RunError, match="another directory"), claimed(tmp_path, quick=True):
+        pass
+
+
+LOG = """
+$ python -m gem_core.cli train
+Traceback (most recent call last):
+  File "x.py", line 1, in <module>
+(TaskRunner pid=12) ValueError: the real one: 3
+ray.exceptions.RayTaskError(ValueError): ray::TaskRunner.run()
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError: worker failed
+[W1122 ProcessGroupGloo.cpp] destroyed
+"""
+
+
+def test_the_reason_is_the_error_and_not_the_message_of_a_launcher():
+    assert error_line(LOG) == "(TaskRunner pid=12) ValueError: the real one: 3"
+    assert error_line("gem-core: 'x' is unknown. Did you mean 'y'?") != "no output"
+    assert error_line("one\n\ntwo\n") == "two" and error_line("") == "no output"
