@@ -33,14 +33,14 @@ def main() -> None:
         import ray
         from openrlhf.trainer import ppo_trainer
 
-        from gem_openrlhf.launch import _run_cli
+        from gem_openrlhf.command_line import run_command_line
 
         variables = {"TOKENIZERS_PARALLELISM": "false", FOLDER: os.environ[FOLDER]}
         with (
             ray.init(**merge(options, {"runtime_env": {"env_vars": variables}})),
             patch.object(ppo_trainer, "PPOTrainer", ray.remote(logged_trainer(recipe))),
         ):
-            _run_cli(arguments(recipe))
+            run_command_line(arguments(recipe))
 
 
 def logged_trainer(recipe: Recipe) -> Any:

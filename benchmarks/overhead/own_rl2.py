@@ -12,7 +12,6 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from shared import folder, given, log, prompts
@@ -66,30 +65,36 @@ class Steps:
         from transformers import AutoTokenizer
 
         tokenizer = AutoTokenizer.from_pretrained(model_path(given()))
-        self.prompt, self.episodes = len(tokenizer.encode(prompts()[0])), given().batch.episodes
-        self.seen: dict[str, float] = defaultdict(float)
+        self.prompt_tokens = len(tokenizer.encode(prompts()[0]))
+        self.episodes = given().batch.episodes
+        self.sums: dict[str, float] = defaultdict(float)
 
     def __call__(self, metrics: Mapping[str, float], step: int | None = None) -> None:
         for name, value in metrics.items():
-            self.seen[name] += value
+            self.sums[name] += value
         if "timing/update_rollout" in metrics:
-            seen, self.seen = self.seen, defaultdict(float)
-            parts = {k: v for k, v in seen.items() if k.startswith("timing/")}
-            rollout = parts.pop("timing/rollout")
-            update = sum(parts.values()) - parts["timing/update_rollout"]
-            log(rollout, update, (self.prompt + seen["response_length/train"]) * self.episodes)
+            self.finish()
+
+    def finish(self) -> None:
+        """Log the step that ends here: RL2's other parts are its update."""
+        times = {name: spent for name, spent in self.sums.items() if name.startswith("timing/")}
+        rollout = times.pop("timing/rollout")
+        times.pop("timing/update_rollout")
+        tokens = self.prompt_tokens + self.sums["response_length/train"]
+        log(rollout, sum(times.values()), tokens * self.episodes)
+        self.sums.clear()
 
 
 def configuration(recipe: Recipe) -> Any:
     """The adapter's configuration of ``recipe`` with RL2's own data, environment and GRPO."""
-    from hydra import compose, initialize_config_dir
-    from RL2 import trainer
     from transformers import AutoConfig
 
     from gem_core.adapters.hydra import override
     from gem_rl2.config import translate
+    from gem_rl2.native import compose_native
 
-    model, data = model_path(recipe), first_prompts(recipe)
+    model = model_path(recipe)
+    data = first_prompts(recipe)
     stop = AutoConfig.from_pretrained(model).eos_token_id  # the stand-in engine has to be told
     own = {
         "actor.model_name": model,
@@ -103,17 +108,20 @@ def configuration(recipe: Recipe) -> Any:
         "trainer.save_dir": str(folder() / "checkpoints"),
         "trainer.save_freq": None,
     }
-    words = [w for w in translate(recipe) if w.partition("=")[0] not in own]
-    with initialize_config_dir(str(Path(trainer.__file__).parent / "config"), version_base=None):
-        return compose("ppo", [*words, *(override(*item) for item in own.items())])
+    adapter = [text for text in translate(recipe) if text.partition("=")[0] not in own]
+    return compose_native([*adapter, *(override(key, value) for key, value in own.items())])
 
 
 def first_prompts(recipe: Recipe) -> str:
     """RL2's data set: the prompts of one step, for an epoch is a step here as in the adapter."""
-    path, texts = folder() / "epoch.jsonl", prompts()[: recipe.groups_per_step]
-    path.write_text("\n".join(json.dumps({"prompt": t}) for t in texts), encoding="utf-8")
+    path = folder() / "epoch.jsonl"
+    texts = prompts()[: recipe.groups_per_step]
+    path.write_text("\n".join(json.dumps({"prompt": text}) for text in texts), encoding="utf-8")
     return str(path)
 
 
 if __name__ == "__main__":
-    train(given()) if "RANK" in os.environ else main()
+    if "RANK" in os.environ:  # set by torchrun
+        train(given())
+    else:
+        main()

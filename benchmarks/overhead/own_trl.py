@@ -21,7 +21,8 @@ from gem_core.tiny import model_path
 from gem_core.training.allocator import keep_freed_memory
 from gem_trl.config import translate
 
-GENERATE, SCORE = "_generate_single_turn", "_generate_and_score_completions"
+GENERATE = "_generate_single_turn"
+SCORE = "_generate_and_score_completions"
 
 
 def main() -> None:
@@ -33,23 +34,24 @@ def main() -> None:
 
 def time_steps() -> None:
     """Log a step where TRL logs it."""
-    watch, trainer, write = Stopwatch(), trl.GRPOTrainer, trl.GRPOTrainer.log
-    seen = [0.0]
-    for owner, method in (
-        (trainer, GENERATE), (trainer, SCORE), (trainer, "training_step"),
-        (AcceleratedOptimizer, "step"),
-    ):  # fmt: skip
-        watch.around(owner, method)
+    watch = Stopwatch()
+    for method in (GENERATE, SCORE, "training_step"):
+        watch.around(trl.GRPOTrainer, method)
+    watch.around(AcceleratedOptimizer, "step")
+    write = trl.GRPOTrainer.log
+    tokens_before = 0.0
 
     def log_step(self: Any, logs: dict[str, float], *args: Any) -> None:
+        nonlocal tokens_before
         write(self, logs, *args)
-        if "loss" in logs:
-            spent, tokens = watch.take(), logs["num_tokens"]
-            update = spent["training_step"] - spent[SCORE] + spent["step"]
-            log(spent[GENERATE], update, tokens - seen[0])
-            seen[0] = tokens
+        if "loss" not in logs:
+            return  # the summary at the end of training
+        seconds = watch.take()
+        update = seconds["training_step"] - seconds[SCORE] + seconds["step"]
+        log(seconds[GENERATE], update, logs["num_tokens"] - tokens_before)
+        tokens_before = logs["num_tokens"]
 
-    trainer.log = log_step
+    trl.GRPOTrainer.log = log_step
 
 
 def train() -> None:

@@ -21,9 +21,15 @@ from gem_core.tiny import model_path
 from gem_core.training.recipe import Recipe
 from gem_verl.cpu import engine
 
-ROLLOUT, ACTOR = "actor_rollout_ref.rollout", "actor_rollout_ref.actor"
-KEPT = {"data.shuffle", "trainer.use_v1", "trainer.v1.trainer_mode", "trainer.total_epochs"}
-"""Of the adapter's wiring, what is no part of the adapter."""
+ACTOR = "actor_rollout_ref.actor"
+ROLLOUT = "actor_rollout_ref.rollout"
+LOOP = {
+    "data.shuffle": False,
+    "trainer.use_v1": True,
+    "trainer.v1.trainer_mode": "sync",
+    "trainer.total_epochs": 1,
+}
+"""verl's loop as the adapter uses it; the rest of the adapter's wiring is left out."""
 
 
 class Server(engine.HFServer):
@@ -31,14 +37,16 @@ class Server(engine.HFServer):
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        cap, stop = given().limits.max_tokens_per_turn, self.model.config.eos_token_id
-        self.known = {"max_tokens": cap, "stop_token_ids": [stop]}
+        self.own_sampling = {
+            "max_tokens": given().limits.max_tokens_per_turn,
+            "stop_token_ids": [self.model.config.eos_token_id],
+        }
 
     async def generate(
         self, request_id: str, prompt_ids: Any, sampling_params: dict[str, Any], **more: Any
     ) -> Any:
         """Sample one completion."""
-        sampling = {**sampling_params, **self.known}
+        sampling = {**sampling_params, **self.own_sampling}
         return await super().generate(request_id, prompt_ids, sampling, **more)
 
 
@@ -48,16 +56,19 @@ def compute_score(data_source: str, solution_str: str, *_: Any, **__: Any) -> fl
 
 
 def main() -> None:
-    from gem_verl.cpu import harness
+    """Train the recipe of the comparison with verl's own loop."""
+    from gem_verl.launch import session
 
-    recipe, pipe = given(), folder() / "steps.pipe"
+    recipe = given()
+    pipe = folder() / "steps.pipe"
     os.mkfifo(pipe)
     threading.Thread(target=log_steps, args=[pipe], daemon=True).start()
-    with harness.session(recipe) as (native, environment):
+    with session(recipe) as (machine, environment):
         environment["VERL_FILE_LOGGER_PATH"] = str(pipe)
         environment["VERL_USE_EXTERNAL_MODULES"] += ",own_verl"
-        arguments = [override(key, value) for key, value in (native | settings(recipe)).items()]
-        command = [sys.executable, "-m", "verl.trainer.main_ppo", *kept(recipe), *arguments]
+        values = {**settings(recipe), **machine}
+        arguments = [override(key, value) for key, value in values.items()]
+        command = [sys.executable, "-m", "verl.trainer.main_ppo", *arguments]
         run_program("verl", command, environment, folder() / "log.txt")
 
 
@@ -65,22 +76,18 @@ def log_steps(pipe: Path) -> None:
     """Log a step when verl does, in its own file format."""
     for line in pipe.open("rb"):
         row = json.loads(line)["data"]
-        timing = row["timing_s/gen"], row["timing_s/update_actor"]
-        log(*timing, row["perf/total_num_tokens"])
-
-
-def kept(recipe: Recipe) -> list[str]:
-    """The adapter's overrides for ``recipe`` without what wires the adapter."""
-    from gem_verl.config import WIRING, translate
-
-    wired = WIRING.keys() - KEPT
-    return [word for word in translate(recipe) if word.partition("=")[0] not in wired]
+        log(row["timing_s/gen"], row["timing_s/update_actor"], row["perf/total_num_tokens"])
 
 
 def settings(recipe: Recipe) -> dict[str, Any]:
-    """verl's own data, reward, agent loop and estimator."""
-    data, model = parquet(), model_path(recipe)
+    """The recipe's settings with verl's own data, reward, agent loop and estimator."""
+    from gem_verl.config import recipe_settings
+
+    data = parquet()
+    model = model_path(recipe)
     return {
+        **recipe_settings(recipe),
+        **LOOP,
         "algorithm.adv_estimator": "grpo",
         f"{ROLLOUT}.n": recipe.batch.group_size,
         f"{ACTOR}.ppo_mini_batch_size": recipe.groups_per_step,
@@ -103,10 +110,16 @@ def parquet() -> str:
     """verl's data set: the prompts as messages, which the chat template renders as they were."""
     import pandas
 
-    path, plain = str(folder() / "prompts.parquet"), {"style": "rule", "ground_truth": ""}
-    contents = [text.split("user\n", 1)[1].partition("<|im_end|>")[0] for text in prompts()]
-    messages = [[{"role": "user", "content": content}] for content in contents]
-    rows = [{"data_source": "overhead", "prompt": m, "reward_model": plain} for m in messages]
+    path = str(folder() / "prompts.parquet")
+    rows = []
+    for text in prompts():
+        content = text.split("user\n", 1)[1].partition("<|im_end|>")[0]
+        row = {
+            "data_source": "overhead",
+            "prompt": [{"role": "user", "content": content}],
+            "reward_model": {"style": "rule", "ground_truth": ""},
+        }
+        rows.append(row)
     pandas.DataFrame(rows).to_parquet(path)
     return path
 

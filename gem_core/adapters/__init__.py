@@ -1,1 +1,1 @@
-"""What the adapters of several trainers share; each module has one job."""
+"""Code that the adapters of several trainers share."""

@@ -1,4 +1,4 @@
-"""What an engine returned for one turn, as a `Completion`."""
+"""Convert what an engine returned for one turn to a `Completion`."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def to_completion(
 
     Args:
         token_ids: sampled ids, the stop token included.
-        logprobs: log-probability of each, None where the engine reports none.
-        finish_reason: the engine's own word; another one than "stop", "length" and "abort" is
-            replaced by what the tokens say.
+        logprobs: log-probability of each id, ``None`` where the engine reports none.
+        finish_reason: the engine's own reason; one other than ``"stop"``, ``"length"`` and
+            ``"abort"`` is replaced by the reason that follows from the tokens.
         stop_ids: ids that end a turn.
-        max_tokens: what the request allowed.
+        max_tokens: number of tokens that the request allowed.
 
     Raises:
         GemError: the engine named no reason, and the tokens end neither with a stop token nor at
@@ -43,8 +43,11 @@ def to_completion(
 
 def vllm_completion(output: Any, stop_ids: Collection[int], max_tokens: int) -> Completion:
     """Convert a ``vllm.CompletionOutput``, whose ``logprobs`` is one dictionary per token."""
-    ids, tables = list(output.token_ids), output.logprobs
-    logprobs = [table[i].logprob for i, table in zip(ids, tables, strict=True)] if tables else None
+    ids = list(output.token_ids)
+    logprobs = None
+    if output.logprobs:
+        pairs = zip(ids, output.logprobs, strict=True)
+        logprobs = [table[token_id].logprob for token_id, table in pairs]
     return to_completion(ids, logprobs, output.finish_reason, stop_ids, max_tokens)
 
 

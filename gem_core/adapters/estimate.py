@@ -1,4 +1,4 @@
-"""A recipe's estimator on a batch: what every adapter asks for in a training step."""
+"""Run a recipe's estimator on a batch, as every adapter does in each training step."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _METRICS = {
 
 
 class Estimate(NamedTuple):
-    """What `estimate` found.
+    """The result of `estimate`.
 
     Attributes:
         advantages: float64 [N], 0 for masked turns.
-        targets: float64 [N], what the critic is to learn (A + V of advantages that no option has
-            whitened); None where the batch has no values.
+        targets: float64 [N], the critic's targets A + V, from advantages that are not whitened;
+            ``None`` where the batch has no values.
         metrics: ``advantage/*``, ``turns/masked`` and ``groups/singleton``, over all ranks.
     """
 
@@ -42,22 +42,24 @@ class Estimate(NamedTuple):
 def estimate(
     batch: TurnBatch, algorithm: AlgorithmConfig, *, reduce: Reduce = identity
 ) -> Estimate:
-    """Advantages of ``batch`` by the recipe's estimator, the critic's targets and the metrics.
+    """Return the advantages of ``batch``, the critic's targets and the metrics.
 
     Args:
-        batch: The turns of this rank, with values where there is a critic.
+        batch: the turns of this rank, with values if there is a critic.
         algorithm: ``recipe.algorithm``.
-        reduce: Sum over ranks, see `compute_advantages`.
+        reduce: the sum over ranks, see `compute_advantages`.
 
     Raises:
-        AdvantageError: as `compute_advantages`.
+        AdvantageError: as in `compute_advantages`.
     """
-    gamma, lam = algorithm.gamma, algorithm.lam
-    found = compute_advantages(
+    gamma = algorithm.gamma
+    lam = algorithm.lam
+    advantages = compute_advantages(
         algorithm.estimator, batch, gamma=gamma, lam=lam, reduce=reduce, **algorithm.options
     )
     targets = None
     if batch.values is not None:
         targets = value_targets(gae(batch, gamma=gamma, lam=lam), batch.values)
-    described = describe(batch, found, reduce=reduce)
-    return Estimate(found, targets, {name: described[key] for key, name in _METRICS.items()})
+    described = describe(batch, advantages, reduce=reduce)
+    metrics = {name: described[key] for key, name in _METRICS.items()}
+    return Estimate(advantages, targets, metrics)

@@ -1,4 +1,4 @@
-"""A step whose loss or gradient is not a number must not be followed by another."""
+"""Stop a run whose loss or gradient is not finite."""
 
 from __future__ import annotations
 
@@ -7,12 +7,16 @@ from collections.abc import Mapping
 
 from gem_core.errors import GemError
 
-CHECKED = ("loss/policy", "loss/value", "grad_norm")
+CHECKED = ("loss/policy", "loss/value", "grad_norm", "grad_norm/critic")
 """Common metrics that must be finite."""
 
 
 def require_finite(step: int, metrics: Mapping[str, float]) -> None:
-    """Raise GemError when a loss or the gradient's norm of training step ``step`` is not finite."""
+    """Check the losses and the norm of the gradient of training step ``step``.
+
+    Raises:
+        GemError: one of them is not finite.
+    """
     for name in CHECKED:
         if not math.isfinite(metrics.get(name, 0.0)):
             raise GemError(

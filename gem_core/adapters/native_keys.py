@@ -1,7 +1,7 @@
-"""Which keys a trainer carries out: refused by name where it cannot, or where two keys compete.
+"""Refuse, by name, the keys that a trainer cannot honour or that something else already decides.
 
-Every adapter's ``config`` module says what becomes of each recipe key (`TRANSLATED`, ``APPLIED``,
-``REFUSED``) and which native keys the recipe decides (``NATIVE_OWNED``).
+The ``config`` module of every adapter states what becomes of each recipe key (``TRANSLATED``,
+``APPLIED``, ``REFUSED``) and which native keys the recipe decides (``NATIVE_OWNED``).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from gem_core.training.recipe import Recipe, flatten, get_key, recipe_keys
 
 
 def core_keys() -> frozenset[str]:
-    """Dotted keys that the core carries out for every trainer: prompts, limits, tasks."""
+    """Return the dotted keys that the core applies for every trainer: prompts, limits, tasks."""
     owned = ("context.", "limits.", "model.tiny.")
     single = {"name", "env", "trainer", "sources", "model.path", "model.revision"}
     single |= {"eval.episodes", "eval.temperature", "train.start"}
@@ -21,28 +21,34 @@ def core_keys() -> frozenset[str]:
 
 
 def refuse_keys(recipe: Recipe, trainer: str, reasons: Mapping[str, str]) -> None:
-    """Raise RecipeError if a key that ``trainer`` cannot honour differs from its default.
+    """Refuse every key that ``trainer`` cannot honour and that differs from its default.
 
     Args:
-        recipe: what was asked for.
-        trainer: for the message.
+        recipe: the recipe of the run.
+        trainer: name of the trainer, for the message.
         reasons: dotted key -> why it cannot be honoured and what to do instead.
+
+    Raises:
+        RecipeError: the recipe sets such a key.
     """
-    plain = Recipe(name="", env=[])
+    defaults = Recipe(name="", env=[])
     for key, why in reasons.items():
-        if get_key(recipe, key) != get_key(plain, key):
-            value = get_key(recipe, key)
+        value = get_key(recipe, key)
+        if value != get_key(defaults, key):
             raise RecipeError(f"{trainer} cannot honour {key} = {value!r}: {why}")
 
 
 def refuse_values(recipe: Recipe, trainer: str, checks: Iterable[tuple[str, object, str]]) -> None:
-    """Raise RecipeError at the first check that holds: values that ``trainer`` cannot honour.
+    """Refuse values of keys that ``trainer`` cannot honour.
 
     Args:
-        recipe: what was asked for.
-        trainer: for the message.
-        checks: dotted keys (several with spaces between), whether their values cannot be honoured,
-            and why, or what to do instead.
+        recipe: the recipe of the run.
+        trainer: name of the trainer, for the message.
+        checks: dotted keys (several are separated by spaces), whether their values cannot be
+            honoured, and why, or what to do instead.
+
+    Raises:
+        RecipeError: the first check that holds.
     """
     for keys, broken, why in checks:
         if broken:
@@ -51,12 +57,15 @@ def refuse_values(recipe: Recipe, trainer: str, checks: Iterable[tuple[str, obje
 
 
 def refuse_native(recipe: Recipe, trainer: str, owned: Mapping[str, str]) -> None:
-    """Raise RecipeError for a native key in ``[trainer.<trainer>]`` that something else decides.
+    """Refuse native keys in ``[trainer.<trainer>]`` that something else decides.
 
     Args:
-        recipe: what was asked for.
-        trainer: the name of its table.
-        owned: native key, dotted -> what decides it: the recipe's key, or a reason.
+        recipe: the recipe of the run.
+        trainer: name of the trainer, and of its table.
+        owned: dotted native key -> what decides it: the recipe's key, or a reason.
+
+    Raises:
+        RecipeError: the table has such a key.
     """
     native = {key.lstrip("+~") for key in flatten(recipe.trainer.get(trainer, {}))}
     for key in sorted(native & owned.keys()):

@@ -1,4 +1,4 @@
-"""A trainer that is a program of its own: run it to its end, with its output in a file."""
+"""Run a trainer that is a program of its own, with its output in a file."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ _SHOWN = 40
 def run_program(
     name: str, command: Sequence[str], environment: Mapping[str, str], log: Path
 ) -> None:
-    """Run ``command`` to its end; it ends with this process, however that ends (Linux).
+    """Run ``command`` to its end; on Linux it also ends when this process ends, however that ends.
 
     Args:
-        name: of the trainer, for the message.
+        name: name of the trainer, for the message.
         command: the program and its arguments.
         environment: all of its environment variables.
-        log: file that its output is appended to.
+        log: the file to which its output is appended.
 
     Raises:
-        GemError: it ended with an error; the message has the last lines of ``log``.
+        GemError: it ended with an error; the message contains the last lines of ``log``.
     """
     with log.open("ab") as output:
         process = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""One training step in a run directory: what every adapter's ``RunLog`` writes."""
+"""Write one training step to a run directory, as the ``RunLog`` of every adapter does."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ def log_step(
 
     Args:
         run: the run directory.
-        step: counts from 1.
-        episodes: those of all ranks, in task order.
-        metrics: the trainer's and the estimator's, under the common names; they win over what is
-            computed from the episodes.
+        step: number of the step, from 1.
+        episodes: the episodes of all ranks, in the order of their tasks.
+        metrics: metrics of the trainer and the estimator, under the common names; they take
+            precedence over those computed from the episodes.
 
     Raises:
-        GemError: a loss or the gradient is not finite.
+        GemError: a loss or the norm of the gradient is not finite.
     """
     require_finite(step, metrics)
     run.log(step, {**episode_metrics(episodes), **metrics})

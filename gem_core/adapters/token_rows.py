@@ -1,7 +1,7 @@
-"""Episodes as rows of a padded token batch: what a trainer that keeps rows hands to estimators.
+"""Episodes as rows of a padded token batch, for trainers that keep rows instead of episodes.
 
-Such a trainer pads, shuffles and drops rows as it likes, and an episode whose history rewrites
-itself has several of them. A `RowLabel` per row says what the row is.
+Such a trainer may pad, shuffle and drop rows, and an episode whose history is rewritten has several
+rows. A `RowLabel` identifies the episode and the turn of each row.
 """
 
 from __future__ import annotations
@@ -24,24 +24,26 @@ _MARK = "gem"
 
 
 class RowLabel(msgspec.Struct, frozen=True, array_like=True, order=True):
-    """What a row is; labels sort by episode and time. As text for trainers that keep text only."""
+    """Identifies a row; labels sort by episode and time, and have a text form for trainers."""
 
     episode: int
     """Number of the episode in the run."""
     turn: int
     """The first turn in the row."""
     group: int
-    """The initial state, see `TurnBatch.group`."""
+    """Group of episodes with the same initial state, see `TurnBatch.group`."""
     env: int
     """Position of the environment in the recipe."""
 
     def encode(self) -> str:
-        """The label as text."""
+        """Return the label as text, for trainers that keep only text."""
         return _MARK + msgspec.json.encode(self).decode()
 
 
 def read_labels(texts: Sequence[object]) -> list[RowLabel]:
-    """The labels of rows. A text that is none stands for one episode; equal ones are a group.
+    """Return the labels of rows.
+
+    A text that is not a label is an episode of its own; equal texts are one group.
 
     >>> read_labels([RowLabel(7, 2, 3, 0).encode(), "a", "b", "a"])[1:]
     [RowLabel(episode=1, turn=0, group=1, env=0), RowLabel(episode=2, turn=0, group=2, env=0), \
@@ -57,10 +59,10 @@ RowLabel(episode=3, turn=0, group=1, env=0)]
 
 
 def token_rewards(episode: Episode, segment: Segment) -> list[float]:
-    """The reward of each turn that is trained on, on its last token; one number per token.
+    """Return one number per token: the reward of each turn that is trained on, on its last token.
 
     Raises:
-        GemError: two such turns have no token between them, so that rows cannot tell them apart.
+        GemError: two such turns have no token between them, so that rows cannot separate them.
     """
     rewards = [0.0] * len(segment.token_ids)
     trained = [span for span in segment.spans if segment.loss_mask[span[1]]]
@@ -76,20 +78,21 @@ def token_rewards(episode: Episode, segment: Segment) -> list[float]:
 
 
 class TokenRows:
-    """The turns of token rows, and the way back from turns to rows.
+    """The turns of token rows, and the mapping from turns back to rows.
 
     Args:
-        labels: one per row; those of rows without an action token are not looked at.
+        labels: one per row; those of rows without an action token are ignored.
         rewards: float [rows, tokens], as in `TurnBatch.from_token_rows`.
         mask: [rows, tokens], not 0 on action tokens; a row of zeros is padding.
         values: float [rows, tokens], V before each token.
-        bootstraps: V(s_T) by number of the episode, 0 for those that are not there.
+        bootstraps: the value of the last state by number of the episode; 0 for missing ones.
 
     Attributes:
         batch: the turns, episode by episode in the order of the labels.
 
     Raises:
-        AdvantageError: two rows have one label, or as `TurnBatch.from_token_rows`.
+        AdvantageError: two rows have the same label, or an error of
+            `TurnBatch.from_token_rows`.
     """
 
     def __init__(
@@ -121,6 +124,6 @@ class TokenRows:
 
     def spread(self, per_turn: npt.ArrayLike) -> FloatArray:
         """Put one number per turn of ``batch`` on its action tokens: float64 [rows, tokens]."""
-        found = np.zeros(self._shape)
-        found[self._rows] = spread_rows(per_turn, self._spans, self._shape[1])
-        return found
+        tokens = np.zeros(self._shape)
+        tokens[self._rows] = spread_rows(per_turn, self._spans, self._shape[1])
+        return tokens

@@ -1,4 +1,4 @@
-"""From episodes to the arrays of the estimators."""
+"""Convert episodes to the arrays that estimators read."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from gem_core.episodes.data import Episode
 
 
 def turn_batch(episodes: Sequence[Episode]) -> TurnBatch:
-    """Flatten the turns of ``episodes``, [N] in all; turns that are excluded are masked.
+    """Flatten the turns of ``episodes`` to arrays [N]; excluded turns are masked.
 
-    Environments are numbered in the order of their ids, so that ranks with the same set of ids
-    number them alike.
+    Environments are numbered in the order of their ids, so that ranks with the same set of ids give
+    them the same numbers.
     """
     env_ids = sorted({e.env_id for e in episodes})
     numbered = [(n, e, t) for n, e in enumerate(episodes) for t in e.turns]
@@ -29,21 +29,28 @@ def turn_batch(episodes: Sequence[Episode]) -> TurnBatch:
 
 
 def turns_with_tokens(episode: Episode) -> list[int]:
-    """Positions of the turns that have tokens, in order."""
+    """Return the positions of the turns that have tokens, in time order."""
     return [turn for segment in episode.segments for turn, _, _ in segment.spans]
 
 
 def with_values(
     turns: TurnBatch, episodes: Sequence[Episode], values: Sequence[np.ndarray]
 ) -> TurnBatch:
-    """``turns`` with what a critic read: per episode one value per turn with tokens, and one more
-    for the state in which a limit cut it off, if there is one.
+    """Return ``turns`` with the values of a critic.
+
+    Args:
+        turns: the batch of ``episodes``, see `turn_batch`.
+        episodes: the episodes of the batch.
+        values: per episode one value for each turn with tokens, and one more for the state in which
+            a limit cut the episode off, if there is such a state.
     """
-    per_turn, ends = [], []
-    for episode, found in zip(episodes, values, strict=True):
-        places = turns_with_tokens(episode)
+    per_turn = []
+    bootstraps = []
+    for episode, estimated in zip(episodes, values, strict=True):
+        positions = turns_with_tokens(episode)
         row = np.zeros(len(episode.turns))
-        row[places] = found[: len(places)]
+        row[positions] = estimated[: len(positions)]
         per_turn.append(row)
-        ends.append(np.full(len(row), found[-1] if len(found) > len(places) else 0.0))
-    return replace(turns, values=np.concatenate(per_turn), bootstrap=np.concatenate(ends))
+        last = estimated[-1] if len(estimated) > len(positions) else 0.0
+        bootstraps.append(np.full(len(row), last))
+    return replace(turns, values=np.concatenate(per_turn), bootstrap=np.concatenate(bootstraps))

@@ -8,7 +8,7 @@ TRAINER = Trainer(
     name="oat",
     distribution="oat-llm",
     tested=("0.2.4", "0.3"),
-    # Oat's own metadata end at 3.10, where its GPU stack does; its CPU harness runs on 3.11.
+    # Oat's own metadata end at 3.10, where its GPU stack does; its CPU backend runs on 3.11.
     python=((3, 10), (3, 12)),
     install='pip install "gem-core[oat]"  # Linux, Python 3.10; see gem_oat/README.md',
     launch="gem_oat.launch:run",

@@ -1,22 +1,40 @@
-"""A recipe as Oat's command line, and the command line as ``PPOArgs``."""
+"""Recipe -> Oat's command line, and the command line as ``PPOArgs``.
+
+The tables say which argument comes from which recipe key; `translate` and `NATIVE_OWNED` are made
+of them.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from gem_core.adapters.native_keys import core_keys, refuse_keys, refuse_values
+from gem_core.adapters.native_keys import core_keys, refuse_keys, refuse_native, refuse_values
 from gem_core.errors import RecipeError, unknown
-from gem_core.training.recipe import Recipe, recipe_keys
+from gem_core.training.recipe import Recipe, get_key, recipe_keys
+from gem_oat import values
 
 APPLIED = frozenset({
-    "algorithm.estimator", "algorithm.options", "algorithm.gamma", "algorithm.lam",
-    "algorithm.loss_aggregation", "algorithm.loss_constant", "algorithm.lr_schedule",
-    "batch.episodes", "batch.group_size", "eval.every", "eval.inside_episodes", "train.steps",
-    "train.save_every", "train.log_episodes", "hardware.engine",
+    "algorithm.estimator",
+    "algorithm.options",
+    "algorithm.gamma",
+    "algorithm.lam",
+    "algorithm.loss_aggregation",
+    "algorithm.loss_constant",
+    "algorithm.lr_schedule",
+    "batch.episodes",
+    "batch.group_size",
+    "eval.every",
+    "eval.inside_episodes",
+    "train.steps",
+    "train.save_every",
+    "train.log_episodes",
+    "hardware.engine",
 })  # fmt: skip
 """Keys that the adapter's actor, learner and launcher carry out; Oat's command line has none."""
 
 REFUSED = {"algorithm.entropy_coef": "Oat computes the entropy without a gradient; set it to 0."}
+"""Keys that cannot be honoured, and what to do instead."""
 
 TRANSLATED = frozenset(recipe_keys()) - core_keys() - APPLIED - REFUSED.keys()
 """Keys that become arguments of Oat."""
@@ -27,66 +45,25 @@ FUSED = (
 )
 """Why the fused head is refused, by `translate` and again before each update."""
 
-DEFAULTS = frozenset({
-    "asynchronous", "buffer_clear_every", "lora_sync_only", "max_queries", "num_prompt_epoch",
-    "pretrain", "reinforce_update", "resume_dir", "sync_params_every", "whiten_adv",
-})  # fmt: skip
-"""Oat's arguments that must keep their defaults, beside those that `owned` decides."""
-
 
 def translate(recipe: Recipe) -> list[str]:
     """Oat's command line for ``recipe``; needs neither Oat nor a GPU.
 
     Raises:
-        RecipeError: a key that Oat cannot honour, by name.
+        RecipeError: Oat cannot honour a key, or a native key is not free.
     """
-    _check(recipe)
-    algorithm, gpu = recipe.algorithm, recipe.hardware.device == "gpu"
-    half = recipe.model.dtype == "bfloat16"
-    plain = {
-        "seed": recipe.seed, "collocate": True, "vllm_sleep": gpu, "master_addr": "127.0.0.1",
-        "bf16": half, "flash_attn": half and gpu,
-        "gradient_checkpointing": recipe.model.gradient_checkpointing,
-        "learning_rate": algorithm.lr, "critic_learning_rate": algorithm.critic_lr or algorithm.lr,
-        "cliprange": algorithm.clip_high, "l2": algorithm.weight_decay,
-        "adam_beta_1": algorithm.betas[0], "adam_beta_2": algorithm.betas[1],
-        "max_norm": algorithm.max_grad_norm,
-        # Off: truncated importance sampling, which no other trainer here does by default.
-        "tis_c": None,
-        "temperature": recipe.sampling.temperature, "top_p": recipe.sampling.top_p,
-        "top_k": recipe.sampling.top_k, "generate_max_length": recipe.limits.max_tokens_per_turn,
-        "max_model_len": recipe.limits.max_context_tokens,
-        "use_fused_lm_head": recipe.batch.micro_batch == 1,
-        "logging_steps": 10**9, "max_save_num": max(2, recipe.train.keep_checkpoints),
-    }  # fmt: skip
-    native = {**plain, **recipe.trainer.get("oat", {}), **owned(recipe)}
-    return [word for key, value in native.items() for word in _flag(key, value)]
-
-
-def owned(recipe: Recipe) -> dict[str, Any]:
-    """Oat's arguments that the adapter depends on; `[trainer.oat]` must leave them alone."""
-    algorithm, ranks, micro = recipe.algorithm, recipe.hardware.gpus, recipe.batch.micro_batch or 1
-    updates = algorithm.epochs * algorithm.minibatches
-    in_reward = algorithm.kl_in == "reward"
-    return {
-        "algo": "PPO", "oracle": "", "prompt_data": "", "num_samples": 1,
-        "critic_type": "ppo" if algorithm.estimator == "gae" else "drgrpo",
-        "gpus": recipe.hardware.gpus_per_node, "num_groups": recipe.hardware.nodes,
-        "num_ppo_epochs": algorithm.epochs,
-        "beta": 0.0 if in_reward else algorithm.kl_coef,
-        "kl_penalty_coef": algorithm.kl_coef if in_reward else 0.0,
-        # One item of the data set is one learner's part of a step; the learner sets the number of
-        # rows. Oat plans its schedule for items * max_epochs / train_batch_size updates, and takes
-        # the ceiling of ratio * updates for the warm-up.
-        "rollout_batch_size": ranks, "rollout_batch_size_per_device": 1,
-        "pi_buffer_maxlen_per_device": 1,
-        "train_batch_size": ranks * micro, "train_batch_size_per_device": micro,
-        "max_epochs": updates * micro,
-        "lr_warmup_ratio": max(0.0, algorithm.warmup_steps - 0.5)
-        / max(1, recipe.train.steps * updates),
-        # Oat's own evaluation, saving and stopping are off: the adapter does them.
-        "debug": True, "eval_steps": -1, "save_steps": -1, "max_train": 10**15,
-    }  # fmt: skip
+    refuse_keys(recipe, "Oat", REFUSED)
+    refuse_native(recipe, "oat", {**NATIVE_OWNED, **_with_dashes(NATIVE_OWNED)})
+    _check_values(recipe)
+    defaults = {name: compute(recipe) for name, compute in NATIVE_DEFAULTS.items()}
+    copied = {name: get_key(recipe, key) for name, key in _COPIED.items()}
+    computed = {name: compute(recipe) for name, (_, compute) in _COMPUTED.items()}
+    fixed = {name: value for name, (value, _) in _FIXED.items()}
+    native = recipe.trainer.get("oat", {})
+    words: list[str] = []
+    for name, value in {**defaults, **native, **copied, **computed, **fixed}.items():
+        words += _argument(name, value)
+    return words
 
 
 def arguments(recipe: Recipe) -> Any:
@@ -100,48 +77,182 @@ def arguments(recipe: Recipe) -> Any:
     from oat.algorithms.ppo import PPOArgs
     from oat.args import default_args_validation
 
+    words = translate(recipe)
     known = PPOArgs.__dataclass_fields__
-    for key in recipe.trainer.get("oat", {}).keys() - known:
-        raise unknown("argument of Oat in [trainer.oat]", key, known)
+    for name in recipe.trainer.get("oat", {}):
+        if name not in known:
+            raise unknown("argument of Oat in [trainer.oat]", name, known)
     try:
-        args = tyro.cli(PPOArgs, args=translate(recipe))
+        args = tyro.cli(PPOArgs, args=words)
     except SystemExit:
-        raise RecipeError("trainer.oat: Oat's parser refuses a value; see above.") from None
+        raise RecipeError(
+            "trainer.oat: Oat's parser refuses a value; its message above names the argument."
+        ) from None
     # Oat hands the name through to transformers; only its command line offers fewer.
     args.lr_scheduler = recipe.algorithm.schedule_name
     return default_args_validation(args)
 
 
-def _flag(key: str, value: Any) -> list[str]:
+def _argument(name: str, value: Any) -> list[str]:
+    """One argument as words of a command line; true and false are flags."""
     if isinstance(value, bool):
-        return [f"--{key}" if value else f"--no-{key}"]
-    values = value if isinstance(value, (list, tuple)) else [value]
-    return [f"--{key}", *map(str, values)]
+        return [f"--{name}" if value else f"--no-{name}"]
+    items = value if isinstance(value, (list, tuple)) else [value]
+    return [f"--{name}", *map(str, items)]
 
 
-def _check(recipe: Recipe) -> None:
+def _with_dashes(owned: dict[str, str]) -> dict[str, str]:
+    """The spelling of a command line, which Oat's parser takes as well."""
+    return {name.replace("_", "-"): reason for name, reason in owned.items()}
+
+
+def _check_values(recipe: Recipe) -> None:
     """Refuse values, or pairs of them, that Oat cannot honour."""
-    algorithm, hardware, native = recipe.algorithm, recipe.hardware, recipe.trainer.get("oat", {})
-    gpu, ranks = hardware.device == "gpu", hardware.gpus
-    taken = sorted(native.keys() & (owned(recipe).keys() | DEFAULTS))
-    node = {"master_addr", "master_port", "group_rank"}
-    refuse_keys(recipe, "Oat", REFUSED)
-    refuse_values(recipe, "Oat", [
-        ("algorithm.clip_low algorithm.clip_high", algorithm.clip_low != algorithm.clip_high,
-         "Oat has one clip range; make them equal"),
-        ("model.revision", recipe.model.revision is not None,
-         "Oat loads the newest one; download yours and name its directory"),
+    algorithm = recipe.algorithm
+    hardware = recipe.hardware
+    native = recipe.trainer.get("oat", {})
+    gpu = hardware.device == "gpu"
+    node_keys = {"master_addr", "master_port", "group_rank"}
+    fused = native.get("use_fused_lm_head") and recipe.batch.micro_batch != 1
+    checks = [
+        (
+            "algorithm.clip_low algorithm.clip_high",
+            algorithm.clip_low != algorithm.clip_high,
+            "Oat has one clip range; make them equal",
+        ),
+        (
+            "model.revision",
+            recipe.model.revision is not None,
+            "Oat loads the newest one; download yours and name its directory",
+        ),
         ("train.steps", not recipe.train.steps, "there is nothing to train"),
-        ("hardware.engine hardware.device",
-         hardware.engine not in ("default", "vllm" if gpu else "hf"),
-         "Oat samples with vllm on a GPU, on a CPU with hf"),
-        ("hardware.nodes hardware.gpus_per_node", ranks > 1 and not gpu, "on a CPU there is one"),
-        ("hardware.nodes", hardware.nodes > 1 and not node <= native.keys(),
-         "start it once per node, with [trainer.oat] master_addr, master_port and group_rank"),
-        ("batch.episodes batch.group_size", recipe.groups_per_step % ranks,
-         f"groups stay whole: episodes / group_size must be a multiple of {ranks} GPUs"),
-        ("trainer", taken,
-         f"oat.{'/'.join(taken)} belongs to the adapter; use the recipe's own keys"),
-        ("batch.micro_batch", native.get("use_fused_lm_head") and recipe.batch.micro_batch != 1,
-         FUSED),
-    ])  # fmt: skip
+        (
+            "hardware.engine hardware.device",
+            hardware.engine not in ("default", "vllm" if gpu else "hf"),
+            "Oat samples with vllm on a GPU, on a CPU with hf",
+        ),
+        (
+            "hardware.nodes hardware.gpus_per_node",
+            hardware.gpus > 1 and not gpu,
+            "on a CPU there is one",
+        ),
+        (
+            "hardware.nodes",
+            hardware.nodes > 1 and not node_keys <= native.keys(),
+            "start it once per node, with [trainer.oat] master_addr, master_port and group_rank",
+        ),
+        (
+            "batch.episodes batch.group_size",
+            recipe.groups_per_step % hardware.gpus,
+            f"groups stay whole: episodes / group_size must be a multiple of {hardware.gpus} GPUs",
+        ),
+        ("batch.micro_batch", fused, FUSED),
+    ]
+    refuse_values(recipe, "Oat", checks)
+
+
+# -- what the recipe and the adapter decide -------------------------------------------------------
+
+_COPIED = {
+    "cliprange": "algorithm.clip_high",
+    "generate_max_length": "limits.max_tokens_per_turn",
+    "gpus": "hardware.gpus_per_node",
+    "gradient_checkpointing": "model.gradient_checkpointing",
+    "l2": "algorithm.weight_decay",
+    "learning_rate": "algorithm.lr",
+    "max_model_len": "limits.max_context_tokens",
+    "max_norm": "algorithm.max_grad_norm",
+    "num_groups": "hardware.nodes",
+    "num_ppo_epochs": "algorithm.epochs",
+    "seed": "seed",
+    "temperature": "sampling.temperature",
+    "top_k": "sampling.top_k",
+    "top_p": "sampling.top_p",
+}
+"""Argument -> the recipe key whose value it gets."""
+_COMPUTED: dict[str, tuple[str, Callable[[Recipe], Any]]] = {
+    "adam_beta_1": ("algorithm.betas", lambda recipe: recipe.algorithm.betas[0]),
+    "adam_beta_2": ("algorithm.betas", lambda recipe: recipe.algorithm.betas[1]),
+    "beta": ("algorithm.kl_coef and algorithm.kl_in", values.kl_in_loss),
+    "bf16": ("model.dtype", values.is_bfloat16),
+    "critic_learning_rate": ("algorithm.critic_lr", values.critic_lr),
+    "critic_type": ("algorithm.estimator", values.critic_type),
+    "kl_penalty_coef": ("algorithm.kl_coef and algorithm.kl_in", values.kl_in_reward),
+    "lr_warmup_ratio": ("algorithm.warmup_steps", values.warmup_ratio),
+    "max_epochs": ("algorithm.epochs and algorithm.minibatches", values.passes_per_item),
+    "max_save_num": ("train.keep_checkpoints", values.checkpoints_kept),
+    "rollout_batch_size": ("batch.episodes", lambda recipe: recipe.hardware.gpus),
+    "train_batch_size": ("batch.micro_batch and algorithm.minibatches", values.train_rows),
+    "train_batch_size_per_device": ("batch.micro_batch", values.micro_batch),
+}
+"""Argument -> the recipe key that decides it, and how."""
+_OWN_EVAL = "the adapter plays the held-out episodes: set eval.every, eval.inside_episodes"
+_OWN_STEPS = "every training step collects one batch: set train.steps, batch.episodes"
+_FIXED: dict[str, tuple[Any, str]] = {
+    "algo": ("PPO", "the adapter is made for Oat's PPO: set algorithm.estimator"),
+    "collocate": (True, "every GPU has one learner and one actor: set hardware.gpus_per_node"),
+    "debug": (True, _OWN_EVAL),
+    "eval_steps": (-1, _OWN_EVAL),
+    "fp16": (False, "set model.dtype instead"),
+    "logging_steps": (10**9, "the adapter writes every step to metrics.jsonl"),
+    "max_train": (10**15, _OWN_STEPS),
+    "num_samples": (1, "a row is a turn: set batch.group_size"),
+    "oracle": ("", "rewards come from the environments"),
+    "pi_buffer_maxlen_per_device": (1, "the rows of a step are the buffer"),
+    "prompt_data": ("", "prompts come from the environments"),
+    "rollout_batch_size_per_device": (1, _OWN_STEPS),
+    "save_steps": (-1, "set train.save_every instead"),
+}
+"""Argument -> the value that the adapter needs, and why."""
+_REPLACED = {
+    "apply_chat_template": "context.template",
+    "critic_pretrain": "model.path",
+    "eval_generate_max_length": "limits.max_tokens_per_turn",
+    "eval_temperature": "eval.temperature",
+    "gamma": "algorithm.gamma",
+    "ignore_no_eos": "limits.cut_action",
+    "lam": "algorithm.lam",
+    "lr_scheduler": "algorithm.lr_schedule",
+    "max_eval": "eval.inside_episodes",
+    "pretrain": "model.path",
+    "ref_pretrain": "model.path",
+    "save_ckpt": "train.save_every",
+    "save_from": "train.save_every",
+    "tokenizer": "model.path",
+}
+"""Argument that is set elsewhere, or that has no effect here -> the recipe key for that work."""
+_REASONS = {
+    _OWN_EVAL: (
+        "eval_batch_size eval_data eval_n eval_query_interval eval_split eval_top_k eval_top_p"
+    ),
+    _OWN_STEPS: "max_queries num_prompt_epoch",
+    "learner and actor take turns": "asynchronous",
+    "the rows of a step are the buffer": "buffer_clear_every dump_all_buffer",
+    "the schedule ends with train.steps": "critic_max_step_adjustment max_step_adjustment",
+    "Oat's launcher sets it": "local_rank",
+    "the actor gets whole weights": "lora_sync_only",
+    "rewards come from the environments": "non_stop_fixed_reward non_stop_penalty whiten_rewards",
+    "gem_core's advantages are used, with PPO's clip": "reinforce_update whiten_adv",
+    "continue a run with --resume": "resume_dir resume_tag",
+    "the same recipe draws the same numbers: set seed": "rnd_seed",
+    "the run directory (--run) holds what is saved": "save_path",
+    "actors get the weights after every step": "sync_params_every",
+}
+"""Why arguments keep Oat's defaults -> their names."""
+NATIVE_OWNED: dict[str, str] = {
+    **{name: f"set {key} instead" for name, key in _COPIED.items()},
+    **{name: f"set {keys} instead" for name, (keys, _) in _COMPUTED.items()},
+    **{name: f"set {key} instead" for name, key in _REPLACED.items()},
+    **{name: reason for name, (_, reason) in _FIXED.items()},
+    **{name: reason for reason, names in _REASONS.items() for name in names.split()},
+}
+"""Argument of Oat -> what decides it; refused in ``[trainer.oat]``."""
+NATIVE_DEFAULTS: dict[str, Callable[[Recipe], Any]] = {
+    "flash_attn": lambda recipe: values.is_bfloat16(recipe) and values.on_gpu(recipe),
+    "master_addr": lambda recipe: "127.0.0.1",
+    # Off: truncated importance sampling, which no other trainer here does by default.
+    "tis_c": lambda recipe: None,
+    "use_fused_lm_head": lambda recipe: recipe.batch.micro_batch == 1,
+    "vllm_sleep": values.on_gpu,
+}
+"""Arguments that the adapter sets to better defaults, and that ``[trainer.oat]`` may set."""

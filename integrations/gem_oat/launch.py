@@ -30,21 +30,33 @@ def run(recipe: Recipe, run: RunDir, *, resume: bool = False) -> None:
     if start == recipe.train.steps:
         return  # the model was written before this checkpoint
     if recipe.hardware.device == "cpu":
-        from gem_oat.cpu.in_process import launch
+        from gem_oat.cpu import in_process
+
+        in_process.launch(arguments(recipe, run, start))
     else:
         _compat.require_gpu_stack()
-        launch = launch_program
-    launch(arguments(recipe, run, start))
-    if not run.model.exists():
-        raise GemError(f"Oat ended before step {recipe.train.steps}; its output says why.")
+        launch_program(arguments(recipe, run, start))
+    require_model(recipe, run)
 
 
 def arguments(recipe: Recipe, run: RunDir, start: int = 0) -> Any:
-    """Oat's arguments with what the adapter's actors and learners read (``args.gem``)."""
+    """Oat's arguments with what the adapter's actors and learners read (``args.gem``).
+
+    Args:
+        recipe: the experiment.
+        run: the run directory.
+        start: training steps behind the checkpoint to resume from.
+
+    Raises:
+        RecipeError: as `gem_oat.config.arguments`.
+    """
     from gem_oat.learner import GemRun
 
     args = config.arguments(recipe)
-    args.pretrain = args.ref_pretrain = args.critic_pretrain = model_path(recipe)
+    model = model_path(recipe)
+    args.pretrain = model
+    args.ref_pretrain = model
+    args.critic_pretrain = model
     args.save_path = str(run.path / "oat")
     args.gem = GemRun(recipe, run, start)
     return args
@@ -63,6 +75,19 @@ def launch_program(args: Any) -> None:
     from gem_oat.learner import GemLearner
     from gem_oat.rollout import GemActor
 
-    program, local = get_program(args, learner_cls=GemLearner, actor_cls=GemActor)
-    terminal = {"launch_type": args.launch_type, "terminal": "current_terminal"}
-    lp.launch(program, local_resources=local, **terminal)
+    program, resources = get_program(args, learner_cls=GemLearner, actor_cls=GemActor)
+    lp.launch(
+        program,
+        launch_type=args.launch_type,
+        local_resources=resources,
+        terminal="current_terminal",
+    )
+
+
+def require_model(recipe: Recipe, run: RunDir) -> None:
+    """Raise GemError unless Oat left a model: its processes can end without an exception here."""
+    if not run.model.exists():
+        raise GemError(
+            f"Oat ended before step {recipe.train.steps}; its output above says why. Continue with "
+            "--resume."
+        )

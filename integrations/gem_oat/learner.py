@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any, NamedTuple
 
 import oat.learners.rl
@@ -11,17 +10,20 @@ import torch
 import torch.distributed as dist
 from oat.utils.data import TransitionDataset
 
+from gem_core.adapters.loss_checks import require_finite
+from gem_core.episodes.data import Episode
 from gem_core.episodes.metrics import episode_metrics
 from gem_core.errors import GemError
 from gem_core.training.recipe import Recipe
 from gem_core.training.runs import RunDir
 from gem_oat import _compat
-from gem_oat.advantages import GemAdvantages
+from gem_oat.advantages import GemAdvantages, require_installed
 from gem_oat.config import FUSED
 from gem_oat.loss import TurnLoss
-from gem_oat.metrics import step_metrics
+from gem_oat.metrics import RunLog
 from gem_oat.rollout import TurnData, pad_rows
 
+_compat.check_private_signatures()
 _compat.fix_process_group(oat.utils.distributed)
 _compat.fix_critic_schedule(oat.learners.rl)
 
@@ -29,11 +31,14 @@ _compat.fix_critic_schedule(oat.learners.rl)
 class GemRun(NamedTuple):
     """What actors and learners know of the run; travels as ``args.gem``.
 
-    ``start`` is the number of training steps behind the checkpoint to resume from.
+    Attributes:
+        recipe: the experiment.
+        run_dir: where metrics, episodes, checkpoints and the model go.
+        start: training steps behind the checkpoint to resume from.
     """
 
     recipe: Recipe
-    files: RunDir
+    run_dir: RunDir
     start: int = 0
 
 
@@ -54,30 +59,48 @@ class GemLearner(GemAdvantages):
     """Oat's learner: its loop, loss, engine and weight sync; gem_core's batches and advantages."""
 
     def _init(self, args: Any, actors: Any) -> None:
-        self.recipe, self.files, self.start = args.gem
+        self.recipe, self.run_dir, self.start = args.gem
         super()._init(args, actors)
         self.dataset_builder = Rows
-        kinds = ["policy"] + ["kl"] * (args.beta > 0) + ["value"] * (self.critic is not None)
-        self.loss = self.masked_aggregator = TurnLoss(
-            self.recipe.algorithm, kinds, self.strategy.world_size, self.reduce
+        self.loss = TurnLoss(
+            self.recipe.algorithm, self._loss_kinds(), self.strategy.world_size, self.reduce
         )
-        self.clock = time.perf_counter()
+        self.masked_aggregator = self.loss
+        self.run_log = RunLog(self.run_dir, self._wandb)
         if self.start:
             for engine, folder in self.engines.items():
                 self.strategy.load_ckpt(engine, folder, f"step_{self.start:06d}")
             self.sync_params_to_actors()  # Oat's own resume leaves the actors at the first weights
 
+    def _loss_kinds(self) -> list[str]:
+        """What Oat aggregates in each micro-batch, in its order."""
+        kinds = ["policy"]
+        if self.args.beta > 0:
+            kinds.append("kl")
+        if self.critic is not None:
+            kinds.append("value")
+        return kinds
+
     @property
     def engines(self) -> dict[Any, str]:
-        """The trained DeepSpeed engines and their folders; last the one that counts, the policy."""
-        trained = [("critic", self.critic), ("policy", self.model.model)]
-        return {e: str(self.files.checkpoints / name) for name, e in trained if e is not None}
+        """The trained DeepSpeed engines and the folders of their checkpoints.
+
+        The policy comes last: a checkpoint counts when the policy's is written.
+        """
+        folders: dict[Any, str] = {}
+        if self.critic is not None:
+            folders[self.critic] = str(self.run_dir.checkpoints / "critic")
+        folders[self.model.model] = str(self.run_dir.checkpoints / "policy")
+        return folders
+
+    # -- the batch --------------------------------------------------------------------------
 
     def prepare_data(self, strategy: Any, tokenizer: Any) -> None:
         """A data set as long as the run: one item per step and learner, naming its tasks."""
-        steps, shards = self.recipe.train.steps, strategy.world_size
+        steps = self.recipe.train.steps
+        shards = strategy.world_size
         names = [f"{n // shards}/{n % shards}/{shards}" for n in range(steps * shards)]
-        self.prompts_dataset = [(name,) * 3 for name in names]
+        self.prompts_dataset = [(name, name, name) for name in names]
         mine = range(self.start * shards + strategy.get_rank(), steps * shards, shards)
         self.prompts_dataloader = strategy.setup_dataloader(self.prompts_dataset, 1, sampler=mine)
 
@@ -85,22 +108,31 @@ class GemLearner(GemAdvantages):
         """Make this step's rows the whole buffer, filled up so that every minibatch is equal."""
         self.episodes = [episode for data in data_list for episode in data.episodes]
         minibatches = self.recipe.algorithm.minibatches
-        whole = -(-int(self.strategy.all_reduce(len(data_list), op="max")) // minibatches)
+        most_rows = int(self.strategy.all_reduce(len(data_list), op="max"))
+        whole = _divide_up(most_rows, minibatches)
         micro = min(self.recipe.batch.micro_batch or whole, whole)
-        accumulate = -(-whole // micro)
+        accumulate = _divide_up(whole, micro)
         self.pi_buffer = pad_rows(data_list, micro * accumulate * minibatches)
         if self.args.use_fused_lm_head and micro > 1:
             raise GemError(f"batch.micro_batch = {micro}: {FUSED}.")
         # The number of turns varies, so Oat's and DeepSpeed's sizes are this step's.
-        self.args.train_batch_size_per_device, self.strategy.grad_acc_step = micro, accumulate
+        self.args.train_batch_size_per_device = micro
+        self.strategy.grad_acc_step = accumulate
         for engine in self.engines:
             engine.set_train_batch_size(self.args.train_batch_size * accumulate)
             engine.optimizer.gradient_accumulation_steps = accumulate
             engine.micro_steps = 0  # accumulation ends at multiples: count from here
 
+    # -- the update -------------------------------------------------------------------------
+
     def learning_step(self, trajectory: dict[str, Any]) -> dict[str, Any]:
-        """Oat's PPO epochs over the batch. Raises GemError if gem_core's hooks were not reached."""
-        self.rows, self.found = trajectory["rows"], None
+        """Oat's PPO epochs over the batch.
+
+        Raises:
+            GemError: Oat did not ask for gem_core's advantages or loss weights.
+        """
+        self.rows = trajectory["rows"]
+        self.summary = {}
         ids = trajectory["input_ids"].to(torch.cuda.current_device())
         self.loss.plan(self.rows, ids, self.args.train_batch_size_per_device)
         infos: dict[str, Any] = super().learning_step(trajectory)
@@ -113,59 +145,80 @@ class GemLearner(GemAdvantages):
         """Oat's log-probabilities; only a policy update asks for the entropy with them."""
         logps, entropy = super().get_batch_logps(*args, **kwargs)
         if kwargs.get("compute_entropy"):
-            if self.found is None:
-                raise GemError("Oat did not ask gem_core for advantages: nothing was trained.")
+            require_installed(self)
             self.loss.enter(kwargs["input_ids"], entropy)
         return logps, entropy
 
+    # -- after the update -------------------------------------------------------------------
+
     def eval_and_log(self, train_info: Any, eval: bool = False, save: bool = False) -> None:
-        """After every step: metrics, evaluation, checkpoint. Oat's last call finds all done."""
+        """After every step: metrics, evaluation, model, checkpoint.
+
+        Oat calls this once more at the end, with ``save``; by then everything is done.
+        """
         if save:
             return
-        step, recipe = self.start + self.steps, self.recipe
-        last = step == recipe.train.steps
+        step = self.start + self.steps
+        settings = self.recipe.train
+        is_last = step == settings.steps
         self._log(step, train_info)
-        if recipe.eval.every and step % recipe.eval.every == 0:
+        if self.recipe.eval.every and step % self.recipe.eval.every == 0:
             self.evaluate(None, step)
-        if last:
+        if is_last:
             self._export()
-        if last or (recipe.train.save_every and step % recipe.train.save_every == 0):
-            keep = self.args.max_save_num
-            for engine, folder in self.engines.items():
-                self.strategy.save_ckpt(engine, folder, tag=f"step_{step:06d}", max_num=keep)
+        if is_last or (settings.save_every and step % settings.save_every == 0):
+            self._save_checkpoint(step)
 
     def _log(self, step: int, train_info: dict[str, Any]) -> None:
-        gathered = [None] * self.strategy.world_size if self.strategy.is_rank_0() else None
-        dist.gather_object(self.episodes, gathered)
-        began, self.clock = self.clock, time.perf_counter()
-        if gathered is None:
+        logs = {**train_info, **self.actor_info}
+        require_finite(step, {**self.losses, **RunLog.common(logs)})  # on every rank
+        is_first = self.strategy.is_rank_0()
+        gathered: list[Any] = [None] * self.strategy.world_size
+        dist.gather_object(self.episodes, gathered if is_first else None)
+        if not is_first:
             return
-        episodes = [episode for part in gathered for episode in part]
-        own = {**self.losses, **self.found.metrics, "time/sync": self.weight_sync_elapse}
-        own |= {"rows/all": len(self.rows) * len(gathered), "time/step": self.clock - began}
-        own["lr"] = self.scheduler.get_last_lr()[0]
-        metrics = step_metrics(episodes, {**train_info, **self.actor_info}, own)
-        self.files.log(step, metrics)
-        self.files.log_episodes(step, episodes[: self.recipe.train.log_episodes])
-        if self._wandb is not None:
-            self._wandb.log(metrics, step=step)
+        episodes: list[Episode] = [episode for part in gathered for episode in part]
+        metrics = {
+            **self.losses,
+            **self.summary,
+            "time/sync": self.weight_sync_elapse,
+            "rows/all": len(self.rows) * len(gathered),
+            "lr": self.scheduler.get_last_lr()[0],
+        }
+        self.run_log.log(step, episodes, logs, metrics)
 
     def evaluate(self, dataloader: Any, steps: int) -> None:
-        """Held-out episodes on the first node's actors; the signature is Oat's."""
+        """Play held-out episodes on the first node's actors; the signature is Oat's."""
         if not self.strategy.is_rank_0():
             return  # and wait at the next collective call
-        indices, count = range(self.recipe.eval.inside_episodes), len(self.actors)
-        parts = [list(indices[n::count]) for n in range(count)]
-        waiting = [a.futures.run_eval(steps, p) for a, p in zip(self.actors, parts, strict=True)]
+        indices = range(self.recipe.eval.inside_episodes)
+        count = len(self.actors)
+        waiting = [
+            actor.futures.run_eval(steps, list(indices[n::count]))
+            for n, actor in enumerate(self.actors)
+        ]
         client = self.collector.ipc_client
-        episodes = [e for handle in waiting for e in client.deserialize_ipc(handle.result())]
-        self.files.log_eval(steps, "during", episode_metrics(episodes))
+        episodes = [
+            episode for handle in waiting for episode in client.deserialize_ipc(handle.result())
+        ]
+        self.run_dir.log_eval(steps, "during", episode_metrics(episodes))
 
     def _export(self) -> None:
         """The policy and its tokenizer in Hugging Face format, whole or not at all."""
         self.model.model.module.config.use_cache = True  # Oat turned it off for training
-        staging = self.files.path / "export"
+        staging = self.run_dir.path / "export"
         self.strategy.save_model(self.model, self.tokenizer, str(staging), tag="model")
         if self.strategy.is_rank_0():
-            self.files.publish(staging / "model")
+            self.run_dir.publish(staging / "model")
             staging.rmdir()
+
+    def _save_checkpoint(self, step: int) -> None:
+        for engine, folder in self.engines.items():
+            self.strategy.save_ckpt(
+                engine, folder, tag=f"step_{step:06d}", max_num=self.args.max_save_num
+            )
+
+
+def _divide_up(number: int, by: int) -> int:
+    """``number`` / ``by``, rounded up."""
+    return -(-number // by)

@@ -3,23 +3,69 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from gem_core.advantages import dense_ids, identity
+from gem_core.advantages.stats import Reduce
 from gem_core.errors import GemError
 from gem_core.training.recipe import AlgorithmConfig
-from gem_oat.rows import LossWeights, Row, loss_weights
+from gem_oat.rows import Row
+
+FloatArray = npt.NDArray[np.float64]
+
+
+class LossWeights(NamedTuple):
+    """What turns sums over the tokens of a minibatch's rows into means; float64 [rows] each.
+
+    Attributes:
+        policy: of the recipe's loss aggregation: sum of (weight * sum over the row's tokens).
+        token: of the mean over all trained tokens.
+        turn: of the mean over all trained turns, for what a turn has once.
+    """
+
+    policy: FloatArray
+    token: FloatArray
+    turn: FloatArray
+
+
+def loss_weights(
+    rows: Sequence[Row], algorithm: AlgorithmConfig, reduce: Reduce = identity
+) -> LossWeights:
+    """Weights of this rank's rows of one minibatch, in a sum over the rows of all ranks.
+
+    Args:
+        rows: with padding; the turns of a sequence that are here count as that sequence.
+        algorithm: its ``loss_aggregation`` and ``loss_constant``.
+        reduce: sum of a float64 array over ranks.
+    """
+    trained = np.array([float(not row.excluded) for row in rows])
+    tokens = trained * [len(row.response) for row in rows]
+    sequence = dense_ids([(row.episode, row.segment) for row in rows])
+    sequence_tokens = np.bincount(sequence, tokens)
+    own_counts = np.array(
+        [tokens.sum(), np.count_nonzero(sequence_tokens), trained.sum()], dtype=np.float64
+    )
+    all_tokens, all_sequences, all_turns = np.maximum(reduce(own_counts), 1.0)
+    if algorithm.loss_aggregation == "token":
+        policy = trained / all_tokens
+    elif algorithm.loss_aggregation == "sequence":
+        policy = trained / (np.maximum(sequence_tokens[sequence], 1.0) * all_sequences)
+    else:
+        policy = trained / ((algorithm.loss_constant or 1) * all_sequences)
+    return LossWeights(policy, token=trained / all_tokens, turn=trained / all_turns)
 
 
 class TurnLoss:
     """Replaces Oat's ``masked_aggregator``.
 
     Oat averages over a row's tokens, then over the rows of a micro-batch, over micro-batches and
-    over ranks, so that a token's weight depends on who is beside it. This gives every row the
+    over ranks, so that a token's weight depends on the rows beside it. This gives every row the
     factor that turns the chain into the recipe's one weighted sum over the whole minibatch. For
     that it must know the minibatches ahead: it draws Oat's permutations from a copy of the state of
     the generator that Oat will use, and compares tokens at every micro-batch.
@@ -32,52 +78,96 @@ class TurnLoss:
     """
 
     def __init__(
-        self, algorithm: AlgorithmConfig, kinds: Sequence[str], ranks: int, reduce: Any
+        self, algorithm: AlgorithmConfig, kinds: Sequence[str], ranks: int, reduce: Reduce
     ) -> None:
-        self.algorithm, self.kinds, self.ranks, self.reduce = algorithm, kinds, ranks, reduce
+        self.algorithm = algorithm
+        self.kinds = kinds
+        self.ranks = ranks
+        self.reduce = reduce
+        self.sums: dict[str, float] = {}
+        """Weighted sums of this rank so far, by metric."""
+        self._micro_batches: Iterator[tuple[Tensor, Tensor]] = iter(())
+        self._pending_kinds: Iterator[str] = iter(())
+        self._entropy: Tensor | None = None
 
     def plan(self, rows: Sequence[Row], input_ids: Tensor, micro: int) -> None:
-        """Weigh the coming update.
+        """Compute the weights of the coming update.
 
         Args:
             rows: all rows of this rank, padding included.
             input_ids: [rows, tokens].
             micro: rows per micro-batch; divides the rows of a minibatch.
         """
-        state, queue = np.random.RandomState(), []
-        state.set_state(np.random.get_state())
+        generator = np.random.RandomState()
+        generator.set_state(np.random.get_state())
+        micro_batches: list[tuple[Tensor, Tensor]] = []
         for _ in range(self.algorithm.epochs):
-            for part in np.split(state.permutation(len(rows)), self.algorithm.minibatches):
-                found = loss_weights([rows[n] for n in part], self.algorithm, self.reduce)
-                weights = torch.from_numpy(np.stack(found)).float().split(micro, dim=1)
-                queue += zip(torch.from_numpy(part).split(micro), weights, strict=True)
-        self._scale = float(len(part) * self.ranks)  # rows per micro * accumulation * ranks
-        self._queue, self._ids, self.sums = iter(queue), input_ids, defaultdict(float)
+            order = generator.permutation(len(rows))
+            for minibatch in np.split(order, self.algorithm.minibatches):
+                weights = loss_weights([rows[n] for n in minibatch], self.algorithm, self.reduce)
+                places = torch.from_numpy(minibatch).split(micro)
+                parts = torch.from_numpy(np.stack(weights)).float().split(micro, dim=1)
+                micro_batches += zip(places, parts, strict=True)
+        self._micro_batches = iter(micro_batches)
+        self._input_ids = input_ids
+        # What Oat's means divide by: rows per micro-batch * accumulation * ranks.
+        self._scale = float(len(rows) // self.algorithm.minibatches * self.ranks)
+        self.sums = defaultdict(float)
 
     def enter(self, input_ids: Tensor, entropy: Tensor | None) -> None:
-        """Begin the next micro-batch. Raises GemError if it is not the predicted one."""
-        rows, weights = next(self._queue)
-        if not torch.equal(self._ids[rows][:, : input_ids.shape[1]], input_ids):
-            raise GemError("Oat's minibatches are not the predicted ones; the weights are wrong.")
-        self._now = LossWeights(*weights.to(input_ids.device))
-        self._pending = iter(self.kinds)
+        """Begin the next micro-batch.
+
+        Args:
+            input_ids: [rows, tokens] of the micro-batch.
+            entropy: [rows, tokens] of the policy, or None.
+
+        Raises:
+            GemError: it is not the predicted one.
+        """
+        places, weights = next(self._micro_batches)
+        if not torch.equal(self._input_ids[places][:, : input_ids.shape[1]], input_ids):
+            raise GemError(
+                "Oat's minibatches are not the predicted ones, so the weights of its loss would be "
+                "wrong: something else draws from numpy's global generator during an update."
+            )
+        self._policy, self._token, self._turn = weights.to(input_ids.device)
+        self._pending_kinds = iter(self.kinds)
         self._entropy = entropy
 
     def __call__(self, values: Tensor, mask: Tensor, axis: int | None = None) -> Tensor:
-        """Per row, what Oat's means turn into its share of the loss; ``values`` [rows, tokens]."""
-        kind, weight = next(self._pending), self._now.policy
+        """Per row, what Oat's means turn into its share of the loss.
+
+        Args:
+            values: [rows, tokens], of the next kind.
+            mask: [rows, tokens], true on action tokens.
+            axis: Oat's argument; always the tokens.
+
+        Returns:
+            [rows].
+        """
+        kind = next(self._pending_kinds)
+        weight = self._policy
         if kind == "value":  # a turn has one state, read at its last prompt token
-            mask, weight = mask & (mask.cumsum(1) == 1), self._now.turn
-        out = (values * mask).sum(1) * weight
-        self.sums[f"loss/{kind}"] += float(out.detach().sum())
+            mask = mask & (mask.cumsum(1) == 1)
+            weight = self._turn
+        shares = (values * mask).sum(1) * weight
+        self.sums[f"loss/{kind}"] += float(shares.detach().sum())
         if kind == "policy" and self._entropy is not None:
-            self.sums["entropy"] += float(((self._entropy * mask).sum(1) * self._now.token).sum())
-        return out * self._scale
+            entropies = (self._entropy * mask).sum(1) * self._token
+            self.sums["entropy"] += float(entropies.sum())
+        return shares * self._scale
 
     def finish(self) -> dict[str, float]:
-        """Means over the updates, sums over the ranks. Raises GemError if updates are missing."""
-        if next(self._queue, None) is not None:
-            raise GemError("Oat made fewer updates than the recipe asks for.")
+        """Means over the updates, sums over the ranks.
+
+        Raises:
+            GemError: updates are missing.
+        """
+        if next(self._micro_batches, None) is not None:
+            raise GemError(
+                "Oat made fewer updates than the recipe asks for: [trainer.oat] or another package "
+                "stops its epochs early."
+            )
         updates = self.algorithm.epochs * self.algorithm.minibatches
-        sums = self.reduce(np.array(list(self.sums.values()))) / updates
-        return dict(zip(self.sums, sums.tolist(), strict=True))
+        totals = self.reduce(np.array(list(self.sums.values()))) / updates
+        return dict(zip(self.sums, totals.tolist(), strict=True))

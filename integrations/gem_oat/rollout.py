@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
@@ -13,12 +13,13 @@ from msgspec.structs import asdict
 from oat.algorithms.ppo import PPOActor
 from oat.types import TransitionData
 
-from gem_core.episodes.data import Completion, Episode, FinishReason
+from gem_core.adapters.completions import vllm_completion
+from gem_core.episodes.data import Completion, Episode, StopReason
 from gem_core.episodes.machine import EpisodeMachine
 from gem_core.episodes.rollout import Request, play_batch, require_healthy
 from gem_core.training.recipe import Recipe
 from gem_core.training.tasks import MachineFactory, Task, eval_task, step_tasks, train_task
-from gem_oat.rows import Row, state_rows, turn_rows
+from gem_oat.rows import Row, bootstrap_row, turn_rows
 
 
 @dataclass
@@ -29,34 +30,109 @@ class TurnData(TransitionData):
     episodes: list[Episode] = field(default_factory=list)
 
 
-def to_native(row: Row) -> TurnData:
-    """``row`` as Oat's: prompt = all tokens before the action, response = the sampled tokens."""
-    return TurnData(
-        prompt=row.texts[0],
-        prompt_ids=list(row.prompt),
-        response=row.texts[1],
-        response_ids=list(row.response),
-        response_logprobs=list(row.logprobs),
-        rewards=[0.0] * (len(row.response) - 1) + [row.reward],
-        loss_mask=not row.excluded,
-        info={},
-        row=row,
-    )
+def to_native(
+    episode: Episode, number: int, env: int, bootstrap_state: Sequence[int] = ()
+) -> list[TurnData]:
+    """``episode`` as Oat's rows: one per turn, in time order, then the bootstrap state's.
+
+    A turn's prompt is all tokens before the action, its response the sampled tokens; the turn's
+    reward stands on the last of them.
+
+    Args:
+        episode: a finished episode.
+        number: identifies it in the run.
+        env: identifies its environment, alike on all ranks.
+        bootstrap_state: ids of the state in which a limit cut it, for a critic; may be empty.
+
+    Raises:
+        GemError: as `gem_oat.rows.turn_rows`.
+    """
+    rows = turn_rows(episode, number, env)
+    if bootstrap_state:
+        rows.append(bootstrap_row(episode, number, env, bootstrap_state))
+    return [_turn_data(row) for row in rows]
 
 
 def pad_rows(rows: list[TurnData], count: int) -> list[TurnData]:
     """``rows`` filled up to ``count`` with masked rows."""
-    return rows + [to_native(Row(-1)) for _ in range(count - len(rows))]
+    return rows + [_turn_data(Row(-1)) for _ in range(count - len(rows))]
+
+
+def bootstrap_state(machine: EpisodeMachine) -> list[int]:
+    """Ids of the state in which the turn limit cut the episode; empty for every other end.
+
+    Also empty where the state fills the context: its row has one token more.
+    """
+    if machine.episode.stop_reason is not StopReason.TRUNCATED_TURNS:
+        return []
+    state = machine.bootstrap_state()
+    limit = machine.limits.max_context_tokens
+    return state if limit is None or len(state) < limit else []
+
+
+@dataclass(frozen=True)
+class EnginePolicy:
+    """Oat's vLLM engine as a policy (`gem_core.episodes.rollout.BatchPolicy`).
+
+    Requests are seeded by ``salt``, task and turn: Oat seeds its engine by the clock, and no run
+    could be repeated.
+
+    Attributes:
+        engine: a ``vllm.LLM``.
+        stop_ids: token ids that end an action.
+        sampling: further fields of ``vllm.SamplingParams``, such as the temperature.
+        salt: what else the seeds depend on.
+    """
+
+    engine: Any
+    stop_ids: Sequence[int]
+    sampling: dict[str, Any]
+    salt: str
+
+    def complete_batch(self, requests: Sequence[Request]) -> list[Completion]:
+        """Sample one completion per request, in one call of the engine."""
+        outputs = self.engine.generate(
+            prompt_token_ids=[request.prompt_ids for request in requests],
+            sampling_params=[self._sampling_params(request) for request in requests],
+            use_tqdm=False,
+        )
+        return [
+            vllm_completion(output.outputs[0], self.stop_ids, request.max_tokens)
+            for output, request in zip(outputs, requests, strict=True)
+        ]
+
+    def _sampling_params(self, request: Request) -> Any:
+        machine = request.machine
+        seed = random.Random(f"{self.salt}/{machine.index}/{machine.turn}").getrandbits(31)
+        return vllm.SamplingParams(
+            **self.sampling,
+            stop_token_ids=self.stop_ids,
+            logprobs=0,  # of the sampled token alone
+            max_tokens=request.max_tokens,
+            seed=seed,
+        )
 
 
 class GemActor(PPOActor):
-    """Oat's actor playing whole episodes; Oat's engine, weight sync and transport stay."""
+    """Oat's actor playing whole episodes; Oat's engine, weight sync and transport stay.
+
+    Attributes:
+        recipe: the experiment.
+        factory: makes the machine of a task.
+        policy: Oat's engine, sampling as in training.
+    """
 
     def init(self, actor_id: int, save_path: str) -> None:
         """Build Oat's engine; the learner calls this."""
         super().init(actor_id, save_path)
         self.recipe: Recipe = self.args.gem.recipe
         self.factory = MachineFactory(self.recipe, self.tokenizer)
+        self.policy = EnginePolicy(
+            self.llm,
+            self.factory.stop_ids,
+            sampling=asdict(self.recipe.sampling),
+            salt=f"train/{self.recipe.seed}",
+        )
 
     def step(
         self, prompts: list[str], formatted_prompts: list[str], references: list[str] | None = None
@@ -73,59 +149,64 @@ class GemActor(PPOActor):
             episodes.
         """
         shards = [step_tasks(self.recipe, *map(int, prompt.split("/"))) for prompt in prompts]
-        salt, sampling = f"train/{self.recipe.seed}", asdict(self.recipe.sampling)
-        machines = iter(self._play([task for tasks in shards for task in tasks], salt, sampling))
-        parts = [self._rows(list(islice(machines, len(tasks)))) for tasks in shards]
-        longest = max(map(len, parts))
+        all_tasks = [task for tasks in shards for task in tasks]
+        machines = iter(self.play(all_tasks, self.policy))
+        parts = [self.to_rows(list(islice(machines, len(tasks)))) for tasks in shards]
+        return self.hand_over(parts)
+
+    def run_eval(self, step: int, indices: list[int]) -> bytes:
+        """Play held-out episodes; returns the handle of the list of episodes.
+
+        Args:
+            step: training steps so far; decides the seeds of the requests.
+            indices: of the held-out tasks.
+        """
+        policy = replace(
+            self.policy,
+            sampling={"temperature": self.recipe.eval.temperature},
+            salt=f"eval/{self.recipe.seed}/{step}",
+        )
+        machines = self.play([eval_task(self.recipe, index) for index in indices], policy)
+        return self.ipc_client.serialize_ipc([machine.episode for machine in machines])
+
+    def play(self, tasks: Sequence[Task], policy: EnginePolicy) -> list[EpisodeMachine]:
+        """Play the episodes of ``tasks``, all at once, one call of the engine per turn.
+
+        Raises:
+            GemError: most of the episodes broke.
+        """
+        machines = [self.factory(task) for task in tasks]
+        require_healthy(play_batch(machines, policy))
+        return machines
+
+    def to_rows(self, machines: Sequence[EpisodeMachine]) -> list[TurnData]:
+        """The rows of one learner, at least one; the first carries the episodes."""
+        has_critic = self.args.critic_type == "ppo"
+        rows: list[TurnData] = []
+        for machine in machines:
+            env = train_task(self.recipe, machine.index).env
+            state = bootstrap_state(machine) if has_critic else []
+            rows += to_native(machine.episode, machine.index, env, state)
+        rows = pad_rows(rows, 1)
+        rows[0].episodes = [machine.episode for machine in machines]
+        return rows
+
+    def hand_over(self, parts: Sequence[list[TurnData]]) -> bytes:
+        """Handle of the rows of all learners, filled up to equally many."""
+        longest = max(len(part) for part in parts)
         padded = [row for part in parts for row in pad_rows(part, longest)]
         return self.ipc_client.serialize_ipc(padded)
 
-    def run_eval(self, step: int, indices: list[int]) -> bytes:
-        """Play held-out episodes; returns the handle of the list of episodes."""
-        tasks = [eval_task(self.recipe, index) for index in indices]
-        salt, sampling = (
-            f"eval/{self.recipe.seed}/{step}",
-            {"temperature": self.recipe.eval.temperature},
-        )
-        machines = self._play(tasks, salt, sampling)
-        return self.ipc_client.serialize_ipc([machine.episode for machine in machines])
 
-    def complete_batch(self, requests: Sequence[Request]) -> list[Completion]:
-        """One call of the vLLM engine (`gem_core.episodes.rollout.BatchPolicy`)."""
-        outputs = self.llm.generate(
-            prompt_token_ids=[request.prompt_ids for request in requests],
-            sampling_params=[self._params(request) for request in requests],
-            use_tqdm=False,
-        )
-        return [_completion(output.outputs[0]) for output in outputs]
-
-    def _play(self, tasks: list[Task], salt: str, sampling: dict[str, Any]) -> list[EpisodeMachine]:
-        machines = [self.factory(task) for task in tasks]
-        self.salt, self.sampling = salt, sampling
-        require_healthy(play_batch(machines, self))
-        return machines
-
-    def _params(self, request: Request) -> Any:
-        # Seeded per request: Oat seeds its engine by the clock, and no run could be repeated.
-        machine, limit = request.machine, request.max_tokens
-        seed = random.Random(f"{self.salt}/{machine.index}/{machine.turn}").getrandbits(31)
-        fixed = {"stop_token_ids": self.factory.stop_ids, "logprobs": 0}
-        return vllm.SamplingParams(**self.sampling, **fixed, max_tokens=limit, seed=seed)
-
-    def _rows(self, machines: list[EpisodeMachine]) -> list[TurnData]:
-        rows: list[Row] = []
-        for machine in machines:
-            number, env = machine.index, train_task(self.recipe, machine.index).env
-            rows += turn_rows(machine.episode, number, env)
-            if self.args.critic_type == "ppo":
-                rows += state_rows(machine, number, env)
-        data = [to_native(row) for row in rows or [Row(-1)]]
-        data[0].episodes = [machine.episode for machine in machines]
-        return data
-
-
-def _completion(output: Any) -> Completion:
-    """vLLM's output as ours; ``logprobs`` holds one dictionary per token."""
-    ids = list(output.token_ids)
-    logprobs = [at[token].logprob for at, token in zip(output.logprobs or [], ids, strict=True)]
-    return Completion(ids, logprobs, FinishReason(output.finish_reason))
+def _turn_data(row: Row) -> TurnData:
+    return TurnData(
+        prompt=row.texts[0],
+        prompt_ids=list(row.prompt),
+        response=row.texts[1],
+        response_ids=list(row.response),
+        response_logprobs=list(row.logprobs),
+        rewards=[0.0] * (len(row.response) - 1) + [row.reward],
+        loss_mask=not row.excluded,
+        info={},
+        row=row,
+    )

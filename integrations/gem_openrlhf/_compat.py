@@ -1,15 +1,57 @@
-"""What this adapter was tested with, checked when it is imported."""
+"""The OpenRLHF that this adapter was written against, checked before it is used."""
 
 from __future__ import annotations
 
+import inspect
 import sys
+from importlib import import_module
 from importlib.util import find_spec
+from typing import Any
 
 from gem_core.errors import MissingDependencyError
 from gem_core.training.trainers import require
 from gem_openrlhf import TRAINER
 
 require(TRAINER)
+
+_MAKER = "openrlhf.trainer.ppo_utils.experience_maker:RemoteExperienceMaker"
+_TRAINER = "openrlhf.trainer.ppo_trainer:BasePPOTrainer"
+_GENERATOR = "openrlhf.trainer.ppo_trainer_async:GenerateSamplesActor"
+_EXECUTE = "self prompt label sampling_params max_length hf_tokenizer llm_engine images"
+PRIVATE_SIGNATURES = {
+    "openrlhf.utils.agent:AgentExecutorBase.execute": _EXECUTE,
+    f"{_MAKER}.make_experience_batch": "self rollout_samples",
+    f"{_MAKER}.compute_advantages_and_returns": "self experiences",
+    f"{_MAKER}._dispatch_forward": "self group sync_condition kwargs",
+    f"{_MAKER}._flatten_results": "self refs duplicate_factor",
+    f"{_TRAINER}.fit": "self global_step",
+    f"{_TRAINER}.save_logs_and_checkpoints": "self global_step logs_dict client_states",
+    f"{_GENERATOR}._run_eval": "self",
+}
+"""Methods that the adapter overrides or calls, with their parameters in OpenRLHF 0.11.2."""
+_ADDED_BY_RAY = "_ray_trace_ctx"
+
+
+def check_private_signatures() -> None:
+    """Raise MissingDependencyError when a method that the adapter relies on has changed."""
+    for path, expected in PRIVATE_SIGNATURES.items():
+        names = inspect.signature(_method(path)).parameters
+        parameters = " ".join(name for name in names if name != _ADDED_BY_RAY)
+        if parameters != expected:
+            raise MissingDependencyError(
+                f"{path} takes ({parameters}), not ({expected}): install an OpenRLHF that was "
+                f"tested, openrlhf{TRAINER.tested_range}."
+            )
+
+
+def _method(path: str) -> Any:
+    """Return the function ``module:Class.method``, also of a class that Ray wraps."""
+    module, _, attributes = path.partition(":")
+    class_name, _, method = attributes.partition(".")
+    owner = getattr(import_module(module), class_name)
+    if hasattr(owner, "__ray_metadata__"):
+        owner = owner.__ray_metadata__.modified_class
+    return getattr(owner, method)
 
 
 def require_gpu_packages() -> None:

@@ -1,13 +1,18 @@
-"""Recipe -> OpenRLHF's dotted command-line flags."""
+"""Recipe -> OpenRLHF's dotted command-line flags.
+
+The tables say which flag comes from which recipe key; `flags` and `NATIVE_OWNED` are made of them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from gem_core.adapters.native_keys import core_keys, refuse_keys
-from gem_core.errors import RecipeError
-from gem_core.training.recipe import Recipe, flatten, recipe_keys
+from gem_core.adapters.native_keys import core_keys, refuse_keys, refuse_native, refuse_values
+from gem_core.errors import RecipeError, did_you_mean
+from gem_core.training.recipe import Recipe, flatten, get_key, recipe_keys
+from gem_openrlhf import values
+from gem_openrlhf.command_line import known_flags
 
 
 def _keys(text: str) -> frozenset[str]:
@@ -18,7 +23,7 @@ APPLIED = _keys(
     "algorithm.estimator algorithm.options algorithm.gamma algorithm.lam sampling.top_k "
     "eval.inside_episodes train.steps train.log_episodes model.dtype hardware.engine"
 )
-"""Carried out by the adapter itself: experience maker, executor, dataset rows, CPU harness."""
+"""Applied by the adapter itself: experience maker, executor, dataset rows, CPU harness."""
 REFUSED = {
     "algorithm.loss_constant": "its loss is a mean; use loss_aggregation 'token' or 'sequence'.",
     "context.history": "it trains one token sequence per episode; use history = 'append'.",
@@ -27,155 +32,209 @@ REFUSED = {
 """Keys that cannot be honoured, and what to do instead."""
 TRANSLATED = frozenset(recipe_keys()) - core_keys() - APPLIED - REFUSED.keys()
 """Keys that `flags` turns into native ones."""
-OWNED = _keys(
-    "algo.advantage.estimator algo.advantage.gamma algo.advantage.lambd algo.advantage.no_std_norm "
-    "algo.dynamic_filtering_enable data.max_len data.max_samples data.prompt_dataset "
-    "reward.clip_range reward.normalize_enable reward.overlong_buffer_len "
-    "reward.stop_properly_penalty_coef rollout.max_new_tokens rollout.vllm_generate_batch_size "
-    "train.agent_func_path train.num_episodes"
-)
-"""Native flags that would be ignored here or change which episodes a step plays."""
-_MEANS = {"token": "token-mean", "sequence": "seq-mean-token-mean"}
 
 
 def translate(recipe: Recipe) -> list[str]:
-    """The recipe as arguments of ``openrlhf.cli.train_ppo_ray``, without the paths of a run.
+    """Translate to arguments of ``openrlhf.cli.train_ppo_ray``, without the paths of a run.
 
     Raises:
-        RecipeError: a key cannot be honoured.
+        RecipeError: a key cannot be honoured, or a native flag is unknown or not free.
+        MissingDependencyError: there are native flags, and no OpenRLHF to ask which ones it has.
     """
     return render(flags(recipe))
 
 
-def render(values: Mapping[str, Any]) -> list[str]:
-    """Write flags as arguments: True is a bare flag, False and None are left out."""
-    arguments: list[str] = []
-    for name, value in values.items():
-        if value is not None and value is not False:
-            listed = value if isinstance(value, (list, tuple)) else [value]
-            arguments += [f"--{name}", *(str(item) for item in listed if item is not True)]
-    return arguments
-
-
 def flags(recipe: Recipe) -> dict[str, Any]:
-    """OpenRLHF's flags by dotted name; the recipe's native ones come last and win."""
+    """Return OpenRLHF's flags by dotted name; raises as `translate`."""
     refuse_keys(recipe, "openrlhf", REFUSED)
-    _check(recipe)
-    parts = (_batch(recipe), _algorithm(recipe), _rest(recipe), _layout(recipe))
-    own = {name: value for part in parts for name, value in flatten(part).items()}
-    return own | native_flags(recipe)
+    native = native_flags(recipe)
+    _check_values(recipe)
+    copied = {flag: get_key(recipe, key) for flag, key in _COPIED.items()}
+    computed = {flag: compute(recipe) for flag, (_, compute) in _COMPUTED.items()}
+    fixed = {flag: value for flag, (value, _) in _FIXED.items()}
+    return {**copied, **computed, **fixed, **_default_flags(recipe), **native}
 
 
 def native_flags(recipe: Recipe) -> dict[str, Any]:
-    """``[trainer.openrlhf]`` by dotted name. Raises RecipeError."""
-    found = flatten(recipe.trainer.get("openrlhf", {}))
-    for key in sorted(found.keys() & OWNED):
-        raise RecipeError(f"trainer.openrlhf.{key}: the recipe and the adapter decide that.")
-    return found
+    """Return ``[trainer.openrlhf]`` by dotted name.
+
+    Raises:
+        RecipeError: OpenRLHF has no such flag, or something else decides it.
+        MissingDependencyError: there are flags, and OpenRLHF is not installed.
+    """
+    refuse_native(recipe, "openrlhf", NATIVE_OWNED)
+    native = flatten(recipe.trainer.get("openrlhf", {}))
+    if not native:
+        return {}
+    known = known_flags()
+    for name in native:
+        if name not in known:
+            hint = did_you_mean(name, known)
+            raise RecipeError(f"trainer.openrlhf.{name}: OpenRLHF has no such flag.{hint}")
+    return native
 
 
-def is_async(recipe: Recipe) -> bool:
-    """Whether generation and training overlap: native flag ``train.async_enable``."""
-    return bool(native_flags(recipe).get("train.async_enable", False))
+def render(native: Mapping[str, Any]) -> list[str]:
+    """Write flags as arguments: True is a bare flag, False and None are left out.
+
+    Raises:
+        RecipeError: a value would be read as a flag.
+    """
+    arguments: list[str] = []
+    for name, value in native.items():
+        if value is None or value is False:
+            continue
+        arguments.append(f"--{name}")
+        if value is True:
+            continue
+        items = value if isinstance(value, (list, tuple)) else [value]
+        texts = [str(item) for item in items]
+        for text in texts:
+            if text.startswith("--"):
+                raise RecipeError(f"trainer.openrlhf.{name}: {text!r} would be read as a flag.")
+        arguments += texts
+    return arguments
 
 
-def _check(recipe: Recipe) -> None:
+def _check_values(recipe: Recipe) -> None:
     """Refuse values (not whole keys) that OpenRLHF cannot do."""
-    gpu, engine = recipe.hardware.device == "gpu", recipe.hardware.engine
+    hardware = recipe.hardware
+    gpu = hardware.device == "gpu"
     engines = ("default", "vllm") if gpu else ("default", "hf")
-    float32, one_gpu = recipe.model.dtype == "float32", recipe.hardware.gpus_per_node == 1
-    where = f"with hardware.device = {recipe.hardware.device!r}"
-    refused = {
-        f"model.dtype = 'float32' {where}: use 'bfloat16'": gpu and float32,
-        f"hardware.engine = {engine!r} {where}: use one of {engines}": engine not in engines,
-        "hardware.gpus_per_node = 1 in async mode: training and generation need a GPU each": (
-            gpu and one_gpu and is_async(recipe)
+    checks = [
+        (
+            "model.dtype hardware.device",
+            gpu and recipe.model.dtype == "float32",
+            "use model.dtype = 'bfloat16'",
         ),
-    }
-    for reason in (text for text, holds in refused.items() if holds):
-        raise RecipeError(f"openrlhf cannot honour {reason}.")
+        (
+            "hardware.engine hardware.device",
+            hardware.engine not in engines,
+            f"use one of the engines {engines}",
+        ),
+        (
+            "hardware.gpus_per_node",
+            gpu and values.is_async(recipe) and hardware.gpus_per_node == 1,
+            "training and generation need a GPU each in async mode",
+        ),
+    ]
+    refuse_values(recipe, "openrlhf", checks)
 
 
-def _batch(recipe: Recipe) -> dict[str, Any]:
-    episodes, minibatches = recipe.batch.episodes, recipe.algorithm.minibatches
-    ranks = recipe.hardware.nodes * _train_gpus(recipe)
-    per_rank, rest = divmod(episodes, minibatches * ranks)
-    micro = min(recipe.batch.micro_batch or per_rank, per_rank)
-    if rest or per_rank % micro:
-        raise RecipeError(
-            f"batch.episodes = {episodes} must be a multiple of algorithm.minibatches x ranks x "
-            f"batch.micro_batch = {minibatches} x {ranks} x {micro}."
-        )
-    groups = {"batch_size": recipe.groups_per_step, "n_samples_per_prompt": recipe.batch.group_size}
-    sampling = {"temperature": recipe.sampling.temperature, "top_p": recipe.sampling.top_p}
-    updates = {"batch_size": episodes // minibatches, "max_epochs": recipe.algorithm.epochs}
+# -- what the recipe and the adapter decide -------------------------------------------------------
+
+
+_COPIED = {
+    "actor.adam.betas": "algorithm.betas",
+    "actor.adam.lr": "algorithm.lr",
+    "actor.adam.weight_decay": "algorithm.weight_decay",
+    "actor.entropy_coef": "algorithm.entropy_coef",  # also at 0: then it is only logged
+    "actor.gradient_checkpointing_enable": "model.gradient_checkpointing",
+    "actor.max_norm": "algorithm.max_grad_norm",
+    "actor.model_name_or_path": "model.path",
+    "algo.kl.init_coef": "algorithm.kl_coef",
+    "ckpt.max_num": "train.keep_checkpoints",
+    "critic.adam.betas": "algorithm.betas",
+    "critic.adam.weight_decay": "algorithm.weight_decay",
+    "critic.max_norm": "algorithm.max_grad_norm",
+    "data.max_len": "limits.max_context_tokens",
+    "eval.temperature": "eval.temperature",
+    "rollout.n_samples_per_prompt": "batch.group_size",
+    "rollout.temperature": "sampling.temperature",
+    "rollout.top_p": "sampling.top_p",
+    "train.max_epochs": "algorithm.epochs",
+    "train.seed": "seed",
+}
+"""Flag -> the recipe key whose value it gets."""
+_COMPUTED: dict[str, tuple[str, Callable[[Recipe], Any]]] = {
+    "actor.eps_clip_low_high": ("algorithm.clip_low and algorithm.clip_high", values.clip),
+    "actor.loss_agg_mode": ("algorithm.loss_aggregation", values.loss_aggregation),
+    "actor.lr_scheduler": ("algorithm.lr_schedule", values.schedule),
+    "actor.lr_warmup_ratio": ("algorithm.warmup_steps", values.warmup_ratio),
+    "algo.advantage.estimator": ("algorithm.estimator", values.estimator),
+    "algo.kl.use_loss": ("algorithm.kl_in", lambda recipe: recipe.algorithm.kl_in == "loss"),
+    "ckpt.save_steps": ("train.save_every", values.save_steps),
+    "critic.adam.lr": ("algorithm.critic_lr", values.critic_lr),
+    "critic.lr_scheduler": ("algorithm.lr_schedule", values.schedule),
+    "critic.lr_warmup_ratio": ("algorithm.warmup_steps", values.warmup_ratio),
+    "eval.steps": ("eval.every", values.eval_steps),
+    "rollout.batch_size": ("batch.episodes", lambda recipe: recipe.groups_per_step),
+    "rollout.micro_batch_size": ("batch.micro_batch", values.micro_batch),
+    "train.batch_size": ("algorithm.minibatches", values.minibatch),
+    "train.micro_batch_size": ("batch.micro_batch", values.micro_batch),
+    **{f"{role}.num_nodes": ("hardware.nodes", values.nodes) for role in values.ROLES},
+    **{
+        f"{role}.num_gpus_per_node": ("hardware.gpus_per_node", values.train_gpus)
+        for role in values.ROLES
+    },
+}
+"""Flag -> the recipe key that decides it, and how."""
+_ROWS = "prompts come from the environments, and the adapter writes the rows for them"
+_FIXED: dict[str, tuple[Any, str]] = {
+    "ckpt.best_metric_key": ("none", "the newest checkpoints are kept, none as the best"),
+    "data.label_key": ("label", _ROWS),
+    "eval.n_samples_per_prompt": (1, "an evaluation plays each held-out episode once"),
+}
+"""Flag -> the value that the adapter needs, and why."""
+_REPLACED = {
+    "actor.eps_clip": "algorithm.clip_low and algorithm.clip_high",
+    "algo.advantage.gamma": "algorithm.gamma",
+    "algo.advantage.lambd": "algorithm.lam",
+    "algo.advantage.no_std_norm": "algorithm.options",
+    "data.apply_chat_template": "context.template",
+    "data.input_template": "context.template",
+    "data.max_samples": "train.steps",
+    "ds.param_dtype": "model.dtype",
+    "rollout.max_new_tokens": "limits.max_tokens_per_turn",
+    "rollout.vllm_generate_batch_size": "batch.episodes",
+    "train.num_episodes": "train.steps",
+}
+"""Flag that is not set, because the adapter does its work -> the recipe key for that work."""
+_REASONS = {
+    "checkpoints and model go into the run directory (--run, --resume)": (
+        "ckpt.load_enable ckpt.output_dir ckpt.path"
+    ),
+    "a step trains on every episode of its batch": (
+        "algo.dynamic_filtering_enable algo.dynamic_filtering_range"
+    ),
+    _ROWS: (
+        "data.image_key data.input_key data.max_images_per_prompt data.prompt_dataset "
+        "data.prompt_probs data.prompt_split eval.dataset eval.split"
+    ),
+    "rewards come from the environments": (
+        "reward.clip_range reward.model_name_or_path reward.normalize_enable reward.offload "
+        "reward.overlong_buffer_len reward.overlong_penalty_factor reward.remote_url "
+        "reward.stop_properly_penalty_coef"
+    ),
+    "the adapter's own executor plays the episodes": "train.agent_func_path",
+}
+"""Reason why flags cannot be set -> the flags."""
+NATIVE_OWNED: dict[str, str] = {
+    **{flag: f"set {key} instead" for flag, key in _COPIED.items()},
+    **{flag: f"set {key} instead" for flag, (key, _) in _COMPUTED.items()},
+    **{flag: f"set {key} instead" for flag, key in _REPLACED.items()},
+    **{flag: reason for flag, (_, reason) in _FIXED.items()},
+    **{flag: reason for reason, names in _REASONS.items() for flag in names.split()},
+}
+"""Native flag -> what decides it; refused in ``[trainer.openrlhf]``."""
+
+
+# -- what a recipe may override -------------------------------------------------------------------
+
+
+def _default_flags(recipe: Recipe) -> dict[str, Any]:
+    """Return flags that suit better than OpenRLHF's own defaults, see `NATIVE_DEFAULTS`."""
     return {
-        "rollout": {**groups, **sampling, "micro_batch_size": micro},
-        "train": {**updates, "micro_batch_size": micro, "seed": recipe.seed},
-    }
-
-
-def _algorithm(recipe: Recipe) -> dict[str, Any]:
-    algorithm = recipe.algorithm
-    total = recipe.train.steps * algorithm.epochs * algorithm.minibatches
-    adam = {"betas": algorithm.betas, "weight_decay": algorithm.weight_decay}
-    optimizer = {
-        "lr_scheduler": algorithm.schedule_name,
-        # OpenRLHF rounds ratio x total up; half a step less makes that exactly ``warmup_steps``.
-        "lr_warmup_ratio": max(0.0, algorithm.warmup_steps - 0.5) / max(1, total),
-        "max_norm": algorithm.max_grad_norm,
-    }
-    actor = {
-        "eps_clip_low_high": (algorithm.clip_low, algorithm.clip_high),
-        "loss_agg_mode": _MEANS[algorithm.loss_aggregation],
-        "entropy_coef": algorithm.entropy_coef,  # also at 0: then it is only logged
-    }
-    advantage = {
-        # A carrier: it decides whether there is a critic. The numbers are gem_core's.
-        "estimator": "gae" if algorithm.estimator == "gae" else "reinforce",
+        **values.layout_flags(recipe),
         # Async batches are an update old: weight each token by pi_train / pi_rollout.
-        "is_correction_level": "token" if is_async(recipe) else "off",
-    }
-    in_loss = algorithm.kl_in == "loss"
-    kl = {"use_loss": in_loss, "estimator": "k3" if in_loss else "k1"}
-    return {
-        "algo": {"advantage": advantage, "kl": {**kl, "init_coef": algorithm.kl_coef}},
-        "actor": {**optimizer, **actor, "adam": {**adam, "lr": algorithm.lr}},
-        "critic": {**optimizer, "adam": {**adam, "lr": algorithm.critic_lr or algorithm.lr}},
+        "algo.advantage.is_correction_level": "token" if values.is_async(recipe) else "off",
+        "algo.kl.estimator": "k3" if recipe.algorithm.kl_in == "loss" else "k1",
     }
 
 
-def _rest(recipe: Recipe) -> dict[str, Any]:
-    train, check = recipe.train, recipe.eval
-    every = train.save_every or max(1, train.steps)
-    return {
-        "actor.model_name_or_path": recipe.model.path,
-        "actor.gradient_checkpointing_enable": recipe.model.gradient_checkpointing,
-        "data": {"max_len": recipe.limits.max_context_tokens, "label_key": "label"},
-        "eval": {"steps": check.every or -1, "temperature": check.temperature},
-        "eval.n_samples_per_prompt": 1,
-        "ckpt": {"save_steps": every, "max_num": train.keep_checkpoints, "best_metric_key": "none"},
-    }
-
-
-def _train_gpus(recipe: Recipe) -> int:
-    """Training processes per node: all GPUs, half of them in async mode; gloo ranks on a CPU."""
-    gpus = recipe.hardware.gpus_per_node
-    return gpus // 2 if recipe.hardware.device == "gpu" and is_async(recipe) else gpus
-
-
-def _layout(recipe: Recipe) -> dict[str, Any]:
-    """Who sits where: training and generation take turns on all GPUs; async mode splits them."""
-    nodes, train = recipe.hardware.nodes, _train_gpus(recipe)
-    size = {"num_nodes": nodes, "num_gpus_per_node": train}
-    found: dict[str, Any] = dict.fromkeys(("actor", "ref", "critic", "reward"), size)
-    if recipe.hardware.device == "cpu":
-        vllm: dict[str, Any] = {"num_engines": 1, "sync_backend": "gloo"}
-        return {**found, "vllm": vllm, "ds.attn_implementation": "sdpa"}
-    found["train.colocate_all"] = True
-    engines = nodes * (recipe.hardware.gpus_per_node - train if is_async(recipe) else train)
-    vllm = {"num_engines": engines, "enable_prefix_caching": True}
-    if is_async(recipe):
-        return {**found, "vllm": vllm}
-    sleep = {"enable_sleep": True, "gpu_memory_utilization": 0.6}
-    return {**found, "vllm": {**vllm, **sleep}, "ds.enable_sleep": True}
+NATIVE_DEFAULTS = _keys(
+    "algo.advantage.is_correction_level algo.kl.estimator ds.attn_implementation ds.enable_sleep "
+    "train.colocate_all vllm.enable_prefix_caching vllm.enable_sleep vllm.gpu_memory_utilization "
+    "vllm.num_engines vllm.sync_backend"
+)
+"""Native flags that the adapter sets, and that ``[trainer.openrlhf]`` may set otherwise."""

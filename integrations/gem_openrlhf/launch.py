@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import json
-import runpy
-import sys
-from contextlib import nullcontext
-from pathlib import Path
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
-from unittest.mock import patch
 
 import ray
-from transformers import AutoConfig
+from transformers import AutoConfig, AutoTokenizer
 
-import gem_openrlhf._compat as compat
-from gem_core.errors import RunError
+import gem_openrlhf.rollout as rollout
 from gem_core.tiny import model_path
 from gem_core.training.recipe import Recipe, merge
 from gem_core.training.runs import RUN_VARIABLE, RunDir
-from gem_openrlhf.config import flags, render
-from gem_openrlhf.rollout import dataset_rows
-
-CLI = "openrlhf.cli.train_ppo_ray"
+from gem_core.training.tasks import MachineFactory
+from gem_openrlhf._compat import require_gpu_packages
+from gem_openrlhf.command_line import check_arguments, run_command_line
+from gem_openrlhf.config import flags, render, translate
 
 
 def run(recipe: Recipe, run: RunDir, *, resume: bool = False) -> None:
@@ -35,60 +31,78 @@ def run(recipe: Recipe, run: RunDir, *, resume: bool = False) -> None:
         resume: continue from the newest checkpoint in ``run.checkpoints``.
 
     Raises:
-        RecipeError: OpenRLHF cannot honour a key.
+        RecipeError: OpenRLHF cannot honour a key, or refuses a native flag or its value.
         MissingDependencyError: flash-attn, vLLM or DeepSpeed is missing on a GPU machine.
-        RunError: OpenRLHF refused its arguments.
     """
-    native = flags(recipe)
+    check_arguments(translate(recipe))
+    check_template(recipe)
+    with ray_options(recipe, run) as options:
+        # Not at the top: it imports flash_attn and vllm, which a CPU has only from here on.
+        from gem_openrlhf.actors import installed
+
+        arguments = render({**flags(recipe), **run_flags(recipe, run, resume)})
+        with ray.init(**options), installed():
+            run_command_line(arguments)
+
+
+def check_template(recipe: Recipe) -> None:
+    """Check before Ray starts that the tokenizer's chat template can be used.
+
+    Raises:
+        RecipeError: it ends no turn, or makes several token sequences of an episode.
+    """
+    if recipe.context.template == "chat":
+        tokenizer = AutoTokenizer.from_pretrained(model_path(recipe))
+        MachineFactory(recipe, tokenizer, one_segment=True)
+
+
+@contextmanager
+def ray_options(recipe: Recipe, run: RunDir) -> Iterator[dict[str, Any]]:
+    """Prepare this process for OpenRLHF's modules, and yield the options of ``ray.init``.
+
+    Raises:
+        MissingDependencyError: flash-attn, vLLM or DeepSpeed is missing on a GPU machine.
+    """
+    variables = {"TOKENIZERS_PARALLELISM": "false", RUN_VARIABLE: str(run.path.resolve())}
+    options: dict[str, Any] = {"runtime_env": {"env_vars": variables}}
     if recipe.hardware.device == "cpu":
         from gem_openrlhf.cpu import harness
 
-        session = harness.session(recipe)
+        with harness.session(recipe) as cpu_options:
+            yield merge(cpu_options, options)
     else:
-        compat.require_gpu_packages()
-        session = nullcontext({})
-    with session as options:
-        # Not at the top: these import flash_attn and vllm, which a CPU has only from here on.
-        from gem_openrlhf.actors import installed
-
-        arguments = render({**native, **run_flags(recipe, run, resume)})
-        variables = {"TOKENIZERS_PARALLELISM": "false", RUN_VARIABLE: str(run.path.resolve())}
-        with ray.init(**merge(options, {"runtime_env": {"env_vars": variables}})), installed():
-            _run_cli(arguments)
-
-
-def _run_cli(arguments: list[str]) -> None:
-    """Run the command line as ``python -m`` does; its parser is under ``__main__``."""
-    with patch.object(sys, "argv", [CLI, *arguments]):
-        try:
-            runpy.run_module(CLI, run_name="__main__", alter_sys=True)
-        except SystemExit as stop:
-            raise RunError(
-                "OpenRLHF refused its arguments; its message is above. Check [trainer.openrlhf] "
-                "in the recipe."
-            ) from stop
+        require_gpu_packages()
+        yield options
 
 
 def run_flags(recipe: Recipe, run: RunDir, resume: bool = False) -> dict[str, Any]:
-    """The flags that name files, and those files: prompt rows, model, checkpoints."""
-    model = model_path(recipe)
-    found = {
-        "actor.model_name_or_path": model,
-        "data.prompt_dataset": _write_rows(recipe, run, "train"),
-        "train.agent_func_path": str(Path(__file__).with_name("rollout.py")),
+    """Return the flags that name files, and write those files: prompt rows, model, checkpoints."""
+    paths: dict[str, Any] = {
+        "actor.model_name_or_path": model_path(recipe),
+        "data.prompt_dataset": write_rows(recipe, run, "train"),
+        "data.max_len": longest_context(recipe),
+        "train.agent_func_path": rollout.__file__,
         "ckpt.path": str(run.checkpoints.resolve()),
         "ckpt.output_dir": str(run.model.resolve()),
         "ckpt.load_enable": resume,
     }
-    if recipe.limits.max_context_tokens is None:
-        found["data.max_len"] = AutoConfig.from_pretrained(model).max_position_embeddings
     if recipe.eval.every:
-        found["eval.dataset"] = _write_rows(recipe, run, "eval")
-    return found
+        paths["eval.dataset"] = write_rows(recipe, run, "eval")
+    return paths
 
 
-def _write_rows(recipe: Recipe, run: RunDir, split: str) -> str:
+def longest_context(recipe: Recipe) -> int:
+    """Return the most tokens of an episode: the recipe's limit, or the model's."""
+    limit = recipe.limits.max_context_tokens
+    if limit is None:
+        model: int = AutoConfig.from_pretrained(model_path(recipe)).max_position_embeddings
+        return model
+    return limit
+
+
+def write_rows(recipe: Recipe, run: RunDir, split: str) -> str:
+    """Write OpenRLHF's prompt dataset into ``run``; return its path."""
     path = (run.path / f"openrlhf-{split}.jsonl").resolve()
-    rows = dataset_rows(recipe, split)
+    rows = rollout.dataset_rows(recipe, split)
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return str(path)

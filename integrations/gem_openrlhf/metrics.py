@@ -1,14 +1,20 @@
-"""OpenRLHF's logs -> the common metric names."""
+"""OpenRLHF's status of a training step -> the common metrics of the run directory."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+from gem_core.adapters.run_log import log_step
+from gem_core.episodes.data import Episode
+from gem_core.episodes.metrics import episode_metrics
+from gem_core.training.runs import RunDir
 
 NAMES = {
     "policy_loss": "loss/policy",
     "critic_loss": "loss/value",
     "actor_grad_norm": "grad_norm",
+    "critic_grad_norm": "grad_norm/critic",
     "actor_lr": "lr",
     "entropy_loss": "entropy",
     "kl": "kl",
@@ -21,8 +27,42 @@ NAMES = {
     "timing/ppo_train": "time/update",
     "timing/broadcast": "time/sync",
 }
+"""OpenRLHF's name -> the common name."""
 
 
-def common(status: Mapping[str, Any]) -> dict[str, float]:
-    """The numbers of one training step that have a common name."""
-    return {name: float(status[native]) for native, name in NAMES.items() if native in status}
+class RunLog:
+    """Writes a line of metrics per training step, sampled episodes, and evaluations.
+
+    Args:
+        run: the run directory.
+    """
+
+    def __init__(self, run: RunDir) -> None:
+        self.run = run
+
+    def log_step(
+        self,
+        step: int,
+        episodes: Sequence[Episode],
+        estimator_metrics: Mapping[str, float],
+        status: Mapping[str, Any],
+    ) -> None:
+        """Write a training step.
+
+        Args:
+            step: counts from 1.
+            episodes: the batch, in task order.
+            estimator_metrics: see `gem_core.adapters.estimate.Estimate`.
+            status: what OpenRLHF logs of the step, see also `gem_openrlhf.updates`.
+
+        Raises:
+            GemError: a loss or the gradient is not finite.
+        """
+        metrics = {
+            name: float(status[native]) for native, name in NAMES.items() if native in status
+        }
+        log_step(self.run, step, episodes, {**estimator_metrics, **metrics})
+
+    def log_evaluation(self, step: int, episodes: Sequence[Episode]) -> None:
+        """Write an evaluation on held-out episodes inside training."""
+        self.run.log_eval(step, "during", episode_metrics(episodes))

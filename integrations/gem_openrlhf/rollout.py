@@ -17,6 +17,7 @@ from openrlhf.utils.agent import AgentExecutorBase
 from transformers import AutoTokenizer
 
 import gem_openrlhf._compat  # noqa: F401
+from gem_core.adapters.completions import vllm_completion
 from gem_core.episodes.data import Completion, Episode, FinishReason, Segment
 from gem_core.episodes.rollout import Request, play
 from gem_core.errors import GemError
@@ -27,11 +28,21 @@ from gem_core.training.tasks import MachineFactory, Task, eval_task, train_task
 
 
 class EnginePolicy:
-    """A `gem_core.episodes.rollout.Policy` over OpenRLHF's engine; ``params`` are never changed."""
+    """A `gem_core.episodes.rollout.Policy` over OpenRLHF's engine.
+
+    Args:
+        engine: OpenRLHF's rollout actor.
+        params: vLLM's SamplingParams of the request; never changed.
+        stop_ids: token ids that end a turn.
+        top_k: as in vLLM; -1 is off.
+    """
 
     def __init__(self, engine: Any, params: Any, stop_ids: list[int], top_k: int = -1) -> None:
-        self.engine, self.params = engine, deepcopy(params)
-        self.params.stop_token_ids, self.params.top_k = list(stop_ids), top_k
+        self.engine = engine
+        self.stop_ids = list(stop_ids)
+        self.params = deepcopy(params)
+        self.params.stop_token_ids = list(stop_ids)
+        self.params.top_k = top_k
         self.params.min_tokens = 0  # OpenRLHF's 1 forbids an empty action
         self.params.__post_init__()  # vLLM derives its set of stop ids there
 
@@ -39,14 +50,16 @@ class EnginePolicy:
         """Sample one action of at most ``request.max_tokens`` tokens."""
         params = deepcopy(self.params)
         params.max_tokens = request.max_tokens
-        found = (await self.engine.generate(request.prompt_ids, params)).outputs[0]
-        ids, tables = [int(token) for token in found.token_ids], found.logprobs
-        logprobs = tables and [table[i].logprob for i, table in zip(ids, tables, strict=True)]
-        return Completion(ids, logprobs, FinishReason(found.finish_reason))
+        output = await self.engine.generate(request.prompt_ids, params)
+        return vllm_completion(output.outputs[0], self.stop_ids, request.max_tokens)
 
 
 class GemAgentExecutor(AgentExecutorBase):
-    """Plays one episode per call; OpenRLHF makes one instance per engine, without arguments."""
+    """Plays one episode per call; OpenRLHF makes one instance per engine, without arguments.
+
+    Args:
+        recipe: the experiment; None reads it from the run directory of this process.
+    """
 
     def __init__(self, recipe: Recipe | None = None) -> None:
         self.recipe = recipe or current_run().recipe
@@ -68,31 +81,43 @@ class GemAgentExecutor(AgentExecutorBase):
         ``hf_tokenizer`` is None in a run: OpenRLHF would pickle it for every prompt.
         """
         if self._factory is None:
-            limits = self.recipe.limits
-            room = replace(limits, max_context_tokens=limits.max_context_tokens or max_length)
-            tokenizer = hf_tokenizer or AutoTokenizer.from_pretrained(model_path(self.recipe))
-            self._factory = MachineFactory(replace(self.recipe, limits=room), tokenizer)
+            self._factory = self._make_factory(hf_tokenizer, max_length)
         machine = self._factory(self._task(label))
-        stops, top_k = self._factory.stop_ids, self.recipe.sampling.top_k
-        episode = await play(machine, EnginePolicy(llm_engine, sampling_params, stops, top_k))
-        return to_native(episode, machine.bootstrap_state(), sampling_params.logprobs is not None)
+        policy = EnginePolicy(
+            llm_engine, sampling_params, self._factory.stop_ids, self.recipe.sampling.top_k
+        )
+        episode = await play(machine, policy)
+        needs_logprobs = sampling_params.logprobs is not None
+        return to_native(episode, machine.bootstrap_state(), needs_logprobs)
+
+    def _make_factory(self, tokenizer: Any, max_length: int) -> MachineFactory:
+        """Return the factory of machines whose context is at most the engine's."""
+        limits = self.recipe.limits
+        context = limits.max_context_tokens or max_length
+        recipe = replace(self.recipe, limits=replace(limits, max_context_tokens=context))
+        if tokenizer is None:
+            tokenizer = AutoTokenizer.from_pretrained(model_path(self.recipe))
+        return MachineFactory(recipe, tokenizer, one_segment=True)
 
     def _task(self, label: str) -> Task:
-        """The members of a group come as calls with one label, all of them to one engine."""
+        """Return the task of a label; the members of a group are calls with one label.
+
+        All of these calls go to one engine, so the count here is that of the group.
+        """
         split, _, number = label.partition("/")
-        first = int(number)
+        first_index = int(number)
         if split == "eval":
-            return eval_task(self.recipe, first)
-        member = self._members[first]
-        self._members[first] = (member + 1) % self.recipe.batch.group_size
-        return train_task(self.recipe, first + member)
+            return eval_task(self.recipe, first_index)
+        member = self._members[first_index]
+        self._members[first_index] = (member + 1) % self.recipe.batch.group_size
+        return train_task(self.recipe, first_index + member)
 
 
 AgentExecutor = GemAgentExecutor  # the name OpenRLHF looks for
 
 
 def dataset_rows(recipe: Recipe, split: str) -> list[dict[str, str]]:
-    """OpenRLHF's prompt dataset: one row per group (``train``) or held-out episode (``eval``).
+    """Return OpenRLHF's prompts: one row per group (``train``) or held-out episode (``eval``).
 
     The label is ``split/<index of the first task>``. Prompts come from the environment; ``input``
     only tells a reader of the file what is played.
@@ -100,37 +125,56 @@ def dataset_rows(recipe: Recipe, split: str) -> list[dict[str, str]]:
     if split == "eval":
         tasks = [eval_task(recipe, index) for index in range(recipe.eval.inside_episodes)]
     else:
-        count, size = recipe.train.steps * recipe.batch.episodes, recipe.batch.group_size
-        tasks = [train_task(recipe, index) for index in range(0, count, size)]
+        count = recipe.train.steps * recipe.batch.episodes
+        tasks = [train_task(recipe, index) for index in range(0, count, recipe.batch.group_size)]
     return [
-        {"input": f"{recipe.env[t.env].id} seed {t.seed}", "label": f"{split}/{t.index}"}
-        for t in tasks
+        {
+            "input": f"{recipe.env[task.env].id} seed {task.seed}",
+            "label": f"{split}/{task.index}",
+        }
+        for task in tasks
     ]
 
 
 def to_native(
-    episode: Episode, state: list[int] | None = None, logprobs: bool = False
+    episode: Episode, bootstrap_state: list[int] | None = None, needs_logprobs: bool = False
 ) -> dict[str, Any]:
-    """What OpenRLHF's SamplesGenerator turns into an Experience.
+    """Convert an episode to what OpenRLHF's SamplesGenerator turns into an Experience.
 
     The episode itself travels in ``label``, beside the state it was cut off in. ``reward`` stays
     None on purpose: a trainer without this adapter's experience maker then stops
     ("reward_model_group is required") instead of training on a sum of turn rewards.
+
+    Args:
+        episode: a finished episode with one token sequence.
+        bootstrap_state: ids of the state in which a limit cut it; None or empty for other ends.
+        needs_logprobs: the loss corrects for the sampling policy.
+
+    Raises:
+        GemError: the episode has several token sequences, or no log-probabilities though the loss
+            needs them.
     """
     if len(episode.segments) > 1:
         raise GemError("OpenRLHF trains one sequence per episode; set context.history to 'append'.")
     segment = episode.segments[0] if episode.segments else Segment()
-    if logprobs and segment.logprobs is None:
-        raise GemError("The importance correction needs the engine's log-probabilities.")
+    if needs_logprobs and segment.logprobs is None:
+        raise GemError(
+            "The importance correction needs the engine's log-probabilities, which it did not "
+            "return; set trainer.openrlhf.algo.advantage.is_correction_level to 'off'."
+        )
     filler = [0] * max(0, 2 - len(segment.token_ids))  # an Experience has at least two tokens
-    cut = bool(episode.turns) and episode.turns[-1].finish_reason is FinishReason.LENGTH
+    logprobs = [*(segment.logprobs or []), *filler]
+    trained_spans = [
+        (start, end) for _, start, end in segment.spans if all(segment.loss_mask[start:end])
+    ]
+    last_turn_cut = bool(episode.turns) and episode.turns[-1].finish_reason is FinishReason.LENGTH
     return {
         "prompt": episode.env_id,
-        "label": (episode, state or []),
+        "label": (episode, bootstrap_state or []),
         "reward": None,
         "observation_tokens": [*segment.token_ids, *filler],
-        "action_ranges": [(s, e) for _, s, e in segment.spans if all(segment.loss_mask[s:e])],
-        "rollout_log_probs": [*(segment.logprobs or []), *filler] if logprobs else None,
-        "truncated": cut,
+        "action_ranges": trained_spans,
+        "rollout_log_probs": logprobs if needs_logprobs else None,
+        "truncated": last_turn_cut,
         "extra_logs": {},
     }

@@ -1,4 +1,4 @@
-"""The RL2 that this adapter was written against, and what has to be mended in it.
+"""The RL2 that this adapter was written against, and what has to be repaired in it.
 
 RL2 has two APIs, and the version number of both is 0.0.2: the release on the package index, and the
 newer source, whose environments are a coroutine ``generate``. They are told apart by the module
@@ -21,7 +21,7 @@ from gem_rl2 import TRAINER
 require(TRAINER)
 
 NEWER = find_spec("RL2.utils.communication") is not None
-"""The newer API (source) is here, not the released 0.0.2."""
+"""True where the newer API (source) is installed, not the released 0.0.2."""
 MODEL = "latest/actor" if NEWER else "latest"
 """Where in the checkpoints RL2 leaves the trained model."""
 
@@ -40,8 +40,8 @@ def patch_rl2(dtype: str) -> None:
     from RL2.workers import actor, critic
     from torch.distributed.fsdp import MixedPrecision
 
-    kind = getattr(torch, dtype)
-    policy = MixedPrecision(param_dtype=kind, reduce_dtype=kind, buffer_dtype=kind)
+    precision = getattr(torch, dtype)
+    policy = MixedPrecision(param_dtype=precision, reduce_dtype=precision, buffer_dtype=precision)
     data_parallelism.MixedPrecision = lambda **_: policy
     checkpointing.get_worker_ckpt = model_offloading_manager(_worker_state)
     checkpointing.load_worker_ckpt = model_offloading_manager(_load_worker_state)
@@ -50,7 +50,8 @@ def patch_rl2(dtype: str) -> None:
     def of_numbers(tensors: Any, *rest: Any) -> Any:
         return aggregate_values(tuple(tensor.float() for tensor in tensors), *rest)
 
-    actor.aggregate_values = critic.aggregate_values = of_numbers
+    actor.aggregate_values = of_numbers
+    critic.aggregate_values = of_numbers
 
 
 def _worker_state(worker: Any) -> dict[str, Any]:
@@ -70,8 +71,12 @@ def _worker_state(worker: Any) -> dict[str, Any]:
 def _load_worker_state(worker: Any, state: dict[str, Any]) -> None:
     from torch.distributed.checkpoint.state_dict import set_state_dict
 
-    parts = {"model_state_dict": state["model"], "optim_state_dict": state["optimizer"]}
-    set_state_dict(worker.model, worker.optimizer, **parts)
+    set_state_dict(
+        worker.model,
+        worker.optimizer,
+        model_state_dict=state["model"],
+        optim_state_dict=state["optimizer"],
+    )
     worker.scheduler.load_state_dict(state["scheduler"])
 
 
@@ -81,11 +86,12 @@ def prune_checkpoints(folder: Path, keep: int) -> None:
     RL2 keeps every one, and continues at the newest even where its last file, torch's ``.metadata``
     (newer API: of its last part), was never written.
     """
-    found = {int(path.name[4:]): path for path in folder.glob("step*")}
+    checkpoints = {int(path.name.removeprefix("step")): path for path in folder.glob("step*")}
     last = "trainer/.metadata" if NEWER else ".metadata"
-    whole = sorted(step for step, path in found.items() if (path / last).exists())
-    for step in found.keys() - set(whole[-max(keep, 1) :]):
-        shutil.rmtree(found[step])
+    whole = sorted(step for step, path in checkpoints.items() if (path / last).exists())
+    kept = whole[-max(keep, 1) :]
+    for step in checkpoints.keys() - set(kept):
+        shutil.rmtree(checkpoints[step])
 
 
 def end_children() -> None:

@@ -12,10 +12,11 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from gem_core.adapters.estimate import estimate
-from gem_core.advantages import TurnBatch, spread_rows
+from gem_core.adapters.token_rows import RowLabel, TokenRows
 from gem_core.episodes.data import Episode
 from gem_core.errors import GemError
 from gem_core.training.recipe import Recipe
@@ -33,13 +34,14 @@ class Advantages:
 
     Attributes:
         in_order: the episodes have the tensors' order, so that environments can be told apart.
-        metrics: of the last batch, see `gem_core.advantages.Estimate`.
+        metrics: of the last batch, see `gem_core.adapters.estimate.Estimate`.
     """
 
     in_order = True
 
     def __init__(self, recipe: Recipe, episodes: Sequence[Episode] | None = None) -> None:
-        self.recipe, self.episodes = recipe, episodes
+        self.recipe = recipe
+        self.episodes = episodes
         self.metrics: dict[str, float] = {}
 
     def __call__(self, config: Any, tensors: dict[str, Any], cu_seqs: Any, step: int) -> None:
@@ -50,64 +52,100 @@ class Advantages:
             tensors: [rows, tokens] each, where position ``p`` predicts token ``p + 1``.
             cu_seqs: [episodes + 1], first row of each episode.
             step: RL2's; not read.
+
+        Raises:
+            GemError: the tensors do not show the turns that were played.
         """
-        mask = tensors["action_mask"].numpy()
-        owner = np.repeat(np.arange(len(cu_seqs) - 1), np.diff(cu_seqs))
-        batch, spans = TurnBatch.from_token_rows(
+        labels = self._labels(cu_seqs)
+        mask = tensors["action_mask"]
+        values = _values(tensors)
+        rows = TokenRows(
+            labels,
             tensors["rewards"].double().numpy(),  # with a KL penalty, where the recipe has one
-            mask,
-            groups=(owner // self.recipe.batch.group_size).tolist(),
-            envs=self._environments(owner),
-            **_critic(tensors, owner),
+            mask.numpy(),
+            values=None if values is None else values.double().numpy(),
+            bootstraps=None if values is None else _bootstraps(tensors, values, labels),
         )
-        self._check(len(batch))
-        found = estimate(replace(batch, episode=owner[batch.episode]), self.recipe.algorithm)
-        self.metrics = found.metrics
-
-        def spread(per_turn: Any, spans: Any = spans) -> torch.Tensor:
-            return torch.from_numpy(spread_rows(per_turn, spans, mask.shape[1])).float()
-
-        tensors["advantages"] = spread(found.advantages)
-        if found.targets is not None:
-            tensors["returns"] = spread(found.targets)
+        self._check(len(rows.batch))
+        batch = rows.batch if self._knows_environments else replace(rows.batch, env=None)
+        result = estimate(batch, self.recipe.algorithm)
+        self.metrics = result.metrics
+        tensors["advantages"] = _spread(rows, result.advantages)
+        if result.targets is not None:
+            tensors["returns"] = _spread(rows, result.targets)
             # The critic is read, and so trained, at the last prompt token of each turn alone.
-            first = [[(start, start + 1) for start, _ in row] for row in spans]
-            tensors["value_mask"] = spread(np.ones(len(batch)), first).to(tensors["action_mask"])
-        trained = torch.from_numpy(mask.any(axis=1))  # final states have served
+            tensors["value_mask"] = _first_of_turns(mask)
+        trained = mask.any(dim=1)  # the rows of final states have served
         tensors.update({key: tensor[trained] for key, tensor in tensors.items()})
 
-    def _environments(self, owner: np.ndarray) -> list[int] | None:
-        if self.episodes is None or not self.in_order:
-            return None
-        ids = sorted({episode.env_id for episode in self.episodes})
-        return [ids.index(self.episodes[number].env_id) for number in owner]
+    @property
+    def _knows_environments(self) -> bool:
+        return self.in_order and self.episodes is not None
 
-    def _check(self, found: int) -> None:
-        """They differ where an empty observation leaves no token between two actions."""
-        turns = [turn for episode in self.episodes or () for turn in episode.turns]
+    def _labels(self, cu_seqs: Any) -> list[RowLabel]:
+        """What each row is; rows of one episode are numbered in RL2's order, which is time's."""
+        owners = np.repeat(np.arange(len(cu_seqs) - 1), np.diff(cu_seqs)).tolist()
+        environments = self._environments()
+        return [
+            RowLabel(
+                episode=owner,
+                turn=row,
+                group=owner // self.recipe.batch.group_size,
+                env=environments[owner] if environments else 0,
+            )
+            for row, owner in enumerate(owners)
+        ]
+
+    def _environments(self) -> list[int]:
+        """The environment of each episode, numbered by id; empty where it is not known."""
+        if self.episodes is None or not self._knows_environments:
+            return []
+        ids = sorted({episode.env_id for episode in self.episodes})
+        return [ids.index(episode.env_id) for episode in self.episodes]
+
+    def _check(self, in_tensors: int) -> None:
+        """Compare the number of turns: a sequence may be missing, or two turns may look as one."""
+        if self.episodes is None:
+            return
+        turns = [turn for episode in self.episodes for turn in episode.turns]
         played = sum(not turn.aborted for turn in turns)
-        if self.episodes is not None and found != played:
+        if in_tensors != played:
             raise GemError(
-                f"{played} turns were played, RL2's tensors show {found}: two actions have no "
-                "token between them. Use a template with text around observations."
+                f"{played} turns were played, RL2's tensors show {in_tensors}: a sequence is "
+                "missing, or two actions have no token between them. Use a template with text "
+                "around observations."
             )
 
 
-def _critic(tensors: dict[str, Any], owner: np.ndarray) -> dict[str, Any]:
-    """The critic's values [rows, tokens], and V(s_T) of each row's episode, 0 where it terminated.
+def _values(tensors: dict[str, Any]) -> Any:
+    """The critic's values [rows, tokens], None where there is no critic.
 
     RL2's layout is shifted by one: the index of a turn's first action token is that of its last
-    prompt token, where the critic has read the whole state. A row without actions is the state in
-    which its episode was cut off.
+    prompt token, where the critic has read the whole state.
     """
-    values = tensors.get("old_values", tensors.get("values"))  # newer name, name in 0.0.2
-    if values is None:
-        return {}
-    at_end = values.gather(1, tensors["eos_mask"].argmax(-1, keepdim=True))[:, 0].tolist()
-    finals = (tensors["action_mask"].sum(-1) == 0).nonzero()[:, 0].tolist()
-    ends = {owner[row]: at_end[row] for row in finals}
-    bootstraps = [ends.get(number, 0.0) for number in owner]
-    return {"values": values.double().numpy(), "bootstraps": bootstraps}
+    newer = tensors.get("old_values")
+    return tensors.get("values") if newer is None else newer
+
+
+def _bootstraps(
+    tensors: dict[str, Any], values: Any, labels: Sequence[RowLabel]
+) -> dict[int, float]:
+    """V(s_T) by episode: a row without actions is the state in which its episode was cut off."""
+    ends = tensors["eos_mask"].argmax(-1, keepdim=True)
+    at_end = values.gather(1, ends)[:, 0].tolist()
+    without_actions = tensors["action_mask"].sum(-1) == 0
+    finals = without_actions.nonzero()[:, 0].tolist()
+    return {labels[row].episode: at_end[row] for row in finals}
+
+
+def _spread(rows: TokenRows, per_turn: npt.NDArray[np.float64]) -> Any:
+    return torch.from_numpy(rows.spread(per_turn)).float()
+
+
+def _first_of_turns(mask: Any) -> Any:
+    """1 where a run of ones of ``mask`` [rows, tokens] begins, in its dtype."""
+    before = torch.nn.functional.pad(mask, (1, 0))[:, :-1]
+    return (mask.bool() & ~before.bool()).to(mask)
 
 
 def require_installed(train: Any, advantages: Advantages) -> None:

@@ -1,49 +1,67 @@
-"""Recipe -> hydra overrides of RL2's ``ppo`` configuration, in the dialect that is installed."""
+"""Recipe -> hydra overrides of RL2's ``ppo`` configuration, in the names of the installed API."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from importlib.util import find_spec
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from hydra import compose, initialize_config_dir
-
 from gem_core.adapters.hydra import override
-from gem_core.adapters.native_keys import core_keys, refuse_keys, refuse_values
+from gem_core.adapters.native_keys import core_keys, refuse_keys, refuse_native, refuse_values
 from gem_core.tiny import model_path
 from gem_core.training.recipe import Recipe, flatten, get_key, recipe_keys
 from gem_core.training.runs import RunDir
 from gem_rl2._compat import NEWER
-from gem_rl2.newer.key_names import to_newer
+from gem_rl2.native import compose_native, followers, native_keys, refuse_unknown
+from gem_rl2.newer import key_names
 
-_TRAIN, _TEST = "rollout.train_sampling_params", "rollout.test_sampling_params"
+TRAIN = "rollout.train_sampling_params"
+TEST = "rollout.test_sampling_params"
 NAMES = {
-    "model.path": "actor.model_name", "model.dtype": "rollout.server_args.dtype",
+    "name": "trainer.experiment_name",
+    "model.path": "actor.model_name",
+    "model.dtype": "rollout.server_args.dtype",
     "model.gradient_checkpointing": "actor.gradient_checkpointing",
-    "algorithm.estimator": "adv.estimator", "algorithm.gamma": "adv.gamma",
-    "algorithm.lam": "adv.lamda", "algorithm.clip_low": "actor.clip",
-    "algorithm.kl_coef": "actor.kl.coef", "algorithm.kl_in": "actor.kl.type",
-    "algorithm.entropy_coef": "actor.entropy.coef", "algorithm.epochs": "+actor.epochs",
+    "algorithm.estimator": "adv.estimator",
+    "algorithm.gamma": "adv.gamma",
+    "algorithm.lam": "adv.lamda",
+    "algorithm.clip_low": "actor.clip",
+    "algorithm.kl_coef": "actor.kl.coef",
+    "algorithm.kl_in": "actor.kl.type",
+    "algorithm.entropy_coef": "actor.entropy.coef",
+    "algorithm.epochs": "+actor.epochs",
     "algorithm.minibatches": "actor.update_per_rollout",
-    "algorithm.loss_aggregation": "actor.avg_level", "algorithm.lr": "actor.lr",
-    "algorithm.lr_schedule": "actor.scheduler", "algorithm.warmup_steps": "actor.warmup_ratio",
-    "algorithm.betas": "+actor.betas", "algorithm.weight_decay": "actor.weight_decay",
-    "algorithm.max_grad_norm": "actor.max_grad_norm", "algorithm.critic_lr": "critic.lr",
+    "algorithm.loss_aggregation": "actor.avg_level",
+    "algorithm.lr": "actor.lr",
+    "algorithm.lr_schedule": "actor.scheduler",
+    "algorithm.warmup_steps": "actor.warmup_ratio",
+    "algorithm.betas": "+actor.betas",
+    "algorithm.weight_decay": "actor.weight_decay",
+    "algorithm.max_grad_norm": "actor.max_grad_norm",
+    "algorithm.critic_lr": "critic.lr",
     "batch.episodes": "train_data.prompts_per_rollout",
     "batch.group_size": "train_data.responses_per_prompt",
     "batch.micro_batch": "actor.max_length_per_device",
-    "sampling.temperature": f"{_TRAIN}.temperature", "sampling.top_p": f"+{_TRAIN}.top_p",
-    "sampling.top_k": f"+{_TRAIN}.top_k", "limits.max_tokens_per_turn": f"{_TRAIN}.max_new_tokens",
-    "eval.temperature": f"{_TEST}.temperature", "eval.every": "trainer.test_freq",
+    "sampling.temperature": f"{TRAIN}.temperature",
+    "sampling.top_p": f"+{TRAIN}.top_p",
+    "sampling.top_k": f"+{TRAIN}.top_k",
+    "limits.max_tokens_per_turn": f"{TRAIN}.max_new_tokens",
+    "eval.temperature": f"{TEST}.temperature",
+    "eval.every": "trainer.test_freq",
     "eval.inside_episodes": "test_data.prompts_per_rollout",
-    "train.steps": "trainer.n_epochs", "train.save_every": "trainer.save_freq",
-}  # fmt: skip
-"""Recipe key -> its name in 0.0.2."""
-APPLIED = frozenset({
-    "seed", "algorithm.options", "train.keep_checkpoints", "train.log_episodes",
-    "hardware.device", "hardware.gpus_per_node",
-})  # fmt: skip
+    "train.steps": "trainer.n_epochs",
+    "train.save_every": "trainer.save_freq",
+}
+"""Recipe key -> its name in 0.0.2; ``+`` where RL2's own configuration does not have it."""
+APPLIED = frozenset(
+    {
+        "seed",
+        "algorithm.options",
+        "train.keep_checkpoints",
+        "train.log_episodes",
+        "hardware.device",
+        "hardware.gpus_per_node",
+    }
+)
 """Keys that the adapter carries out beside RL2's configuration."""
 REFUSED = {
     "hardware.nodes": "it serves its engines on one node; use nodes = 1 and more GPUs.",
@@ -53,18 +71,46 @@ REFUSED = {
 """Keys that cannot be honoured, and what to do instead."""
 TRANSLATED = frozenset(recipe_keys()) - core_keys() - APPLIED - REFUSED.keys()
 """Keys that `translate` turns into native ones, or refuses by value."""
+NATIVE_DEFAULTS = {"trainer.project": "gem-core", "trainer.use_wandb": False}
+"""What suits better than RL2's own defaults; ``[trainer.rl2]`` may set it otherwise."""
+NATIVE_FREE = frozenset(
+    f"{worker}.max_inference_length_per_device" for worker in ("actor", "ref_actor", "critic")
+)
+"""Follow ``batch.micro_batch`` until ``[trainer.rl2]`` sets them: they change no figure."""
+_TASKS = "the tasks follow from the recipe: set env and seed instead"
+_STATISTICS = "set algorithm.estimator and algorithm.options instead"
+_STOP = "the stop tokens are those of context.template, and they are kept"
+ADAPTER_OWNED = {
+    "train_data.path": _TASKS,
+    "test_data.path": _TASKS,
+    "test_data.responses_per_prompt": "set eval.inside_episodes instead",
+    "rollout.env_path": "gem-core plays the episodes: set env instead",
+    "rollout.max_turns": "set limits.max_turns instead",
+    "rollout.dynamic_filtering": "the estimator needs every episode of a step, so it must stay off",
+    f"{TRAIN}.no_stop_trim": _STOP,
+    f"{TRAIN}.stop_token_ids": _STOP,
+    f"{TEST}.no_stop_trim": _STOP,
+    f"{TEST}.stop_token_ids": _STOP,
+    "adv.global_norm": _STATISTICS,
+    "adv.norm_var": _STATISTICS,
+    "trainer.save_dir": "checkpoints are in the run directory: set --run instead",
+    "trainer.load_ckpt_from": "use --resume instead",
+}
+"""Keys of 0.0.2 that the adapter decides, or does without -> why, or what to do instead."""
 
 
 def _warmup_ratio(recipe: Recipe) -> float:
     """RL2 takes ``int(ratio * updates)``; the addition keeps a quotient from falling below."""
     warmup = recipe.algorithm.warmup_steps
-    return (warmup + 1e-6) / max(recipe.train.steps, 1) if warmup else 0.0
+    if not warmup:
+        return 0.0
+    return (warmup + 1e-6) / max(recipe.train.steps, 1)
 
 
 def _tokens_per_pass(recipe: Recipe) -> int:
     """RL2 packs sequences of any length into a forward pass of at most this many tokens."""
     updates = recipe.algorithm.minibatches * recipe.hardware.gpus_per_node
-    minibatch = -(-recipe.batch.episodes // updates)
+    minibatch = -(-recipe.batch.episodes // updates)  # rounded up
     sequences = min(recipe.batch.micro_batch or minibatch, minibatch)
     return sequences * (recipe.limits.max_context_tokens or 0)
 
@@ -82,30 +128,31 @@ COMPUTED: dict[str, Callable[[Recipe], Any]] = {
 
 
 def translate(
-    recipe: Recipe, *, newer: bool = NEWER, settings: dict[str, Any] | None = None
+    recipe: Recipe, *, newer: bool = NEWER, settings: Mapping[str, Any] | None = None
 ) -> list[str]:
-    """Return hydra overrides; ``[trainer.rl2]`` comes last and wins.
+    """Return hydra overrides; those of ``[trainer.rl2]`` come last.
 
     Args:
         recipe: the experiment.
-        newer: in the newer API's dialect instead of 0.0.2's.
+        newer: under the newer API's names instead of 0.0.2's.
         settings: what belongs to a run rather than to the recipe (paths).
 
     Raises:
-        RecipeError: a key that RL2 cannot honour.
+        RecipeError: a key that RL2 cannot honour, or a native key that something else decides or
+            that RL2 does not have.
     """
     _refuse(recipe, newer)
-    keys: dict[str, Any] = {"trainer.project": "gem-core", "trainer.experiment_name": recipe.name}
+    keys: dict[str, Any] = dict(NATIVE_DEFAULTS)
+    for key, native in NAMES.items():
+        keys[native] = COMPUTED[key](recipe) if key in COMPUTED else get_key(recipe, key)
     # RL2's own filter would run before the statistics over the batch, and dies if nothing is left.
-    keys |= {"rollout.dynamic_filtering": False, "trainer.use_wandb": False}
-    for key, name in NAMES.items():
-        keys[name] = COMPUTED[key](recipe) if key in COMPUTED else get_key(recipe, key)
-    keys |= {f"++critic.{name}": f"${{actor.{name}}}" for name in ("betas", "epochs")}
-    keys = to_newer(keys) if newer else keys
+    keys["rollout.dynamic_filtering"] = False
+    keys["++critic.betas"] = "${actor.betas}"
+    keys["++critic.epochs"] = "${actor.epochs}"
+    if newer:
+        keys = key_names.to_newer(keys)
     keys |= settings or {}
-    for key, value in flatten(recipe.trainer.get("rl2", {})).items():
-        keys.pop(f"+{key}", None)
-        keys[key] = value
+    keys |= flatten(recipe.trainer.get("rl2", {}))
     return [override(key, value) for key, value in keys.items()]
 
 
@@ -118,21 +165,67 @@ def settings_of(run: RunDir, resume: bool = False) -> dict[str, Any]:
     }
 
 
-def native_config(recipe: Recipe, settings: dict[str, Any]) -> Any:
+def native_config(recipe: Recipe, settings: Mapping[str, Any]) -> Any:
     """RL2's own configuration, composed by hydra from the recipe and a run's ``settings``."""
-    (package,) = find_spec("RL2").submodule_search_locations
-    with initialize_config_dir(str(Path(package, "trainer", "config")), version_base=None):
-        return compose("ppo", translate(recipe, settings=settings))
+    return compose_native(translate(recipe, settings=settings))
+
+
+def native_owned(newer: bool) -> dict[str, str]:
+    """Native keys that something else decides -> what decides them.
+
+    They are the names of recipe keys (`NAMES`), `ADAPTER_OWNED`, and what follows one of these: in
+    RL2's configuration a critic's ``${actor.scheduler}``, for one.
+
+    Args:
+        newer: in the newer API's names. What follows them in RL2's own configuration is included
+            where that API is installed.
+    """
+    owned = {native: f"set {key} instead" for key, native in NAMES.items()}
+    owned |= ADAPTER_OWNED
+    from_actor: Sequence[str] = ("betas", "epochs")
+    if newer:
+        owned = {key_names.newer_name(native): reason for native, reason in owned.items()}
+        owned |= key_names.OWNED
+        from_actor = key_names.CRITIC
+    owned = {native.lstrip("+"): reason for native, reason in owned.items()}
+    configuration = native_keys() if newer == NEWER else {}
+    references = {f"critic.{name}": f"${{actor.{name}}}" for name in from_actor}
+    owned |= followers(owned, {**configuration, **references})
+    return {native: reason for native, reason in owned.items() if native not in NATIVE_FREE}
 
 
 def _refuse(recipe: Recipe, newer: bool) -> None:
-    refuse_keys(recipe, "RL2", REFUSED)
-    a, hardware = recipe.algorithm, recipe.hardware
+    algorithm = recipe.algorithm
+    hardware = recipe.hardware
     engines = ("default", "hf") if hardware.device == "cpu" else ("default", "sglang")
-    refuse_values(recipe, "RL2", [
-        ("algorithm.clip_high", a.clip_low != a.clip_high, "set algorithm.clip_low to the same"),
-        ("algorithm.epochs", newer and a.epochs > 1, "the newer API has one pass; set it to 1"),
-        ("hardware.engine", hardware.engine not in engines, f"on this device: {engines}"),
-        ("limits.max_context_tokens", not recipe.limits.max_context_tokens,
-         "it packs sequences by length and must know the longest; set it"),
-    ])  # fmt: skip
+    checks = [
+        (
+            "algorithm.clip_high",
+            algorithm.clip_low != algorithm.clip_high,
+            "set algorithm.clip_low to the same",
+        ),
+        (
+            "algorithm.epochs",
+            newer and algorithm.epochs > 1,
+            "the newer API has one pass; set it to 1",
+        ),
+        (
+            "hardware.engine",
+            hardware.engine not in engines,
+            f"on this device: {engines}",
+        ),
+        (
+            "limits.max_context_tokens",
+            not recipe.limits.max_context_tokens,
+            "it packs sequences by length and must know the longest; set it",
+        ),
+    ]
+    refuse_keys(recipe, "RL2", REFUSED)
+    refuse_values(recipe, "RL2", checks)
+    refuse_native(recipe, "rl2", NATIVE_OWNED if newer == NEWER else native_owned(newer))
+    if newer == NEWER:
+        refuse_unknown(recipe.trainer.get("rl2", {}))
+
+
+NATIVE_OWNED = native_owned(NEWER)
+"""Native keys of the installed API that something else decides -> what decides them."""

@@ -1,4 +1,4 @@
-"""Start RL2 on a recipe: one process per GPU under torchrun, and bring its model home.
+"""Start RL2 on a recipe: one process per GPU under torchrun, and keep the model that it trains.
 
 ``python -m gem_rl2.launch RUN_DIR [--resume]`` is one of these processes.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Callable
 from importlib import import_module
 
 from gem_core.adapters.program import run_program
@@ -29,28 +30,52 @@ def run(recipe: Recipe, run: RunDir, *, resume: bool = False) -> None:
     """
     translate(recipe)  # refuse before anything is started
     prune_checkpoints(run.checkpoints, recipe.train.keep_checkpoints)
-    worker, environment = "gem_rl2.launch", dict(os.environ)
+    module = "gem_rl2.launch"
+    environment = dict(os.environ)
     if recipe.hardware.device == "cpu":
         from gem_rl2 import cpu
 
-        worker, environment = "gem_rl2.cpu", cpu.environment(recipe)
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    command += ["--nproc-per-node", str(recipe.hardware.gpus_per_node), "-m", worker]
-    command += [str(run.path.resolve()), *(["--resume"] if resume else [])]
+        module = "gem_rl2.cpu"
+        environment = cpu.environment(recipe)
+    command = [*torchrun(recipe), "-m", module, str(run.path.resolve())]
+    if resume:
+        command.append("--resume")
     run_program("RL2", command, environment, run.path / "rl2.log")
-    if not (run.checkpoints / MODEL / "config.json").exists():
-        raise GemError(f"RL2 left no model in {run.checkpoints / MODEL}; see its log, rl2.log.")
-    run.publish(run.checkpoints / MODEL)
+    publish_model(run)
+
+
+def torchrun(recipe: Recipe) -> list[str]:
+    """The command that starts one process per GPU, without the program that they run."""
+    processes = str(recipe.hardware.gpus_per_node)
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    return [*launcher, "--nproc-per-node", processes]
+
+
+def publish_model(run: RunDir) -> None:
+    """Make what RL2 saved at its end the model of ``run``.
+
+    Raises:
+        GemError: it saved none.
+    """
+    saved = run.checkpoints / MODEL
+    if not (saved / "config.json").exists():
+        raise GemError(f"RL2 left no model in {saved}; see its log, rl2.log.")
+    run.publish(saved)
+
+
+def run_rank(train: Callable[[RunDir, bool], None], run: RunDir, resume: bool) -> None:
+    """Call ``train`` in this process, one of torchrun's, then leave no process behind."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the clean-up below runs
+    try:
+        train(run, resume)
+    finally:
+        end_children()
 
 
 def main(arguments: list[str]) -> None:
-    """Train the run in the directory ``arguments[0]``, then leave no process behind."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the clean-up below runs
+    """Train the run in the directory ``arguments[0]``, ``--resume`` continues it."""
     api = import_module("gem_rl2.newer.trainer" if NEWER else "gem_rl2.worker")
-    try:
-        api.train(RunDir(arguments[0]), resume="--resume" in arguments[1:])
-    finally:
-        end_children()
+    run_rank(api.train, RunDir(arguments[0]), "--resume" in arguments[1:])
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -10,19 +9,25 @@ from typing import Any
 
 import wandb
 
+from gem_core.adapters.loss_checks import require_finite
+from gem_core.adapters.run_log import log_step
 from gem_core.episodes.data import Episode
-from gem_core.episodes.metrics import episode_metrics
-from gem_core.errors import GemError
 from gem_core.training.runs import RunDir
 from gem_rl2._compat import prune_checkpoints
 
 NAMES = {
-    "actor/loss": "loss/policy", "actor/entropy": "entropy", "actor/grad_norm": "grad_norm",
-    "actor/clip_ratio": "clip_ratio", "actor/kl": "kl", "actor/old_ref_approx_kl": "kl",
-    "critic/loss": "loss/value", "critic/grad_norm": "grad_norm/value",
-    "timing/rollout": "time/rollout", "timing/update_rollout": "time/sync",
-}  # fmt: skip
-"""RL2's name -> ours. Other ``timing/*`` are parts of ``time/update``."""
+    "actor/loss": "loss/policy",
+    "actor/entropy": "entropy",
+    "actor/grad_norm": "grad_norm",
+    "actor/clip_ratio": "clip_ratio",
+    "actor/kl": "kl",
+    "actor/old_ref_approx_kl": "kl",
+    "critic/loss": "loss/value",
+    "critic/grad_norm": "grad_norm/critic",
+    "timing/rollout": "time/rollout",
+    "timing/update_rollout": "time/sync",
+}
+"""RL2's name -> the common one. Other ``timing/*`` are parts of ``time/update``."""
 
 
 class RunLog:
@@ -32,39 +37,61 @@ class RunLog:
     """
 
     def __init__(self, run: RunDir) -> None:
-        self.run, self.train = run, run.recipe.train
-        self.seen: dict[str, list[float]] = defaultdict(list)
+        self.run = run
+        self.keep_checkpoints = run.recipe.train.keep_checkpoints
         self.forward = wandb.log if wandb.run is not None else None
         wandb.log = self
         self.begin()
 
     def begin(self) -> None:
-        """A training step begins."""
+        """A training step begins; what was logged since the last one is of an evaluation."""
         self.began = time.perf_counter()
+        self.logged: dict[str, list[float]] = defaultdict(list)
 
-    def __call__(self, metrics: Mapping[str, Any], step: int | None = None) -> None:
-        """Collect; several epochs of one step are averaged, times are summed."""
-        for name, value in metrics.items():
-            self.seen[name].append(float(value))
-        if self.forward is not None:
-            self.forward(metrics, step=step)
-
-    def finish(self, step: int, episodes: Sequence[Episode], extra: Mapping[str, float]) -> None:
-        """Write the line of training step ``step``, and drop checkpoints that are too many.
+    def __call__(self, metrics: Mapping[str, Any], step: int) -> None:
+        """Collect what RL2 logs; it may log a name several times in a step.
 
         Raises:
-            GemError: loss or gradient is not finite, so further training would be noise.
+            GemError: a loss or the gradient is not finite. RL2 logs them before it saves a
+                checkpoint, so that none has what came of them.
         """
-        seen, self.seen = self.seen, defaultdict(list)
-        found = {ours: sum(seen[n]) / len(seen[n]) for n, ours in NAMES.items() if n in seen}
-        for name in ("loss/policy", "grad_norm"):
-            if not math.isfinite(found.get(name, 0.0)):
-                raise GemError(f"{name} is {found[name]} at step {step}: lower algorithm.lr.")
-        parts = [sum(v) for k, v in seen.items() if k.startswith("timing/") and k not in NAMES]
-        times = {"time/update": sum(parts), "time/step": time.perf_counter() - self.began}
-        untrained = sum(not any(any(s.loss_mask) for s in e.segments) for e in episodes)
-        own = {**episode_metrics(episodes), "episodes/untrained": float(untrained)}
-        self.run.log(step, {**own, **extra, **found, **times})
-        self.run.log_episodes(step, episodes[: self.train.log_episodes])
-        prune_checkpoints(self.run.checkpoints, self.train.keep_checkpoints)
+        for name, value in metrics.items():
+            self.logged[name].append(float(value))
+        if self.forward is not None:
+            self.forward(metrics, step=step)
+        require_finite(step, _common(self.logged))
+
+    def finish(self, step: int, episodes: Sequence[Episode], extra: Mapping[str, float]) -> None:
+        """Write the line of training step ``step``, and delete checkpoints that are too many.
+
+        Args:
+            step: counts from 1.
+            episodes: those of the step, in task order.
+            extra: metrics under the common names that RL2 does not log.
+        """
+        metrics = {"episodes/untrained": float(sum(not _is_trained(e) for e in episodes))}
+        metrics |= extra
+        metrics |= _common(self.logged)
+        metrics["time/step"] = time.perf_counter() - self.began
+        log_step(self.run, step, episodes, metrics)
+        prune_checkpoints(self.run.checkpoints, self.keep_checkpoints)
         self.begin()
+
+
+def _common(logged: Mapping[str, Sequence[float]]) -> dict[str, float]:
+    """RL2's metrics of one step under the common names; several passes are averaged."""
+    metrics = {
+        common: sum(logged[native]) / len(logged[native])
+        for native, common in NAMES.items()
+        if native in logged
+    }
+    metrics["time/update"] = sum(
+        sum(values)
+        for native, values in logged.items()
+        if native.startswith("timing/") and native not in NAMES
+    )
+    return metrics
+
+
+def _is_trained(episode: Episode) -> bool:
+    return any(any(segment.loss_mask) for segment in episode.segments)

@@ -7,13 +7,15 @@ here token ids go in and come out. Both APIs ask for one episode at a time, all 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import aiohttp
 from RL2.datasets import pack_tensor_dicts
 
-from gem_core.episodes.data import Completion, Episode, FinishReason, Segment
+from gem_core.adapters.completions import to_completion
+from gem_core.adapters.token_rows import token_rewards
+from gem_core.episodes.data import Completion, Episode, Segment
 from gem_core.episodes.machine import EpisodeMachine
 from gem_core.episodes.metrics import episode_metrics
 from gem_core.episodes.rollout import Request, play, require_healthy
@@ -36,19 +38,37 @@ class EnginePolicy:
     """
 
     def __init__(
-        self, session: aiohttp.ClientSession, url: str, sampling: Any, stop_ids: Sequence[int]
+        self,
+        session: aiohttp.ClientSession,
+        url: str,
+        sampling: Mapping[str, Any],
+        stop_ids: Sequence[int],
     ) -> None:
-        self.session, self.url = session, f"{url}/generate"
+        self.session = session
+        self.url = f"{url}/generate"
+        self.stop_ids = stop_ids
         self.sampling = {**sampling, "no_stop_trim": True, "stop_token_ids": list(stop_ids)}
 
     async def complete(self, request: Request) -> Completion:
-        """See `gem_core.episodes.rollout.Policy`. Raises GemError unless an engine answers."""
-        sampling = {**self.sampling, "max_new_tokens": request.max_tokens}
-        body = {"input_ids": request.prompt_ids, "sampling_params": sampling}
-        meta = (await self._post({**body, "return_logprob": True}))["meta_info"]
-        pairs = meta["output_token_logprobs"]
-        reason = FinishReason(meta["finish_reason"]["type"])
-        return Completion([int(p[1]) for p in pairs], [float(p[0]) for p in pairs], reason)
+        """Sample one completion, see `gem_core.episodes.rollout.Policy`.
+
+        Raises:
+            GemError: no engine answers, or it answers with an error.
+        """
+        body = {
+            "input_ids": request.prompt_ids,
+            "sampling_params": {**self.sampling, "max_new_tokens": request.max_tokens},
+            "return_logprob": True,
+        }
+        meta = (await self._post(body))["meta_info"]
+        sampled = meta["output_token_logprobs"]  # (log-probability, token id, text) per token
+        return to_completion(
+            token_ids=[entry[1] for entry in sampled],
+            logprobs=[entry[0] for entry in sampled],
+            finish_reason=meta["finish_reason"]["type"],
+            stop_ids=self.stop_ids,
+            max_tokens=request.max_tokens,
+        )
 
     async def _post(self, body: dict[str, Any]) -> Any:
         for _ in range(CONNECT_TRIES):
@@ -67,13 +87,15 @@ class Player:
     """Plays episodes of a run, on rank 0, and keeps them until they are asked for."""
 
     def __init__(self, run: RunDir, tokenizer: Any) -> None:
-        self.run, self.recipe = run, run.recipe
+        self.run = run
+        self.recipe = run.recipe
         self.factory = MachineFactory(self.recipe, tokenizer)
         self.played: dict[int, Episode] = {}
 
-    async def play(self, task: Task, url: str, sampling: Any) -> EpisodeMachine:
+    async def play(self, task: Task, url: str, sampling: Mapping[str, Any]) -> EpisodeMachine:
         """Play ``task`` with the engine at ``url``; the machine has the episode."""
-        machine, unlimited = self.factory(task), aiohttp.ClientTimeout(total=None)
+        machine = self.factory(task)
+        unlimited = aiohttp.ClientTimeout(total=None)
         async with aiohttp.ClientSession(timeout=unlimited) as session:
             policy = EnginePolicy(session, url, sampling, self.factory.stop_ids)
             self.played[task.index] = await play(machine, policy)
@@ -85,10 +107,10 @@ class Player:
         Raises:
             GemError: more than half of them broke.
         """
-        taken = [self.played[index] for index in sorted(self.played)]
+        episodes = [self.played[index] for index in sorted(self.played)]
         self.played.clear()
-        require_healthy(taken)
-        return taken
+        require_healthy(episodes)
+        return episodes
 
     def log_eval(self, step: int) -> None:
         """Write the evaluation after training step ``step``: what was played since then."""
@@ -107,8 +129,7 @@ class Player:
                 f"None of the {len(episodes)} episodes has a token to train on (they ended by "
                 f"{reasons}): raise limits.max_context_tokens, or repair the environment."
             )
-        packed: dict[str, Any] = pack_tensor_dicts(rows)
-        return packed
+        return pack_tensor_dicts(rows)
 
 
 PLAYERS: list[Player] = []
@@ -118,25 +139,35 @@ PLAYERS: list[Player] = []
 def to_native(episode: Episode, final: Sequence[int] = ()) -> list[dict[str, list[Any]]]:
     """The token lists that RL2 calls a state dict, one per sequence with something to train on.
 
-    A turn's reward is on its last token. Sequences without a trained token are left out: RL2 needs
-    no fixed number of them, and its mean over sequences would count them. But where a critic is to
-    read ``final``, the state in which the episode was cut off, it is one more sequence.
+    Sequences without a trained token are left out: RL2 needs no fixed number of them, and its mean
+    over sequences would count them.
+
+    Args:
+        episode: a finished episode.
+        final: ids of the state in which a limit cut the episode, see
+            `EpisodeMachine.bootstrap_state`; for a critic it is one more sequence, without actions.
+
+    Returns:
+        ``states``, ``actions``, ``action_mask``, ``logps`` and ``rewards`` per sequence, one entry
+        per token; the reward of a turn is on its last token.
+
+    Raises:
+        GemError: an action has no token before it, which RL2 and its turns need.
     """
-    states = [_state_dict(episode, s) for s in episode.segments if any(s.loss_mask)]
-    if states and final:  # RL2 cuts the last token off
-        states.append(_state_dict(episode, Segment([*final, 0], [0] * (len(final) + 1), None)))
-    return states
+    sequences = [_state_dict(episode, s) for s in episode.segments if any(s.loss_mask)]
+    if sequences and final:
+        ids = [*final, 0]  # RL2 cuts the last token off
+        sequences.append(_state_dict(episode, Segment(ids, loss_mask=[0] * len(ids))))
+    return sequences
 
 
 def _state_dict(episode: Episode, segment: Segment) -> dict[str, list[Any]]:
     if segment.loss_mask[0]:
         raise GemError("An episode begins with an action: RL2 cannot train on the first token.")
-    rewards = [0.0] * len(segment.token_ids)
-    for turn, _, end in segment.spans:
-        if not episode.turns[turn].aborted:
-            rewards[end - 1] = episode.turns[turn].reward
     return {
-        "states": segment.token_ids, "actions": segment.token_ids,  # read where the mask is 1
-        "action_mask": segment.loss_mask, "logps": segment.logprobs or [0.0] * len(rewards),
-        "rewards": rewards,
-    }  # fmt: skip
+        "states": segment.token_ids,
+        "actions": segment.token_ids,  # read where the mask is 1
+        "action_mask": segment.loss_mask,
+        "logps": segment.logprobs or [0.0] * len(segment.token_ids),
+        "rewards": token_rewards(episode, segment),
+    }

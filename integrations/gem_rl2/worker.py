@@ -17,10 +17,11 @@ import torch.distributed as dist
 from omegaconf import OmegaConf
 from RL2.datasets.rl import state_dict_to_tensor_dict
 from RL2.utils.comm import initialize_global_process_group
+from RL2.workers import Worker
 
 from gem_core.training.recipe import Recipe
 from gem_core.training.runs import RunDir
-from gem_core.training.tasks import eval_task, require_step, step_tasks
+from gem_core.training.tasks import Task, eval_task, require_step, step_tasks
 from gem_rl2 import _compat
 from gem_rl2.advantages import Advantages, require_installed
 from gem_rl2.config import native_config, settings_of
@@ -28,13 +29,14 @@ from gem_rl2.metrics import RunLog
 from gem_rl2.rollout import Player, to_native
 
 
-class _Updates:
+class _Updates(Worker):
     """Actor and critic as the recipe asks: Adam's betas, passes over a batch, no dropout."""
 
     def prepare_model_optimizer(self) -> None:
         # Transformers gives a critic's head a dropout of 0.1 by itself; a policy has none.
-        getattr(self.model, "dropout", torch.nn.Dropout()).p = 0.0
-        super().prepare_model_optimizer()  # type: ignore[misc]
+        if hasattr(self.model, "dropout"):
+            self.model.dropout.p = 0.0
+        super().prepare_model_optimizer()
         if self.train:
             for group in self.optimizer.param_groups:
                 group["betas"] = tuple(self.config.betas)
@@ -42,12 +44,13 @@ class _Updates:
     def optimizer_step(self) -> float:
         # RL2 clips each rank's shards by their own norm; after this, that changes nothing.
         norm = self.model.clip_grad_norm_(self.config.max_grad_norm)
-        super().optimizer_step()  # type: ignore[misc]
+        super().optimizer_step()
         return float(norm)
 
     def update(self, tensors: Any, step: int) -> None:
         for _ in range(self.config.epochs):
-            super().update(None if tensors is None else dict(tensors), step)  # type: ignore[misc]
+            own = None if tensors is None else dict(tensors)  # RL2 pads its dictionary in place
+            super().update(own, step)
 
 
 class Actor(_Updates, ppo.Actor):
@@ -68,14 +71,18 @@ class Critic(_Updates, ppo.Critic):
         """Also read the last token of each row: of the states in which episodes were cut off."""
         if tensors is None:
             return super().compute_values(None, step)
-        read = {**tensors, "action_mask": tensors["action_mask"] | tensors["eos_mask"]}
-        return {**super().compute_values(read, step), "action_mask": tensors["action_mask"]}
+        mask = tensors["action_mask"]
+        tensors = super().compute_values(
+            {**tensors, "action_mask": mask | tensors["eos_mask"]}, step
+        )
+        return {**tensors, "action_mask": mask}
 
     def update(self, tensors: Any, step: int) -> None:
         """Restrict the loss to where the critic is read; RL2 sums all numbers in these tensors."""
         if tensors is not None:
-            mask, counted = tensors["value_mask"], ("action_mask", "values", "returns")
-            tensors = {**tensors, **{key: tensors[key] * mask for key in counted}}
+            mask = tensors["value_mask"]
+            summed = ("action_mask", "values", "returns")
+            tensors = {**tensors, **{name: tensors[name] * mask for name in summed}}
         super().update(tensors, step)
 
 
@@ -84,23 +91,26 @@ class Rollout(ppo.Rollout):
 
     def __init__(self, config: Any, recipe: Recipe, run: RunDir, advantages: Advantages) -> None:
         super().__init__(config)
-        self.recipe, self.advantages = recipe, advantages
+        self.recipe = recipe
+        self.advantages = advantages
         self.held_out = [eval_task(recipe, k) for k in range(recipe.eval.inside_episodes)]
         self.leads = dist.get_rank() == 0
         if self.leads:
-            self.player, self.log = Player(run, self.tokenizer), RunLog(run)
+            self.player = Player(run, self.tokenizer)
+            self.log = RunLog(run)
             native_rollout.pack_tensor_dicts = self.player.pack
 
     def prepare_environment(self) -> None:
         """Nothing to load: RL2's environment files are not used."""
 
-    async def rollout(self, task: Any, train: bool) -> Any:
+    async def rollout(self, task: Task, train: bool) -> tuple[list[Any], dict[str, list[float]]]:
         """Play ``task``; return its sequences as RL2's tensors, and what RL2 logs."""
         sampling = self.train_sampling_params if train else self.test_sampling_params
         machine = await self.player.play(task, self.router_url, sampling)
         critic = self.recipe.algorithm.estimator == "gae"
-        rows = to_native(machine.episode, machine.bootstrap_state() if critic else ())
-        return [*map(state_dict_to_tensor_dict, rows)], {"rewards": [machine.episode.total_reward]}
+        sequences = to_native(machine.episode, machine.bootstrap_state() if critic else ())
+        tensors = [state_dict_to_tensor_dict(sequence) for sequence in sequences]
+        return tensors, {"rewards": [machine.episode.total_reward]}
 
     def __call__(self, data_list: Any, train: bool, step: int) -> Any:
         """Play the tasks of ``step`` (1-based), or the held-out ones; return RL2's batch."""
@@ -119,8 +129,8 @@ class Rollout(ppo.Rollout):
         """Send the weights to the engines, which ends a training step."""
         super().update(actor, step)
         if self.advantages.episodes:  # on rank 0, but not where a resumed run sends its weights
-            own = {**self.advantages.metrics, "lr": actor.scheduler.get_last_lr()[0]}
-            self.log.finish(step, self.advantages.episodes, own)
+            extra = {**self.advantages.metrics, "lr": actor.scheduler.get_last_lr()[0]}
+            self.log.finish(step, self.advantages.episodes, extra)
             self.advantages.episodes = None
 
 
@@ -142,7 +152,7 @@ class PPOTrainer(ppo.PPOTrainer):
     """RL2's trainer; its loop is untouched."""
 
     def get_dataloader(self, train: bool) -> Steps:
-        """See `Steps`."""
+        """The rows of one epoch, see `Steps`."""
         return Steps([[]])
 
     def prepare_scheduler(self, worker: Any) -> Any:
@@ -159,9 +169,12 @@ def train(run: RunDir, resume: bool) -> None:
         GemError: the recipe's estimator is not installed in RL2's loop.
     """
     initialize_global_process_group()
-    recipe, advantages = run.recipe, Advantages(run.recipe)
-    ppo.Actor, ppo.Critic, ppo.compute_advantages = Actor, Critic, advantages
+    recipe = run.recipe
+    advantages = Advantages(recipe)
+    ppo.Actor = Actor
+    ppo.Critic = Critic
     ppo.Rollout = partial(Rollout, recipe=recipe, run=run, advantages=advantages)
+    ppo.compute_advantages = advantages
     _compat.patch_rl2(recipe.model.dtype)
     torch.manual_seed(recipe.seed)  # the critic's head
     trainer = PPOTrainer(native_config(recipe, settings_of(run, resume)))

@@ -18,21 +18,32 @@ from trl import GRPOConfig, GRPOTrainer  # noqa: E402
 
 __all__ = ["GRPOConfig", "GRPOTrainer", "check_private_signatures"]
 
-_TURN = "self prompt_ids images multimodal_fields num_generations has_tool_images"
 PRIVATE_SIGNATURES = {
     "_generate_and_score_completions": "self inputs",
-    "_generate_single_turn": _TURN,
+    "_generate_single_turn": (
+        "self prompt_ids images multimodal_fields num_generations has_tool_images"
+    ),
 }
 """Private methods that the adapter overrides or calls, with their parameters in TRL 1.16."""
 
 
 def check_private_signatures(trainer: type = GRPOTrainer) -> None:
-    """Raise MissingDependencyError when a method the adapter relies on is not what it was."""
+    """Check the private methods that the adapter relies on.
+
+    Args:
+        trainer: the class that has them.
+
+    Raises:
+        MissingDependencyError: a method is gone, or does not take what it took.
+    """
     for name, expected in PRIVATE_SIGNATURES.items():
-        found = " ".join(inspect.signature(getattr(trainer, name)).parameters)
-        if found != expected:
-            tested = f"install a TRL that was tested, trl{TRAINER.tested_range}"
-            raise MissingDependencyError(f"{name} takes ({found}), not ({expected}): {tested}.")
+        method = getattr(trainer, name, None)
+        parameters = " ".join(inspect.signature(method).parameters) if method else "nothing"
+        if parameters != expected:
+            raise MissingDependencyError(
+                f"GRPOTrainer.{name} takes ({parameters}), not ({expected}): install a TRL that "
+                f"was tested, trl{TRAINER.tested_range}."
+            )
 
 
 check_private_signatures()

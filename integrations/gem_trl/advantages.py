@@ -1,4 +1,4 @@
-"""gem_core.advantages in TRL: one advantage per turn, on each of the turn's tokens.
+"""Put gem-core's advantages into TRL: one per turn, on each of the turn's tokens.
 
 TRL's loss reads advantages of shape (sequences, completion tokens); its own, one per sequence, are
 replaced. Every rank gathers all episodes, so statistics and groups are those of the whole batch.
@@ -21,91 +21,155 @@ from gem_core.episodes.data import Episode
 from gem_core.errors import GemError
 from gem_core.training.recipe import Recipe
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gem_trl.trainer import GemTrainer
+
 _Item = TypeVar("_Item")
 
 
 class StepBatch:
     """The episodes of one training step and the advantages made from them.
 
+    Args:
+        recipe: the experiment.
+        episodes: the episodes of all ranks, in task order.
+        part: the slice of them that this rank trains on.
+        values: the critic's, see `gem_core.adapters.turn_batch.with_values`; ``None`` without a
+            critic.
+
     Attributes:
-        episodes: those of all ranks, in task order.
-        mine: the slice of them that this rank trains on.
-        advantages: per episode, float64 [turns].
+        episodes: the episodes of all ranks, in task order.
+        mine: the episodes that this rank trains on.
+        advantages: per episode of ``mine``, float64 [turns].
         targets: the critic's, per episode of ``mine``, float64 [turns with tokens]; NaN where a
             turn is excluded, empty without a critic.
-        metrics: ``advantage/*`` and what is not trained on.
-        installed: sum of the absolute advantages given to TRL; None before `install`.
+        row_scale: factor of the advantages that makes TRL's mean over rows one over the episodes
+            that train.
+        metrics: ``advantage/*``, and counts of what is not trained on.
+        installed: sum of the absolute advantages that TRL was given; ``None`` before
+            `replace_advantages`.
+
+    Raises:
+        AdvantageError: as `gem_core.adapters.estimate.estimate`.
     """
 
     def __init__(
-        self, recipe: Recipe, episodes: list[Episode], mine: slice,
+        self,
+        recipe: Recipe,
+        episodes: list[Episode],
+        part: slice,
         values: Sequence[np.ndarray] | None = None,
-    ) -> None:  # fmt: skip
-        self.episodes, self.mine = episodes, mine
-        self.installed: float | None = None
+    ) -> None:
         turns = turn_batch(episodes)
         if values is not None:
             turns = with_values(turns, episodes, values)
-        found = estimate(turns, recipe.algorithm)
-        ends = np.cumsum([len(e.turns) for e in episodes])
-        self.advantages = np.split(found.advantages, ends[:-1])
+        result = estimate(turns, recipe.algorithm)
+        self.episodes = episodes
+        self.mine = episodes[part]
+        self.advantages = _by_episode(result.advantages, episodes)[part]
         self.targets: list[np.ndarray] = []
-        if found.targets is not None:
-            wanted = np.split(np.where(turns.mask, found.targets, np.nan), ends[:-1])[mine]
-            pairs = zip(wanted, episodes[mine], strict=True)
-            self.targets = [per_turn[turns_with_tokens(episode)] for per_turn, episode in pairs]
+        if result.targets is not None:
+            targets = _by_episode(result.targets, episodes)[part]
+            self.targets = [_critic_targets(*pair) for pair in zip(self.mine, targets, strict=True)]
         trained = sum(any(s.loss_mask) for e in episodes for s in e.segments)
-        # TRL's mean over sequences counts rows without a trained token; ours does not.
-        by_rows = recipe.algorithm.loss_aggregation != "token"
-        self.row_scale = len(episodes) / max(1, trained) if by_rows else 1.0
-        untrained = float(len(episodes) - trained)
-        self.metrics = {**found.metrics, "episodes/untrained": untrained}
+        self.row_scale = 1.0
+        if recipe.algorithm.loss_aggregation != "token":
+            # TRL's mean over sequences counts rows without a trained token; ours does not.
+            self.row_scale = len(episodes) / max(1, trained)
+        self.metrics = {
+            **result.metrics,
+            "episodes/untrained": float(len(episodes) - trained),
+        }
+        self.installed: float | None = None
 
     def token_rows(self, width: int) -> np.ndarray:
-        """This rank's advantages, float64 [rows, ``width`` completion tokens], 0 off actions."""
-        rows = np.zeros((len(self.episodes[self.mine]), width))
-        pairs = zip(self.episodes[self.mine], self.advantages[self.mine], strict=True)
-        for row, (episode, per_turn) in zip(rows, pairs, strict=True):
+        """Return this rank's advantages, float64 [rows, ``width`` tokens], 0 off actions."""
+        rows = np.zeros((len(self.mine), width))
+        for row, episode, per_turn in zip(rows, self.mine, self.advantages, strict=True):
             for segment in episode.segments:
                 first = segment.prompt_length
-                spans = [s for s in segment.spans if not episode.turns[s[0]].aborted]
+                spans = [span for span in segment.spans if not episode.turns[span[0]].aborted]
                 values = [per_turn[turn] for turn, _, _ in spans]
                 row += spread(values, [(s - first, e - first) for _, s, e in spans], width)
         return rows
 
 
+def _by_episode(per_turn: np.ndarray, episodes: Sequence[Episode]) -> list[np.ndarray]:
+    ends = np.cumsum([len(episode.turns) for episode in episodes])
+    return np.split(per_turn, ends[:-1])
+
+
+def _critic_targets(episode: Episode, per_turn: np.ndarray) -> np.ndarray:
+    excluded = [turn.aborted for turn in episode.turns]
+    return np.where(excluded, np.nan, per_turn)[turns_with_tokens(episode)]
+
+
 def pool(items: Sequence[_Item], world: int) -> list[_Item]:
-    """The items of all ranks, in rank order; a collective call when ``world > 1``."""
+    """Return the items of all ranks, in rank order; a collective call when ``world > 1``."""
     return list(gather_object(list(items))) if world > 1 else list(items)
 
 
-def install(batch: StepBatch, output: dict[str, Any]) -> None:
-    """Replace the advantages in what ``_generate_and_score_completions`` returned.
+def replace_advantages(batch: StepBatch, output: dict[str, Any]) -> None:
+    """Put the batch's advantages in the place of TRL's.
+
+    Args:
+        batch: the step's episodes.
+        output: what ``_generate_and_score_completions`` returned; changed in place.
 
     Raises:
         GemError: TRL's loss mask is not the episodes' own.
     """
     mask = output["completion_mask"] * output["tool_mask"]
-    expected = sum(sum(s.loss_mask) for e in batch.episodes[batch.mine] for s in e.segments)
+    expected = sum(sum(s.loss_mask) for e in batch.mine for s in e.segments)
     rows = batch.token_rows(mask.shape[1]) * batch.row_scale
-    tensor = torch.as_tensor(rows, dtype=torch.float32, device=mask.device)
-    if int(mask.sum()) != expected or bool((tensor * (1 - mask)).any()):
-        raise GemError("TRL's loss mask is not the episodes' own; this TRL is not supported.")
-    output["advantages"] = tensor
-    batch.installed = float(tensor.double().abs().sum())
+    advantages = torch.as_tensor(rows, dtype=torch.float32, device=mask.device)
+    if int(mask.sum()) != expected or bool((advantages * (1 - mask)).any()):
+        raise GemError(
+            "TRL's loss mask is not the episodes' own: leave out what changes it in "
+            "[trainer.trl], or install a TRL that was tested (`gem-core doctor --trainer trl`)."
+        )
+    output["advantages"] = advantages
+    batch.installed = _absolute_sum(advantages)
 
 
-class AdvantageGuard(TrainerCallback):
-    """Stops before an optimizer step on advantages that are not the recipe's."""
+def require_installed(trainer: GemTrainer) -> None:
+    """Check that TRL's loss is about to read the advantages that the recipe's estimator gave.
 
-    trainer: Any = None
+    Args:
+        trainer: a trainer before an optimizer step.
+
+    Raises:
+        GemError: it would read others.
+    """
+    batch = trainer.step_batch
+    buffered = [part["advantages"] for part in trainer._buffered_inputs]
+    if batch is None or batch.installed is None or buffered[0].dim() != 2:
+        raise GemError(
+            "TRL is about to train on its own advantages, not on the estimator's: install a TRL "
+            "that was tested (`gem-core doctor --trainer trl`)."
+        )
+    total = sum(_absolute_sum(part) for part in buffered)
+    if not np.isclose(total, batch.installed, rtol=1e-6, atol=1e-9):
+        raise GemError(
+            "TRL is about to train on other advantages than the estimator gave: remove what "
+            "changes them after `GemTrainer._generate_and_score_completions`."
+        )
+
+
+def _absolute_sum(advantages: torch.Tensor) -> float:
+    return float(advantages.double().abs().sum())
+
+
+class AdvantageCheck(TrainerCallback):
+    """Calls `require_installed` before every optimizer step.
+
+    Attributes:
+        trainer: set by `GemTrainer`.
+    """
+
+    trainer: GemTrainer
 
     def on_pre_optimizer_step(self, *args: Any, **kwargs: Any) -> None:
-        """Compare what the loss reads with what `install` gave; raises GemError."""
-        batch = getattr(self.trainer, "step_batch", None)
-        found = [part["advantages"] for part in self.trainer._buffered_inputs]
-        total = sum(float(part.double().abs().sum()) for part in found)
-        if batch is None or batch.installed is None or found[0].dim() != 2:
-            raise GemError("TRL is about to train on its own advantages, not on gem-core's.")
-        if not np.isclose(total, batch.installed, rtol=1e-6, atol=1e-9):
-            raise GemError("TRL is about to train on other advantages than the estimator gave.")
+        """Check them; see `require_installed`."""
+        require_installed(self.trainer)

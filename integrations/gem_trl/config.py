@@ -1,139 +1,275 @@
-"""Recipe -> keyword arguments of ``trl.GRPOConfig``."""
+"""Translate a recipe to fields of ``trl.GRPOConfig``.
+
+The tables state which field comes from which recipe key; `translate` and `NATIVE_OWNED` are made of
+them. Translating a recipe without ``[trainer.trl]`` needs no TRL.
+"""
 
 from __future__ import annotations
 
-import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
-from gem_core.adapters.native_keys import core_keys, refuse_keys
-from gem_core.errors import RecipeError
-from gem_core.training.recipe import Recipe, merge, recipe_keys
+from gem_core.adapters.native_keys import core_keys, refuse_keys, refuse_native, refuse_values
+from gem_core.errors import RecipeError, did_you_mean
+from gem_core.training.recipe import Recipe, get_key, merge, recipe_keys
+from gem_trl.batching import batching, generations, updates_per_step
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gem_trl._compat import GRPOConfig
 
 APPLIED = frozenset({
-    "algorithm.estimator", "algorithm.options", "algorithm.gamma", "algorithm.lam",
-    "algorithm.critic_lr", "eval.every",
-    "eval.inside_episodes", "train.log_episodes",
+    "algorithm.estimator",
+    "algorithm.options",
+    "algorithm.gamma",
+    "algorithm.lam",
+    "algorithm.critic_lr",
+    "eval.every",
+    "eval.inside_episodes",
+    "train.log_episodes",
 })  # fmt: skip
 """Keys that the adapter itself carries out."""
 REFUSED = {
-    "context.history": "TRL trains one token sequence per episode; use history = 'append'.",
-    "algorithm.kl_in": "TRL adds the KL term to the loss; use kl_in = 'loss'.",
+    "context.history": "it trains one token sequence per episode; use history = 'append'.",
+    "algorithm.kl_in": "it adds the KL term to the loss; use kl_in = 'loss'.",
 }
 """Keys that cannot be honoured, and what to do instead."""
 TRANSLATED = frozenset(recipe_keys()) - core_keys() - APPLIED - REFUSED.keys()
 """Keys that `translate` turns into native ones."""
-_OWN = {"scale_rewards", "reward_weights", "multi_objective_aggregation", "generation_batch_size"}
-_LOSSES = {"token": "dapo", "sequence": "grpo", "constant": "dr_grpo"}
-
-
-def processes(recipe: Recipe) -> int:
-    """Training processes of the run: one per GPU; on a CPU as many as were started."""
-    gpus = recipe.hardware.nodes * recipe.hardware.gpus_per_node
-    return gpus if recipe.hardware.device == "gpu" else int(os.environ.get("WORLD_SIZE", "1"))
-
-
-def updates_per_step(recipe: Recipe) -> int:
-    """Optimizer steps (TRL's ``global_step``) per training step (one batch of episodes)."""
-    return recipe.algorithm.epochs * recipe.algorithm.minibatches
-
-
-def generations(recipe: Recipe) -> int:
-    """How often TRL repeats a data row: the group, or without groups a divisor of the batch.
-
-    TRL wants at least two. Advantages do not depend on it, the recipe's estimator makes them.
-    """
-    size = recipe.batch.episodes
-    if size < 2:
-        raise RecipeError("batch.episodes: TRL needs at least 2 episodes per step.")
-    smallest = max(2, recipe.batch.group_size)
-    return next(n for n in range(smallest, size + 1) if size % n == 0)
 
 
 def translate(recipe: Recipe) -> dict[str, Any]:
-    """Return the ``GRPOConfig`` arguments of ``recipe``; ``[trainer.trl]`` is laid on top.
+    """Return the recipe as fields of ``GRPOConfig``; ``[trainer.trl]`` is merged over them.
+
+    The stop tokens and the run directory are added by `native_config`.
 
     Raises:
-        RecipeError: a key that TRL cannot honour, or a native key that the recipe decides.
+        RecipeError: a key cannot be honoured, or a native key is unknown or not free.
+        MissingDependencyError: there are native keys, and no TRL to ask which ones it has.
     """
     refuse_keys(recipe, "TRL", REFUSED)
-    decided = {**_batching(recipe), **_bookkeeping(recipe)}
+    _check_values(recipe)
+    native = native_keys(recipe)
+    copied = {field: get_key(recipe, key) for field, key in _COPIED.items()}
+    computed = {field: compute(recipe) for field, (_, compute) in _COMPUTED.items()}
+    config = {**copied, **computed, **_FIXED}
+    return merge(merge(merge(NATIVE_DEFAULTS, config), _tables(recipe)), native)
+
+
+def native_keys(recipe: Recipe) -> dict[str, Any]:
+    """Return the table ``[trainer.trl]``.
+
+    Raises:
+        RecipeError: ``GRPOConfig`` has no such field, or something else decides it.
+        MissingDependencyError: there are native keys, and TRL is not installed.
+    """
     native = recipe.trainer.get("trl", {})
-    for key in native.keys() & (decided.keys() | _OWN):
-        raise RecipeError(f"trainer.trl.{key}: decided by the recipe's own keys; use those.")
-    return merge({**decided, **_algorithm(recipe), **_sampling(recipe), **_device(recipe)}, native)
+    refuse_native(recipe, "trl", NATIVE_OWNED)
+    for key in native:
+        fields = _grpo_fields()
+        if key not in fields:
+            hint = did_you_mean(key, fields - NATIVE_OWNED.keys())
+            raise RecipeError(f"trainer.trl.{key}: not a field of trl.GRPOConfig.{hint}")
+    return native
 
 
-def _batching(recipe: Recipe) -> dict[str, Any]:
-    batch, algorithm, world = recipe.batch, recipe.algorithm, processes(recipe)
-    rows, left = divmod(batch.episodes, world * algorithm.minibatches)
-    micro = min(batch.micro_batch or rows, rows)
-    if left or not rows or rows % micro:
-        raise RecipeError(
-            f"batch.episodes = {batch.episodes} must be a multiple of {world} process(es) x "
-            f"algorithm.minibatches = {algorithm.minibatches} x batch.micro_batch = {micro}."
-        )
-    return {
-        "per_device_train_batch_size": micro, "gradient_accumulation_steps": rows // micro,
-        "steps_per_generation": rows // micro * algorithm.minibatches,
-        "num_iterations": algorithm.epochs, "num_generations": generations(recipe),
-        "shuffle_dataset": False,
-    }  # fmt: skip
+def native_config(recipe: Recipe, stop_ids: Sequence[int], folder: str | Path) -> GRPOConfig:
+    """Return the ``GRPOConfig`` of a run.
+
+    Args:
+        recipe: the experiment.
+        stop_ids: token ids that end a turn.
+        folder: directory of TRL's checkpoints.
+
+    Raises:
+        RecipeError: as `translate`.
+    """
+    from gem_trl._compat import GRPOConfig
+
+    config = translate(recipe)
+    stop = "stop_token_ids" if config["use_vllm"] else "eos_token_id"
+    config["generation_kwargs"] = {stop: list(stop_ids), **config["generation_kwargs"]}
+    return GRPOConfig(output_dir=str(folder), **config)
 
 
-def _bookkeeping(recipe: Recipe) -> dict[str, Any]:
-    train, updates = recipe.train, updates_per_step(recipe)
-    return {
-        "max_steps": train.steps * updates, "logging_steps": updates,
-        "logging_nan_inf_filter": False,  # it would log the last finite loss instead
-        "save_strategy": "steps", "save_total_limit": train.keep_checkpoints,
-        "save_steps": (train.save_every or max(train.steps, 1)) * updates,
-    }  # fmt: skip
+# -- what cannot be honoured ----------------------------------------------------------------------
 
 
-def _algorithm(recipe: Recipe) -> dict[str, Any]:
-    algorithm, limits = recipe.algorithm, recipe.limits
-    return {
-        "loss_type": _LOSSES[algorithm.loss_aggregation],
-        # dr_grpo's divisor, nothing else: generation_kwargs say what a turn may sample.
-        "max_completion_length": algorithm.loss_constant or limits.max_tokens_per_turn,
-        "epsilon": algorithm.clip_low, "epsilon_high": algorithm.clip_high,
-        "beta": algorithm.kl_coef, "entropy_coef": algorithm.entropy_coef,
-        "learning_rate": algorithm.lr, "lr_scheduler_type": algorithm.schedule_name,
-        "warmup_steps": algorithm.warmup_steps * updates_per_step(recipe),
-        "adam_beta1": algorithm.betas[0], "adam_beta2": algorithm.betas[1],
-        "weight_decay": algorithm.weight_decay, "max_grad_norm": algorithm.max_grad_norm,
-        "seed": recipe.seed,
-    }  # fmt: skip
-
-
-def _sampling(recipe: Recipe) -> dict[str, Any]:
-    sampling, limits, hardware = recipe.sampling, recipe.limits, recipe.hardware
-    cap = limits.max_tokens_per_turn
-    config: dict[str, Any] = {"temperature": sampling.temperature, "top_p": sampling.top_p}
-    config["top_k"] = max(sampling.top_k, 0)
-    on_cpu = hardware.device == "cpu"
-    if hardware.engine == "sglang" or (on_cpu and hardware.engine == "vllm"):
-        engine = f"hardware.engine = {hardware.engine!r} on the {hardware.device}"
-        raise RecipeError(f"TRL cannot honour {engine}: use 'hf', or 'vllm' on a GPU.")
-    if hardware.engine == "hf" or on_cpu:
-        return {**config, "generation_kwargs": {"max_new_tokens": cap}}
-    if limits.max_context_tokens is not None:
-        config["vllm_max_model_length"] = limits.max_context_tokens + cap
-    return {
-        **config, "use_vllm": True, "vllm_mode": "colocate",
-        # A ratio over all turns of an episode leaves any clip range: whole episodes would go.
-        "vllm_importance_sampling_mode": "token_truncate",
-        "generation_kwargs": {"max_tokens": cap},
-    }  # fmt: skip
-
-
-def _device(recipe: Recipe) -> dict[str, Any]:
+def _check_values(recipe: Recipe) -> None:
+    """Refuse values (not whole keys) that TRL cannot honour."""
+    engine = recipe.hardware.engine
     on_cpu = recipe.hardware.device == "cpu"
+    checks = [
+        (
+            "hardware.engine hardware.device",
+            engine == "sglang" or (on_cpu and engine == "vllm"),
+            "use engine = 'hf', or 'vllm' on a GPU",
+        ),
+        ("batch.episodes", recipe.batch.episodes < 2, "it needs at least 2 episodes per step"),
+    ]
+    refuse_values(recipe, "TRL", checks)
+
+
+def _grpo_fields() -> set[str]:
+    from dataclasses import fields
+
+    from gem_trl._compat import GRPOConfig
+
+    return {field.name for field in fields(GRPOConfig)}
+
+
+# -- values that are computed ---------------------------------------------------------------------
+
+
+def _save_steps(recipe: Recipe) -> int:
+    """Return the optimizer steps between checkpoints; without an interval, those of the run."""
+    interval = recipe.train.save_every or max(recipe.train.steps, 1)
+    return interval * updates_per_step(recipe)
+
+
+def _loss_type(recipe: Recipe) -> str:
+    names = {"token": "dapo", "sequence": "grpo", "constant": "dr_grpo"}
+    return names[recipe.algorithm.loss_aggregation]
+
+
+def _loss_divisor(recipe: Recipe) -> int:
+    """Return the divisor of ``dr_grpo``; `_tables` limits what a turn may sample."""
+    return recipe.algorithm.loss_constant or recipe.limits.max_tokens_per_turn
+
+
+def _uses_vllm(recipe: Recipe) -> bool:
+    return recipe.hardware.device == "gpu" and recipe.hardware.engine != "hf"
+
+
+def _model_length(recipe: Recipe) -> int | None:
+    """Return the longest sequence in vLLM: the longest prompt, and a turn after it."""
+    limits = recipe.limits
+    if not _uses_vllm(recipe) or limits.max_context_tokens is None:
+        return None
+    return limits.max_context_tokens + limits.max_tokens_per_turn
+
+
+def _tables(recipe: Recipe) -> dict[str, Any]:
+    """Return the fields of ``GRPOConfig`` that are tables themselves."""
+    cap = "max_tokens" if _uses_vllm(recipe) else "max_new_tokens"
     return {
-        "use_cpu": on_cpu, "dataloader_pin_memory": not on_cpu,
-        # Weights stay float32 under autocast: at lr 1e-6 bfloat16 weights would not move.
-        "model_init_kwargs": {"dtype": "float32", "revision": recipe.model.revision},
-        "bf16": recipe.model.dtype == "bfloat16",
-        "gradient_checkpointing": recipe.model.gradient_checkpointing,
-        "report_to": [], "disable_tqdm": True,
-    }  # fmt: skip
+        "generation_kwargs": {cap: recipe.limits.max_tokens_per_turn},
+        "model_init_kwargs": {"revision": recipe.model.revision},
+    }
+
+
+_COPIED = {
+    "num_iterations": "algorithm.epochs",
+    "epsilon": "algorithm.clip_low",
+    "epsilon_high": "algorithm.clip_high",
+    "beta": "algorithm.kl_coef",
+    "entropy_coef": "algorithm.entropy_coef",
+    "learning_rate": "algorithm.lr",
+    "weight_decay": "algorithm.weight_decay",
+    "max_grad_norm": "algorithm.max_grad_norm",
+    "temperature": "sampling.temperature",
+    "top_p": "sampling.top_p",
+    "gradient_checkpointing": "model.gradient_checkpointing",
+    "save_total_limit": "train.keep_checkpoints",
+    "seed": "seed",
+}
+"""Field -> the recipe key whose value it takes."""
+_COMPUTED: dict[str, tuple[str, Callable[[Recipe], Any]]] = {
+    "per_device_train_batch_size": ("batch.micro_batch", lambda r: batching(r).micro),
+    "gradient_accumulation_steps": ("batch.micro_batch", lambda r: batching(r).accumulation),
+    "steps_per_generation": ("algorithm.minibatches", lambda r: batching(r).generation),
+    "num_generations": ("batch.group_size", generations),
+    "max_steps": ("train.steps", lambda r: r.train.steps * updates_per_step(r)),
+    "save_steps": ("train.save_every", _save_steps),
+    "loss_type": ("algorithm.loss_aggregation", _loss_type),
+    "max_completion_length": (
+        "algorithm.loss_constant or limits.max_tokens_per_turn",
+        _loss_divisor,
+    ),
+    "lr_scheduler_type": ("algorithm.lr_schedule", lambda r: r.algorithm.schedule_name),
+    "warmup_steps": (
+        "algorithm.warmup_steps",
+        lambda r: r.algorithm.warmup_steps * updates_per_step(r),
+    ),
+    "adam_beta1": ("algorithm.betas", lambda r: r.algorithm.betas[0]),
+    "adam_beta2": ("algorithm.betas", lambda r: r.algorithm.betas[1]),
+    "top_k": ("sampling.top_k", lambda r: max(r.sampling.top_k, 0)),
+    "use_vllm": ("hardware.engine", _uses_vllm),
+    "vllm_max_model_length": ("limits.max_context_tokens", _model_length),
+    "use_cpu": ("hardware.device", lambda r: r.hardware.device == "cpu"),
+    "bf16": ("model.dtype", lambda r: r.model.dtype == "bfloat16"),
+    "logging_steps": ("train.steps", updates_per_step),
+}
+"""Field -> the recipe key that decides it, and how."""
+_REPLACED = {
+    "activation_checkpointing": "model.gradient_checkpointing",
+    "fp16": "model.dtype",
+    "num_train_epochs": "train.steps",
+    "do_eval": "eval.every",
+    "eval_on_start": "eval.every",
+    "eval_steps": "eval.every",
+    "eval_strategy": "eval.every",
+    "generation_batch_size": "batch.episodes",
+    "scale_rewards": "algorithm.estimator and algorithm.options",
+    "reward_weights": "algorithm.estimator and algorithm.options",
+    "multi_objective_aggregation": "algorithm.estimator and algorithm.options",
+    "model_init_kwargs.revision": "model.revision",
+    "generation_kwargs.max_tokens": "limits.max_tokens_per_turn",
+    "generation_kwargs.max_new_tokens": "limits.max_tokens_per_turn",
+    "generation_kwargs.temperature": "sampling.temperature",
+    "generation_kwargs.do_sample": "sampling.temperature",
+    "generation_kwargs.top_p": "sampling.top_p",
+    "generation_kwargs.top_k": "sampling.top_k",
+    "generation_kwargs.eos_token_id": "context.template",
+    "generation_kwargs.stop_token_ids": "context.template",
+    "generation_kwargs.stop": "context.template",
+    "generation_kwargs.stop_strings": "context.template",
+}
+"""Field that would compete with a recipe key -> that key."""
+_FIXED: dict[str, Any] = {
+    "shuffle_dataset": False,
+    "remove_unused_columns": False,
+    "logging_strategy": "steps",
+    "logging_first_step": False,
+    "logging_nan_inf_filter": False,
+    "save_strategy": "steps",
+    "save_only_model": False,
+}
+"""Fields that must have this value, see `_REASONS`."""
+_REASONS = {
+    "output_dir": "checkpoints are in the run directory: set --run instead",
+    "resume_from_checkpoint": "use --resume instead",
+    "shuffle_dataset": "each step plays its tasks in order",
+    "ignore_data_skip": "each step plays its tasks in order, also after a resume",
+    "remove_unused_columns": "the adapter's data rows have a column of their own",
+    "logging_steps": "metrics.jsonl has one line per training step",
+    "logging_strategy": "metrics.jsonl has one line per training step",
+    "logging_first_step": "metrics.jsonl has one line per training step",
+    "logging_nan_inf_filter": "it would replace a loss that is not finite by the last finite one",
+    "save_strategy": "set train.save_every instead",
+    "save_only_model": "a resumed run needs the optimizer's state",
+    "generation_kwargs": "write a table, such as {min_p = 0.1}",
+    "generation_kwargs.n": "a request is for one completion",
+    "generation_kwargs.num_return_sequences": "a request is for one completion",
+    "model_init_kwargs": "write a table, such as {attn_implementation = 'sdpa'}",
+}
+"""Fields that no recipe key decides, and which are not free either -> why."""
+NATIVE_OWNED: dict[str, str] = {
+    **{field: f"set {key} instead" for field, key in _COPIED.items()},
+    **{field: f"set {key} instead" for field, (key, _) in _COMPUTED.items()},
+    **{field: f"set {key} instead" for field, key in _REPLACED.items()},
+    **_REASONS,
+}
+"""Native key -> what decides it: refused in ``[trainer.trl]``."""
+NATIVE_DEFAULTS: dict[str, Any] = {
+    "vllm_mode": "colocate",
+    # A ratio over all turns of an episode leaves any clip range: whole episodes would be masked.
+    "vllm_importance_sampling_mode": "token_truncate",
+    # Weights stay float32 under autocast: at lr 1e-6 bfloat16 weights would not move.
+    "model_init_kwargs": {"dtype": "float32"},
+    "dataloader_pin_memory": False,  # data rows hold a number each, no tensors
+    "report_to": [],
+    "disable_tqdm": True,
+}
+"""Native keys in whose place TRL's own default does not fit; ``[trainer.trl]`` may change them."""

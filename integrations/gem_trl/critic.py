@@ -1,40 +1,29 @@
-"""A critic for trainers that have none: V at the last prompt token of each turn.
+"""Train a critic beside TRL's policy, since TRL has none: V at each turn's last prompt token.
 
 A copy of the policy's body under a linear head that starts at zero, with an optimizer of its own.
 Each rank holds the whole critic and reads its own episodes; gradients are summed over ranks.
-It needs torch and transformers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from transformers import AutoModel, get_scheduler
+from accelerate import Accelerator
+from transformers import AutoModel, TrainerCallback, get_scheduler
 
 from gem_core.episodes.data import Episode
 from gem_core.training.recipe import Recipe
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gem_trl.trainer import GemTrainer
+
 FILE = "critic.pt"
 """Name of the critic in a checkpoint."""
-
-
-class Ranks(Protocol):
-    """The processes of a run; ``accelerate.Accelerator`` is one."""
-
-    @property
-    def device(self) -> torch.device:
-        """Device of this process."""
-
-    def reduce(self, tensor: torch.Tensor, reduction: str) -> torch.Tensor:
-        """The sum of ``tensor`` over the processes, for ``reduction = "sum"``."""
-
-    def autocast(self) -> AbstractContextManager[Any]:
-        """The precision in which models compute."""
 
 
 class States(NamedTuple):
@@ -43,20 +32,27 @@ class States(NamedTuple):
     Attributes:
         token_ids: the episode, up to the state in which a limit cut it off.
         positions: of the last prompt token of each turn, and of that state.
-        cut: whether there is such a state.
+        truncated: whether there is such a state.
     """
 
     token_ids: list[int]
     positions: list[int]
-    cut: bool
+    truncated: bool
 
     @classmethod
     def of(cls, episode: Episode, bootstrap_state: list[int]) -> States:
-        """The states of ``episode``, whose history only grows; ``bootstrap_state`` may be empty."""
+        """Return the states of an episode.
+
+        Args:
+            episode: with an append-only history.
+            bootstrap_state: tokens up to the state in which a limit cut it off; empty without one.
+        """
         spans = [span for segment in episode.segments for span in segment.spans]
-        ids = bootstrap_state or (episode.segments[-1].token_ids if spans else [])
-        ends = [len(ids) - 1] if bootstrap_state else []
-        return cls(list(ids), [start - 1 for _, start, _ in spans] + ends, bool(bootstrap_state))
+        positions = [start - 1 for _, start, _ in spans]
+        if bootstrap_state:
+            return cls(list(bootstrap_state), [*positions, len(bootstrap_state) - 1], True)
+        token_ids = episode.segments[-1].token_ids if spans else []
+        return cls(list(token_ids), positions, False)
 
 
 class TurnCritic:
@@ -64,78 +60,86 @@ class TurnCritic:
 
     Args:
         recipe: the optimizer; ``critic_lr`` is its rate, else that of the policy.
-        source: what ``from_pretrained`` takes for the policy.
-        ranks: the processes that share the critic.
+        source: path or name of the policy, for ``from_pretrained``.
+        accelerator: the processes that share the critic.
     """
 
-    def __init__(self, recipe: Recipe, source: str, ranks: Ranks) -> None:
-        self.recipe, self.ranks = recipe, ranks
-        algorithm, revision = recipe.algorithm, recipe.model.revision
-        body = AutoModel.from_pretrained(source, revision=revision).float()
+    def __init__(self, recipe: Recipe, source: str, accelerator: Accelerator) -> None:
+        self.recipe = recipe
+        self.accelerator = accelerator
+        algorithm = recipe.algorithm
+        body = AutoModel.from_pretrained(source, revision=recipe.model.revision).float()
         head = torch.nn.Linear(body.config.hidden_size, 1, bias=False)
         torch.nn.init.zeros_(head.weight)
-        self.model = torch.nn.ModuleList([body, head]).to(ranks.device)
+        self.model = torch.nn.ModuleList([body, head]).to(accelerator.device)
         self.optimizer = torch.optim.AdamW(
-            self.model.parameters(), lr=algorithm.critic_lr or algorithm.lr,
-            betas=algorithm.betas, weight_decay=algorithm.weight_decay,
-        )  # fmt: skip
+            self.model.parameters(),
+            lr=algorithm.critic_lr or algorithm.lr,
+            betas=algorithm.betas,
+            weight_decay=algorithm.weight_decay,
+        )
         self.passes = algorithm.epochs * algorithm.minibatches
         self.scheduler = get_scheduler(
-            algorithm.schedule_name, self.optimizer, algorithm.warmup_steps * self.passes,
+            algorithm.schedule_name,
+            self.optimizer,
+            algorithm.warmup_steps * self.passes,
             max(recipe.train.steps, 1) * self.passes,
-        )  # fmt: skip
+        )
 
     def read(self, states: Sequence[States]) -> list[np.ndarray]:
-        """Values of the states of each episode, float64 [positions]."""
+        """Return the values of the states of each episode, float64 [positions]."""
         with torch.no_grad():
             values = [self._values(part).double().cpu().numpy() for part in self._parts(states)]
-        ends = np.cumsum([len(s.positions) for s in states])
+        ends = np.cumsum([len(episode.positions) for episode in states])
         return np.split(np.concatenate(values), ends[:-1])
 
     def learn(self, states: Sequence[States], targets: Sequence[np.ndarray]) -> float:
-        """As many passes as the policy has updates; returns the loss of the first.
+        """Make as many passes as the policy has updates.
 
         Args:
-            states: of this rank's episodes.
-            targets: one value per turn of each, NaN where a turn is excluded.
+            states: the states of this rank's episodes.
+            targets: of each episode one value per turn with tokens, NaN where a turn is excluded.
 
         Returns:
-            Half the squared error, mean over the turns of all ranks.
+            Half the squared error before the first pass, mean over the turns of all ranks.
         """
-        padded = [
-            np.append(values, [np.nan] * state.cut)
-            for state, values in zip(states, targets, strict=True)
-        ]
+        padded = []
+        for episode, values in zip(states, targets, strict=True):
+            # The state in which a limit cut the episode is read, but has no target.
+            padded.append(np.append(values, np.nan) if episode.truncated else values)
         count = self._total(sum(int(np.isfinite(values).sum()) for values in padded))
         losses = [self._update(states, padded, max(count, 1.0)) for _ in range(self.passes)]
         return losses[0]
 
     def save(self, folder: Path) -> None:
         """Write the critic beside a checkpoint of the policy."""
-        parts = {"model": self.model, "optimizer": self.optimizer, "scheduler": self.scheduler}
         partial = folder / f"{FILE}.partial"
-        torch.save({name: part.state_dict() for name, part in parts.items()}, partial)
+        torch.save({name: part.state_dict() for name, part in self._state().items()}, partial)
         partial.rename(folder / FILE)
 
     def load(self, folder: Path) -> None:
         """Read what `save` wrote."""
-        found = torch.load(folder / FILE, map_location=self.ranks.device, weights_only=True)
-        for part in ("model", "optimizer", "scheduler"):
-            getattr(self, part).load_state_dict(found[part])
+        saved = torch.load(folder / FILE, map_location=self.accelerator.device, weights_only=True)
+        for name, part in self._state().items():
+            part.load_state_dict(saved[name])
 
-    def _update(self, states: Any, targets: Sequence[np.ndarray], count: float) -> float:
-        """One optimizer step on the whole batch."""
-        loss, first = 0.0, 0
+    def _state(self) -> dict[str, Any]:
+        return {"model": self.model, "optimizer": self.optimizer, "scheduler": self.scheduler}
+
+    def _update(
+        self, states: Sequence[States], targets: Sequence[np.ndarray], count: float
+    ) -> float:
+        """Make one optimizer step on the whole batch; return the loss before it."""
+        loss = 0.0
+        first = 0
         for part in self._parts(states):
-            wanted = torch.from_numpy(np.concatenate(targets[first : first + len(part)]))
-            wanted = wanted.to(self.ranks.device, torch.float32)
-            known = wanted.isfinite()
-            error = (self._values(part) - wanted)[known].square().sum() / (2 * count)
+            error = self._squared_error(part, targets[first : first + len(part)]) / (2 * count)
             error.backward()
-            loss, first = loss + error.item(), first + len(part)
+            loss += error.item()
+            first += len(part)
         for parameter in self.model.parameters():
             if parameter.grad is not None:
-                parameter.grad = self.ranks.reduce(parameter.grad, "sum")
+                parameter.grad = self.accelerator.reduce(parameter.grad, "sum")
         torch.nn.utils.clip_grad_norm_(
             self.model.parameters(), self.recipe.algorithm.max_grad_norm or float("inf")
         )
@@ -144,24 +148,49 @@ class TurnCritic:
         self.scheduler.step()
         return self._total(loss)
 
+    def _squared_error(
+        self, states: Sequence[States], targets: Sequence[np.ndarray]
+    ) -> torch.Tensor:
+        """Return the sum over the positions that have a target."""
+        expected = torch.from_numpy(np.concatenate(targets))
+        expected = expected.to(self.accelerator.device, torch.float32)
+        known = expected.isfinite()
+        return (self._values(states) - expected)[known].square().sum()
+
     def _parts(self, states: Sequence[States]) -> list[Sequence[States]]:
         size = self.recipe.batch.micro_batch or len(states)
         return [states[first : first + size] for first in range(0, len(states), size)]
 
     def _values(self, states: Sequence[States]) -> torch.Tensor:
-        """Values of all positions, one after the other; padding is behind what is read."""
-        ids = torch.zeros(len(states), max(len(s.token_ids) for s in states) or 1, dtype=torch.long)
-        for row, state in enumerate(states):
-            ids[row, : len(state.token_ids)] = torch.tensor(state.token_ids)
-        places = [(row, p) for row, state in enumerate(states) for p in state.positions]
+        """Return the values of all positions, in order; padding is behind what is read."""
+        longest = max(len(episode.token_ids) for episode in states)
+        ids = torch.zeros(len(states), longest or 1, dtype=torch.long)
+        for row, episode in enumerate(states):
+            ids[row, : len(episode.token_ids)] = torch.tensor(episode.token_ids)
+        places = [(row, p) for row, episode in enumerate(states) for p in episode.positions]
         rows, positions = torch.tensor(places, dtype=torch.long).reshape(-1, 2).unbind(1)
         body, head = self.model
-        with self.ranks.autocast():
-            hidden = body(input_ids=ids.to(self.ranks.device), use_cache=False)[0]
+        with self.accelerator.autocast():
+            hidden = body(input_ids=ids.to(self.accelerator.device), use_cache=False)[0]
             values: torch.Tensor = head(hidden[rows, positions])[:, 0].float()
         return values
 
     def _total(self, number: float) -> float:
-        device = self.ranks.device
-        total = torch.tensor(number, dtype=torch.float64, device=device)
-        return float(self.ranks.reduce(total, "sum"))
+        """Return the sum of ``number`` over the ranks; a collective call."""
+        local = torch.tensor(number, dtype=torch.float64, device=self.accelerator.device)
+        return float(self.accelerator.reduce(local, "sum"))
+
+
+class CriticCheckpoint(TrainerCallback):
+    """Saves the critic, where there is one, in each checkpoint.
+
+    Attributes:
+        trainer: set by `GemTrainer`.
+    """
+
+    trainer: GemTrainer
+
+    def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Save the critic on the first rank."""
+        if self.trainer.critic is not None and state.is_world_process_zero:
+            self.trainer.critic.save(Path(args.output_dir) / f"checkpoint-{state.global_step}")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -17,67 +19,128 @@ from gem_core.tiny import model_path
 from gem_core.training.allocator import keep_freed_memory
 from gem_core.training.recipe import Recipe
 from gem_core.training.runs import RunDir
-from gem_trl.config import processes, translate
+from gem_trl.batching import processes
+from gem_trl.config import translate
 from gem_trl.critic import FILE
 from gem_trl.metrics import RunLog
 from gem_trl.trainer import GemTrainer
+
+CPU_THREADS = 2
+"""Threads of torch on a CPU: a fixed number, so that sums come out the same on every machine."""
 
 
 def run(recipe: Recipe, run: RunDir, *, resume: bool = False) -> None:
     """Train ``recipe`` into ``run``, from its last checkpoint with ``resume``.
 
-    Raises RecipeError for a key that TRL cannot honour or hardware that is not here, and RunError
-    when a process of a multi-GPU run failed.
+    Raises:
+        RecipeError: TRL cannot honour a key, or the hardware is not here.
+        RunError: a process of a run on several GPUs failed.
     """
-    translate(recipe)  # refuse before anything is loaded
-    here = "gpu" if torch.cuda.is_available() else "cpu"
-    if recipe.hardware.device != here:
-        hint = "use the profile tiny on a CPU, paper on a GPU; CUDA_VISIBLE_DEVICES='' hides a GPU"
-        raise RecipeError(f"hardware.device = {recipe.hardware.device!r} here: {hint}.")
-    if processes(recipe) > 1 and "WORLD_SIZE" not in os.environ:
-        _spawn(recipe, run, resume)
+    prepare(recipe)
+    if needs_processes(recipe):
+        options = ["--resume"] if resume else []
+        start_processes(recipe, "gem_trl.launch", [str(run.path), *options], module=True)
         return
-    if here == "cpu":
-        keep_freed_memory()
-        torch.set_num_threads(2)  # a fixed number: sums come out the same on every machine
     source = model_path(recipe)
     tokenizer = AutoTokenizer.from_pretrained(source, revision=recipe.model.revision)
-    trainer = GemTrainer(recipe, source, tokenizer, run.checkpoints, [RunLog(run)])
-    if trainer.accelerator.num_processes != processes(recipe):
-        raise RecipeError(f"hardware: {trainer.accelerator.num_processes} processes were started.")
-    checkpoint = last_checkpoint(run.checkpoints, trainer.critic is not None) if resume else None
-    if checkpoint and trainer.critic is not None:
-        trainer.critic.load(Path(checkpoint))
+    trainer = GemTrainer.from_recipe(recipe, source, tokenizer, run.checkpoints, [RunLog(run)])
+    checkpoint = restore(trainer, run.checkpoints) if resume else None
     trainer.train(resume_from_checkpoint=checkpoint)
     trainer.save_model(str(run.model))
 
 
-def last_checkpoint(folder: Path, with_critic: bool = False) -> str | None:
-    """The newest complete checkpoint; what a kill left unfinished is deleted."""
-    found = {int(path.name.rpartition("-")[2]): path for path in folder.glob("checkpoint-*")}
-    for _, path in sorted(found.items(), reverse=True):
-        try:
-            json.loads((path / "trainer_state.json").read_text())  # the Trainer writes it last
-            if with_critic:
-                (path / FILE).stat()  # and the critic comes after it
-            return str(path)
-        except (FileNotFoundError, json.JSONDecodeError):
-            shutil.rmtree(path)
-    return None
+def prepare(recipe: Recipe) -> None:
+    """Refuse what cannot be trained here, before anything is loaded; set up a CPU process.
+
+    Raises:
+        RecipeError: TRL cannot honour a key, or the hardware is not here.
+    """
+    translate(recipe)
+    here = "gpu" if torch.cuda.is_available() else "cpu"
+    if recipe.hardware.device != here:
+        raise RecipeError(
+            f"hardware.device = {recipe.hardware.device!r}, but this is a {here} machine: use the "
+            "profile tiny on a CPU, paper on a GPU; CUDA_VISIBLE_DEVICES='' hides a GPU."
+        )
+    if here == "cpu":
+        keep_freed_memory()
+        torch.set_num_threads(CPU_THREADS)
 
 
-def _spawn(recipe: Recipe, run: RunDir, resume: bool) -> None:
-    """Run this module under torchrun; for several nodes, say how."""
-    nodes, count = recipe.hardware.nodes, recipe.hardware.gpus_per_node
-    start = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={count}"]
-    module = ["-m", "gem_trl.launch", str(run.path), *(["--resume"] if resume else [])]
-    if nodes > 1:
-        more = [f"--nnodes={nodes}", "--rdzv-backend=c10d", "--rdzv-endpoint=HOST:PORT"]
-        command = " ".join([*start, *more, *module])
-        raise RecipeError(f"hardware.nodes = {nodes}: run this on every node: {command}")
-    code = subprocess.run([*start, "--standalone", *module]).returncode
+def needs_processes(recipe: Recipe) -> bool:
+    """Return whether the run needs several processes and this is not one of them."""
+    return processes(recipe) > 1 and "WORLD_SIZE" not in os.environ
+
+
+def start_processes(
+    recipe: Recipe, program: str, arguments: Sequence[str], *, module: bool = False
+) -> None:
+    """Run ``program`` once per GPU under ``torchrun``, to its end.
+
+    Args:
+        recipe: the hardware.
+        program: path of a script, or name of a module.
+        arguments: arguments of the program.
+        module: ``program`` is a module.
+
+    Raises:
+        RecipeError: the run has several nodes; the message has the command for each.
+        RunError: a process failed.
+    """
+    hardware = recipe.hardware
+    start = [sys.executable, "-m", "torch.distributed.run"]
+    start += [f"--nproc-per-node={hardware.gpus_per_node}"]
+    end = ["--module"] if module else []
+    end += ["--", program, *arguments]  # else torchrun looks for options of its own among them
+    if hardware.nodes > 1:
+        start += [f"--nnodes={hardware.nodes}", "--rdzv-backend=c10d"]
+        command = shlex.join([*start, "--rdzv-endpoint=HOST:PORT", *end])
+        raise RecipeError(f"hardware.nodes = {hardware.nodes}: run this on every node: {command}")
+    code = subprocess.run([*start, "--standalone", *end]).returncode
     if code:
         raise RunError(f"A training process failed (exit code {code}); its output is above.")
+
+
+def restore(trainer: GemTrainer, folder: Path) -> str | None:
+    """Load the critic from the newest complete checkpoint; delete unfinished ones.
+
+    Args:
+        trainer: the trainer of the run; on the first rank it deletes what a kill left unfinished.
+        folder: directory of the checkpoints.
+
+    Returns:
+        The checkpoint, for ``trainer.train(resume_from_checkpoint=...)``; ``None`` where there is
+        none, and training starts at the first step.
+    """
+    with_critic = trainer.critic is not None
+    checkpoint = last_checkpoint(folder, with_critic)
+    if trainer.rank == 0:
+        for path in _newest_first(folder):
+            if not _is_complete(path, with_critic):
+                shutil.rmtree(path)
+    if checkpoint and trainer.critic is not None:
+        trainer.critic.load(Path(checkpoint))
+    return checkpoint
+
+
+def last_checkpoint(folder: Path, with_critic: bool = False) -> str | None:
+    """Return the newest complete checkpoint in ``folder``; ``None`` where there is none."""
+    complete = (path for path in _newest_first(folder) if _is_complete(path, with_critic))
+    newest = next(complete, None)
+    return None if newest is None else str(newest)
+
+
+def _newest_first(folder: Path) -> list[Path]:
+    steps = {int(path.name.rpartition("-")[2]): path for path in folder.glob("checkpoint-*")}
+    return [steps[step] for step in sorted(steps, reverse=True)]
+
+
+def _is_complete(checkpoint: Path, with_critic: bool) -> bool:
+    try:
+        json.loads((checkpoint / "trainer_state.json").read_text())  # the Trainer writes it last
+    except (FileNotFoundError, json.JSONDecodeError):
+        return False
+    return not with_critic or (checkpoint / FILE).exists()  # the critic comes after it
 
 
 if __name__ == "__main__":

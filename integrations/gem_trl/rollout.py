@@ -1,4 +1,4 @@
-"""Episodes by TRL's own generation, and episodes as TRL's samples.
+"""Play episodes by TRL's own generation, and convert them to TRL's samples.
 
 ``GRPOTrainer._generate_single_turn`` serves every backend: Hugging Face generate, continuous
 batching, and vLLM, colocated or as a server.
@@ -12,10 +12,18 @@ from typing import Any
 
 import torch
 from accelerate.utils import gather_object
+from datasets import Dataset
 
-from gem_core.episodes.data import Completion, Episode, FinishReason
+from gem_core.adapters.completions import to_completion
+from gem_core.episodes.data import Completion, Episode
 from gem_core.episodes.machine import EpisodeMachine
 from gem_core.episodes.rollout import Request, play_batch
+from gem_core.training.recipe import Recipe
+from gem_trl.batching import generations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gem_trl.trainer import GemTrainer
 
 
 class EnginePolicy:
@@ -23,58 +31,89 @@ class EnginePolicy:
 
     With a vLLM server, tensor-parallel vLLM, DeepSpeed or FSDP, generation is a collective call:
     each rank must make it as often as the others, with as many prompts. Ranks with fewer episodes
-    left add dummy prompts; a rank with none left keeps calling until all are done (`drain`).
+    left add dummy prompts; a rank with none left makes dummy calls until all are done (`drain`).
+
+    Args:
+        trainer: generates; its model is the policy.
+        stop_ids: token ids that end a turn.
     """
 
     def __init__(self, trainer: Any, stop_ids: Sequence[int]) -> None:
-        self.trainer, self.stop_ids = trainer, frozenset(stop_ids)
-        self.dummy = [min(stop_ids)]
+        self.trainer = trainer
+        self.stop_ids = frozenset(stop_ids)
+        self.dummy_prompt = [min(stop_ids)]
 
     @property
     def coupled(self) -> bool:
         """Whether all ranks must generate together."""
-        t = self.trainer
-        shared = t.use_vllm and (t.vllm_mode == "server" or t.vllm_tensor_parallel_size > 1)
-        sharded = t.is_deepspeed_enabled or t.is_fsdp_enabled
-        return t.accelerator.num_processes > 1 and (shared or sharded)
+        trainer = self.trainer
+        if trainer.accelerator.num_processes == 1:
+            return False
+        if trainer.is_deepspeed_enabled or trainer.is_fsdp_enabled:
+            return True
+        if not trainer.use_vllm:
+            return False
+        return bool(trainer.vllm_mode == "server" or trainer.vllm_tensor_parallel_size > 1)
 
     def complete_batch(self, requests: Sequence[Request]) -> list[Completion]:
         """See `gem_core.episodes.rollout.BatchPolicy`."""
         prompts = [request.prompt_ids for request in requests]
         if self.coupled:
-            prompts += [self.dummy] * (self._most(len(prompts)) - len(prompts))
-        ids, logprobs = self.trainer._generate_single_turn(prompts, None, {}, 1)
-        rows = zip(requests, ids, logprobs or [None] * len(ids), strict=False)  # dummies come last
-        return [self._completion(*row) for row in rows]
+            dummies = self._most(len(prompts)) - len(prompts)
+            prompts += [self.dummy_prompt] * dummies
+        ids, logprobs = self._generate(prompts)
+        answers = list(zip(ids, logprobs, strict=True))[: len(requests)]  # dummies come last
+        return [self._completion(*row) for row in zip(requests, answers, strict=True)]
 
     def play(self, machines: Sequence[EpisodeMachine]) -> list[Episode]:
-        """Play ``machines`` to their ends, then keep the other ranks company until theirs."""
+        """Play ``machines`` to their ends, then make dummy calls until the other ranks' end."""
         episodes = play_batch(machines, self)
         self.drain()
         return episodes
 
     def drain(self) -> None:
-        """Keep the other ranks company until no episode is left anywhere."""
+        """Make dummy calls until no episode is left on any rank."""
         while self.coupled and (count := self._most(0)):
-            self.trainer._generate_single_turn([self.dummy] * count, None, {}, 1)
+            self._generate([self.dummy_prompt] * count)
 
     def _most(self, count: int) -> int:
+        """Return the largest ``count`` of all ranks; a collective call."""
         return int(max(gather_object([count])))
 
-    def _completion(self, request: Request, ids: list[int], logprobs: Any) -> Completion:
+    def _generate(self, prompts: list[list[int]]) -> tuple[list[list[int]], list[Any]]:
+        """Return ids and log-probabilities (None where the backend reports none) of each prompt."""
+        no_images = None
+        no_fields: dict[str, Any] = {}
+        one_each = 1
+        ids, logprobs = self.trainer._generate_single_turn(prompts, no_images, no_fields, one_each)
+        return ids, logprobs or [None] * len(prompts)
+
+    def _completion(
+        self, request: Request, answer: tuple[list[int], list[float] | None]
+    ) -> Completion:
         """Cut after the first stop token, and at this turn's cap, which may be below the call's."""
-        stop = next((i + 1 for i, token in enumerate(ids) if token in self.stop_ids), len(ids))
-        end = min(stop, request.max_tokens)
-        closed = ids[end - 1] in self.stop_ids
-        reason = FinishReason.STOP if closed else FinishReason.LENGTH
-        return Completion(list(ids[:end]), logprobs and list(logprobs[:end]), reason)
+        ids, logprobs = answer
+        stops = [place for place, token in enumerate(ids, start=1) if token in self.stop_ids]
+        end = min([request.max_tokens, len(ids), *stops[:1]])
+        return to_completion(
+            ids[:end],
+            logprobs and logprobs[:end],
+            self._finish_reason(ids[:end]),
+            self.stop_ids,
+            request.max_tokens,
+        )
+
+    def _finish_reason(self, ids: list[int]) -> str | None:
+        """Return "stop" for a row that ends at an end token of the model; TRL names no reason."""
+        return "stop" if ids and ids[-1] in self.trainer.eos_token_ids else None
 
 
 @contextmanager
 def sampling_at(trainer: Any, temperature: float) -> Iterator[None]:
     """Sample at another temperature (0 = greedy) without touching training's random state."""
     if trainer.use_vllm:
-        engine, fields = trainer.vllm_generation, {"temperature": temperature}
+        engine = trainer.vllm_generation
+        fields = {"temperature": temperature}
     else:
         engine = trainer.generation_config
         fields = {"do_sample": temperature > 0, "temperature": temperature or 1.0}
@@ -88,23 +127,76 @@ def sampling_at(trainer: Any, temperature: float) -> Iterator[None]:
             vars(engine).update(before)
 
 
+def task_rows(recipe: Recipe) -> Dataset:
+    """Return the data rows that TRL repeats, each with the first task of a group of slots.
+
+    The prompts are placeholders: episode machines make the real ones.
+    """
+    count = max(recipe.train.steps, 1) * recipe.batch.episodes
+    first_tasks = list(range(0, count, generations(recipe)))
+    return Dataset.from_dict({"prompt": [""] * len(first_tasks), "first_task": first_tasks})
+
+
+def rollout(prompts: list[str], trainer: GemTrainer) -> dict[str, Any]:
+    """Play the current training step; TRL's ``rollout_func``.
+
+    Args:
+        prompts: one placeholder per episode of this rank.
+        trainer: keeps the step's episodes and advantages as ``step_batch``.
+
+    Returns:
+        The samples of this rank, see `to_native`.
+
+    Raises:
+        GemError: most episodes failed, or they are not the step's tasks.
+    """
+    episodes = trainer.play_step(len(prompts))
+    trainer.step_batch = trainer.estimate_step(episodes)
+    return to_native(trainer.step_batch.mine, trainer.processing_class.pad_token_id)
+
+
+def episode_return(returns: list[float], **_: Any) -> list[float]:
+    """Return the rewards of TRL's own log, which the loss does not read; its ``reward_funcs``."""
+    return returns
+
+
 def to_native(episodes: Sequence[Episode], pad_id: int) -> dict[str, Any]:
-    """What ``rollout_func`` returns: one sample per episode, in order."""
-    rows = [_sample(episode, pad_id) for episode in episodes]
-    prompts, completions, masks, logprobs = (list(column) for column in zip(*rows, strict=True))
+    """Return episodes as samples of ``rollout_func``, one each, in order.
+
+    Args:
+        episodes: episodes with append-only histories.
+        pad_id: token that is the completion of an episode without an action.
+
+    Returns:
+        ``prompt_ids``, ``completion_ids`` and ``env_mask`` (1 on action tokens), a list of integers
+        per sample; ``logprobs``, a list of floats per sample, or ``None`` where the engine reports
+        none; ``returns``, the undiscounted return of each sample, for `episode_return`.
+    """
+    samples = [_sample(episode, pad_id) for episode in episodes]
+    prompts, completions, masks, logprobs = (list(column) for column in zip(*samples, strict=True))
     return {
-        "prompt_ids": prompts, "completion_ids": completions, "env_mask": masks,
+        "prompt_ids": prompts,
+        "completion_ids": completions,
+        "env_mask": masks,
         "logprobs": None if None in logprobs else logprobs,
-        "episode_return": [episode.total_reward for episode in episodes],
-    }  # fmt: skip
+        "returns": [episode.total_reward for episode in episodes],
+    }
 
 
-def _sample(episode: Episode, pad_id: int) -> tuple[list[int], list[int], list[int], Any]:
-    """``(prompt, completion, mask, logprobs)``; without an action, one pad token not learnt."""
+_Sample = tuple[list[int], list[int], list[int], list[float] | None]
+"""Prompt, completion, mask of the completion, its log-probabilities."""
+
+
+def _sample(episode: Episode, pad_id: int) -> _Sample:
+    """Convert an episode; one without an action becomes a pad token that is not trained on."""
     if not any(segment.spans for segment in episode.segments):
         prompt = episode.segments[0].token_ids if episode.segments else [pad_id]
         return prompt, [pad_id], [0], [0.0]
     (segment,) = episode.segments  # an append-only history has one
-    start, logprobs = segment.prompt_length, segment.logprobs
-    ids, mask = segment.token_ids, segment.loss_mask
-    return ids[:start], ids[start:], mask[start:], logprobs and logprobs[start:]
+    start = segment.prompt_length
+    return (
+        segment.token_ids[:start],
+        segment.token_ids[start:],
+        segment.loss_mask[start:],
+        segment.logprobs and segment.logprobs[start:],
+    )

@@ -11,6 +11,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from verl.trainer.ppo.core_algos import get_adv_estimator_fn, register_adv_est
 
@@ -22,9 +23,9 @@ from gem_core.training.recipe import AlgorithmConfig
 from gem_verl._compat import PREFIX, hand_over_values
 
 SUMMARY: dict[str, float] = {}
-"""Metrics of the last batch in this process, for those of the step."""
-_KL = "algorithm.use_kl_in_reward mixes a KL per token into the rewards of turns: use use_kl_loss."
+"""The estimator's metrics of the last batch in this process, for those of the step."""
 _installed: dict[str, Any] = {}
+"""Estimator name -> the function that verl got for it, the same at each registration."""
 
 
 def compute(
@@ -35,47 +36,89 @@ def compute(
     index: Any = None,
     values: torch.Tensor | None = None,
     **_: Any,
-) -> tuple[torch.Tensor, ...]:
-    """The advantage of every action token, and the returns, both like the rewards.
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Compute the advantage of every action token.
 
     Args:
         name: gem-core's estimator; the rest is verl's signature.
-        token_level_rewards: [rows, tokens], rewards of turns on their action tokens.
+        token_level_rewards: float [rows, tokens], rewards of turns on their action tokens.
         response_mask: [rows, tokens], 1 on action tokens; rows of zeros are padding.
         config: verl's ``algorithm`` (gamma, lam, gem_options).
         index: verl's uid per row.
-        values: [rows, tokens], V before each token.
+        values: float [rows, tokens], V before each token; None without a critic.
+
+    Returns:
+        Advantages and returns (with a critic: its targets), both [rows, tokens] in the type of the
+        rewards, 0 on all other tokens.
+
+    Raises:
+        GemError: verl mixed a KL term into the rewards, or the estimator cannot be computed.
     """
-    if config.get("use_kl_in_reward", False):
-        raise GemError(_KL)
+    _refuse_kl_in_reward(config)
     labels = read_labels(range(len(response_mask)) if index is None else index)
-    given = (token_level_rewards, response_mask, values)
-    rows = TokenRows(labels, *(None if x is None else x.double().cpu().numpy() for x in given))
-    gamma, options = config.gamma, dict(config.get("gem_options") or {})
-    algorithm = AlgorithmConfig(estimator=name, options=options, gamma=gamma, lam=config.lam)
-    found = estimate(rows.batch, algorithm)
-    SUMMARY.update(found.metrics)
-    returns = discounted_returns(rows.batch, gamma) if found.targets is None else found.targets
-    spread = (torch.from_numpy(rows.spread(per_turn)) for per_turn in (found.advantages, returns))
-    return tuple(tokens.to(token_level_rewards) for tokens in spread)
+    rows = TokenRows(
+        labels,
+        _float64(token_level_rewards),
+        _float64(response_mask),
+        None if values is None else _float64(values),
+    )
+    algorithm = AlgorithmConfig(
+        estimator=name,
+        options=dict(config.get("gem_options") or {}),
+        gamma=config.gamma,
+        lam=config.lam,
+    )
+    result = estimate(rows.batch, algorithm)
+    SUMMARY.update(result.metrics)
+    returns = result.targets
+    if returns is None:
+        returns = discounted_returns(rows.batch, algorithm.gamma)
+    advantage_tokens = torch.from_numpy(rows.spread(result.advantages))
+    return_tokens = torch.from_numpy(rows.spread(returns))
+    return advantage_tokens.to(token_level_rewards), return_tokens.to(token_level_rewards)
 
 
 def install(*names: str) -> None:
-    """Register ``names`` and all estimators that gem-core knows; repeating it is harmless."""
+    """Register ``names`` and all estimators that gem-core knows; repeating it is harmless.
+
+    Raises:
+        UnknownNameError: there is no such estimator.
+    """
     for name in (*list_estimators(), *names):
         get_estimator(name)  # an unknown name is an error here
-        register_adv_est(PREFIX + name)(_installed.setdefault(name, partial(compute, name)))
+        estimator = _installed.setdefault(name, partial(compute, name))
+        register_adv_est(PREFIX + name)(estimator)
 
 
 def require_installed(name: str, config: Any) -> None:
-    """Raise GemError unless verl will run gem-core's ``name`` under ``config`` in this process."""
+    """Raise unless verl will run gem-core's estimator in this process.
+
+    Args:
+        name: the recipe's estimator.
+        config: verl's ``algorithm``.
+
+    Raises:
+        GemError: verl would run another estimator, or mix a KL term into the rewards.
+        MissingDependencyError: verl's inside is not what it was.
+    """
     install(name)
     hand_over_values()
-    found = get_adv_estimator_fn(config.adv_estimator)
-    if config.adv_estimator != PREFIX + name or found is not _installed[name]:
+    registered = get_adv_estimator_fn(config.adv_estimator)
+    if config.adv_estimator != PREFIX + name or registered is not _installed[name]:
         raise GemError(
             f"verl would run the estimator {config.adv_estimator!r}, the recipe wants "
             f"{PREFIX + name!r}. Remove what overrides algorithm.adv_estimator."
         )
+    _refuse_kl_in_reward(config)
+
+
+def _refuse_kl_in_reward(config: Any) -> None:
     if config.get("use_kl_in_reward", False):
-        raise GemError(_KL)
+        raise GemError(
+            "algorithm.use_kl_in_reward mixes a KL per token into the rewards of turns: use "
+            "use_kl_loss."
+        )
+
+
+def _float64(tensor: torch.Tensor) -> np.ndarray:
+    return tensor.double().cpu().numpy()

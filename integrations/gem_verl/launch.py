@@ -1,8 +1,13 @@
-"""Start ``python -m verl.trainer.main_ppo`` on a recipe and bring its model home."""
+"""Starts ``python -m verl.trainer.main_ppo`` on a recipe and keeps the model that it leaves."""
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 from gem_core.adapters.hydra import override
 from gem_core.adapters.program import run_program
@@ -12,31 +17,61 @@ from gem_core.training.runs import RunDir
 from gem_core.training.trainers import require
 from gem_verl import TRAINER
 from gem_verl.config import payload, translate
-from gem_verl.cpu import harness
 
 
 def run(recipe: Recipe, run: RunDir, *, resume: bool = False) -> None:
     """Train ``recipe`` into ``run``; verl's own output goes to ``verl.log`` there.
 
-    With ``resume`` verl continues at its latest checkpoint, or at step 1 where there is none.
+    Args:
+        recipe: the experiment.
+        run: its run directory.
+        resume: continue from verl's latest checkpoint, or from step 1 where there is none.
 
     Raises:
         MissingDependencyError: verl is missing, or outside the tested range.
         RecipeError: verl cannot honour a key.
-        GemError: verl ended with an error, or without a model.
+        GemError: verl ended with an error.
+        RunError: verl left no model.
     """
     require(TRAINER)
     arguments = translate(recipe)
-    with harness.session(recipe) as (native, environment):
-        native |= {
-            "actor_rollout_ref.model.path": model_path(recipe),
-            "critic.model.path": model_path(recipe),
-            "+data.gem_recipe": payload(recipe),
-            "+data.gem_run": str(run.path.resolve()),
-            "trainer.default_local_dir": str(run.checkpoints.resolve()),
-            "trainer.resume_mode": "auto" if resume else "disable",
-        }
-        arguments += [override(key, value) for key, value in native.items()]
+    with session(recipe) as (settings, environment):
+        settings = {**settings, **run_settings(recipe, run, resume)}
+        arguments += [override(key, value) for key, value in settings.items()]
         command = [sys.executable, "-m", "verl.trainer.main_ppo", *arguments]
         run_program("verl", command, environment, run.path / "verl.log")
-    run.keep_model(run.checkpoints / f"global_step_{recipe.train.steps}" / "actor" / "huggingface")
+    run.keep_model(last_model(recipe, run))
+
+
+@contextmanager
+def session(recipe: Recipe) -> Iterator[tuple[dict[str, Any], dict[str, str]]]:
+    """Prepare this machine for verl's process.
+
+    Yields:
+        Native settings and environment variables.
+    """
+    if recipe.hardware.device == "cpu":
+        from gem_verl.cpu import harness
+
+        with harness.session() as needed:
+            yield needed
+    else:
+        yield {}, dict(os.environ)
+
+
+def run_settings(recipe: Recipe, run: RunDir, resume: bool = False) -> dict[str, Any]:
+    """Return the native keys and values of what belongs to a run rather than to the recipe."""
+    model = model_path(recipe)
+    return {
+        "actor_rollout_ref.model.path": model,
+        "critic.model.path": model,
+        "+data.gem_recipe": payload(recipe),
+        "+data.gem_run": str(run.path.resolve()),
+        "trainer.default_local_dir": str(run.checkpoints.resolve()),
+        "trainer.resume_mode": "auto" if resume else "disable",
+    }
+
+
+def last_model(recipe: Recipe, run: RunDir) -> Path:
+    """Return the folder in which verl saves the model of the last step."""
+    return run.checkpoints / f"global_step_{recipe.train.steps}" / "actor" / "huggingface"

@@ -1,13 +1,14 @@
-"""Where gem-core meets verl's training loop: the sampler in the trainer's process.
+"""Where gem-core enters verl's training loop: the sampler in the trainer's process.
 
-verl asks its sampler for each batch of rows. Ours checks that nothing was lost, logs the episodes,
-labels the rows for the estimators and fixes their order. It is made before the first step, so it
-also asserts the estimator there.
+verl asks its sampler for each batch of rows. This one checks that nothing was lost, hands the
+episodes to the log, labels the rows for the estimators and fixes their order. It is made before the
+first step, so it also asserts the estimator there.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import transfer_queue as tq
@@ -23,27 +24,48 @@ from gem_core.training.recipe import Recipe
 from gem_core.training.runs import RunDir
 from gem_core.training.tasks import require_step
 from gem_verl.advantages import require_installed
-from gem_verl.metrics import RunLog
+from gem_verl.metrics import PREFIX, RunLog
 from gem_verl.rollout import read_recipe
+
+POLL_SECONDS = 0.1
+"""Time between two looks for finished rows; verl's own is 2 s."""
 
 
 class GemSampler(ReplayBuffer):
-    """verl's synchronous sampler, with the episodes of a batch accounted for one by one."""
+    """verl's synchronous sampler, with the episodes of a batch accounted for one by one.
+
+    Raises:
+        GemError: verl would run another estimator than the recipe's.
+    """
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.poll_interval = self.sampler_kwargs.get("poll_interval", 0.1)  # verl's is 2 s
+        self.poll_interval = self.sampler_kwargs.get("poll_interval", POLL_SECONDS)
         self.trainer = self.refill_fn.__self__  # a sampler's only way to verl's trainer
         data = self.trainer.config.data
         self.recipe: Recipe = read_recipe(data.gem_recipe)
         self.run = RunDir(data.gem_run)
+        self.run_log = RunLog(self.run)
         require_installed(self.recipe.algorithm.estimator, self.trainer.config.algorithm)
 
-    def sample(self, global_steps: int, partition_id: str, batch_size: int) -> Any:
-        """Return ``(rows, metrics)`` of a step, or of a validation (``partition_id = "val"``)."""
+    def sample(self, global_steps: int, partition_id: str, batch_size: int) -> tuple[Any, Any]:
+        """Return the rows of a step and metrics, checked against the recipe.
+
+        Args:
+            global_steps: number of the step, from 1.
+            partition_id: ``"train"``, or ``"val"`` for a validation.
+            batch_size: number of episodes.
+
+        Raises:
+            GemError: an episode is missing or of another step, the engine failed, or more than half
+                of the episodes broke.
+        """
         batch, metrics = super().sample(global_steps, partition_id, batch_size)
-        fields = ["extra_fields", "response_mask"]
-        rows = tq.kv_batch_get(keys=batch.keys, partition_id=partition_id, select_fields=fields)
+        rows = tq.kv_batch_get(
+            keys=batch.keys,
+            partition_id=partition_id,
+            select_fields=["extra_fields", "response_mask"],
+        )
         extras = list(rows["extra_fields"])
         episodes = _episodes(extras, batch_size)
         if partition_id == "val":
@@ -51,30 +73,41 @@ class GemSampler(ReplayBuffer):
             return batch, metrics
         require_step(self.recipe, global_steps, episodes)
         require_healthy(episodes)
-        self.run.log_episodes(global_steps, episodes[: self.recipe.train.log_episodes])
-        self.trainer.logger.logger.setdefault("gem-core", RunLog(self.run))
+        self.run_log.begin(episodes)
+        self.trainer.logger.logger["gem-core"] = self.run_log
         trained = [bool(mask.any()) for mask in rows["response_mask"].unbind()]
-        found = episode_metrics(episodes)
-        found["turns/masked"] = sum(turn.aborted for e in episodes for turn in e.turns)
-        found["rows/masked"] = trained.count(False)
-        batch = _keep(batch, extras, trained)
+        batch = _keep_trained(batch, extras, trained)
         self._set_mini_batch(len(batch))
-        return batch, metrics | {f"gem/{name}": float(value) for name, value in found.items()}
+        return batch, metrics | _batch_metrics(episodes, trained)
 
     def _set_mini_batch(self, rows: int) -> None:
         """Split this batch into the recipe's number of minibatches, whatever its number of rows.
 
         verl takes a size, not a number, and pads the batch to a multiple of it with masked rows.
         """
-        config, batch = self.trainer.config, self.recipe.batch
-        unit = config.trainer.nnodes * config.trainer.n_gpus_per_node * (batch.micro_batch or 1)
-        size = unit * -(-rows // (unit * self.recipe.algorithm.minibatches))
-        config.actor_rollout_ref.actor.ppo_mini_batch_size = size
-        config.critic.ppo_mini_batch_size = size
+        config = self.trainer.config
+        ranks = config.trainer.nnodes * config.trainer.n_gpus_per_node
+        unit = ranks * (self.recipe.batch.micro_batch or 1)
+        units = -(-rows // (unit * self.recipe.algorithm.minibatches))
+        config.actor_rollout_ref.actor.ppo_mini_batch_size = unit * units
+        config.critic.ppo_mini_batch_size = unit * units
 
 
-def _episodes(extras: list[dict[str, Any]], expected: int) -> list[Episode]:
-    """The episodes of a batch in task order; raises the engine's first fault, or a loss."""
+def _batch_metrics(episodes: Sequence[Episode], trained: Sequence[bool]) -> dict[str, float]:
+    """Return metrics of a batch for all of verl's loggers, `RunLog` among them."""
+    metrics = episode_metrics(episodes)
+    aborted = [turn.aborted for episode in episodes for turn in episode.turns]
+    metrics["turns/masked"] = float(sum(aborted))
+    metrics["rows/masked"] = float(trained.count(False))
+    return {PREFIX + name: float(value) for name, value in metrics.items()}
+
+
+def _episodes(extras: Sequence[dict[str, Any]], expected: int) -> list[Episode]:
+    """Return the episodes of a batch in task order.
+
+    Raises:
+        GemError: the engine failed, or an episode is missing.
+    """
     faults = [extra["fault"] for extra in extras if extra["fault"]]
     if faults:
         raise GemError(f"{len(faults)} episodes met a fault of the engine; the first:\n{faults[0]}")
@@ -86,19 +119,26 @@ def _episodes(extras: list[dict[str, Any]], expected: int) -> list[Episode]:
     return sorted(map(Episode.from_dict, records), key=lambda episode: episode.index)
 
 
-def _keep(batch: Any, extras: list[dict[str, Any]], trained: list[bool]) -> Any:
+def _keep_trained(batch: Any, extras: Sequence[dict[str, Any]], trained: Sequence[bool]) -> Any:
     """Drop rows with nothing to train on, order the rest and label them for the estimators.
 
     The episodes' records are taken out of the rows: the workers need not read them.
+
+    Raises:
+        GemError: no row is left.
     """
-    labels = dict(zip(batch.keys, read_labels([e["label"] for e in extras]), strict=True))
-    idle = [key for key, used in zip(batch.keys, trained, strict=True) if not used]
-    if len(idle) == len(labels):
+    texts = [extra["label"] for extra in extras]
+    labels = dict(zip(batch.keys, read_labels(texts), strict=True))
+    untrained = [key for key, used in zip(batch.keys, trained, strict=True) if not used]
+    if len(untrained) == len(labels):
         raise GemError("No episode of the batch has an action to train on: raise the limits.")
-    if idle:
-        tq.kv_clear(keys=idle, partition_id=batch.partition_id)
-    kept = sorted(labels.keys() - idle, key=labels.__getitem__)
-    columns = {"uid": [labels[key].encode() for key in kept], "extra_fields": [{} for _ in kept]}
+    if untrained:
+        tq.kv_clear(keys=untrained, partition_id=batch.partition_id)
+    kept = sorted(labels.keys() - set(untrained), key=labels.__getitem__)
+    columns = {
+        "uid": [labels[key].encode() for key in kept],
+        "extra_fields": [{} for _ in kept],
+    }
     fields = tensordict_utils.get_tensordict(columns)
     tq.kv_batch_put(keys=kept, partition_id=batch.partition_id, fields=fields)
     return batch.select_keys(kept)

@@ -4,16 +4,81 @@
     python recipes/oat/train.py --run runs/guess --profile paper \\
         --set hardware.gpus_per_node=8                                  # GPUs, Python 3.10
 
-``gem-core train --trainer oat`` does the same and evaluates before and after.
+It is an Oat script like any other: arguments, an actor, a learner, a program. ``gem-core train
+--trainer oat`` does the same and evaluates before and after.
 """
 
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
-from gem_core.training.recipe import load_recipe
+import torch
+
+from gem_core.episodes.rollout import play_batch, require_healthy
+from gem_core.tiny import model_path
+from gem_core.training.recipe import Recipe, load_recipe
 from gem_core.training.runs import RunDir
-from gem_oat.launch import run as train
+from gem_core.training.tasks import step_tasks
+from gem_oat._compat import require_gpu_stack
+
+if torch.cuda.is_available():
+    require_gpu_stack()
+else:
+    from gem_oat.cpu import install
+
+    install()  # stand-ins for vLLM and launchpad, before Oat is imported
+
+# isort: split
+from oat.interface import get_program, lp
+
+from gem_oat import config, launch
+from gem_oat.advantages import estimate_rows
+from gem_oat.learner import GemLearner, GemRun
+from gem_oat.rollout import GemActor
+
+
+class Actor(GemActor):
+    """Oat's ``PPOActor``: where it would answer prompts, it plays episodes."""
+
+    def step(self, prompts: list[str], formatted_prompts: list[str], references: Any = None) -> Any:
+        """Oat asks for rollouts; a prompt names a training step and a learner's part of it."""
+        parts = []
+        for prompt in prompts:
+            step, shard, shards = map(int, prompt.split("/"))
+            machines = [self.factory(task) for task in step_tasks(self.recipe, step, shard, shards)]
+            # One call of Oat's vLLM engine per turn, for all episodes that still run.
+            require_healthy(play_batch(machines, self.policy))
+            # Rewards: a row (Oat's TransitionData) is a turn, and ends with that turn's reward.
+            parts.append(self.to_rows(machines))
+        return self.hand_over(parts)
+
+
+class Learner(GemLearner):
+    """Oat's ``PPOLearner``: its loop, loss and optimizer, on the turns of the episodes."""
+
+    def compute_monte_carlo_advantages(self, rewards: Any, response_masks: Any) -> Any:
+        """Oat asks for one advantage per row: the recipe's estimator, over all learners' turns."""
+        estimated = estimate_rows(
+            self.rows,
+            self.recipe.algorithm,
+            self.reduce,  # a sum over the learners
+            rewards=self.turn_rewards(rewards),  # the environment's, and Oat's KL penalty
+        )
+        self.summary = estimated.metrics
+        return torch.from_numpy(estimated.advantages).to(rewards)
+
+    # With estimator = "gae" Oat asks compute_ppo_advantages (gem_oat/advantages.py) instead.
+
+
+def oat_arguments(recipe: Recipe, run: RunDir, start: int) -> Any:
+    """Oat's ``PPOArgs``: the recipe as Oat's command line, read by Oat's own parser."""
+    print("Oat's arguments:", *config.translate(recipe))
+    args = config.arguments(recipe)
+    args.pretrain = args.ref_pretrain = args.critic_pretrain = model_path(recipe)
+    args.save_path = str(run.path / "oat")
+    args.gem = GemRun(recipe, run, start)  # for actors and learners
+    return args
 
 
 def main() -> None:
@@ -24,18 +89,31 @@ def main() -> None:
     parser.add_argument("--run", required=True, help="run directory")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides")
     parser.add_argument("--resume", action="store_true", help="continue from the last checkpoint")
-    args = parser.parse_args()
+    options = parser.parse_args()
 
-    recipe = load_recipe(args.baseline, args.profile, args.overrides)
-    directory = RunDir.create(
-        args.run, recipe, "oat", if_exists="resume" if args.resume else "error"
-    )
-    # Oat's arguments (gem_oat.config), then Oat's program of actors and learners: gem_oat.rollout's
-    # GemActor plays the episodes, gem_oat.learner's GemLearner runs Oat's loop on their turns. On a
-    # CPU both run in this process.
-    train(recipe, directory, resume=args.resume)
-    last = directory.metrics()[-1]
-    print(f"step {last['step']}: success {last['success/mean']:.3f}, model in {directory.model}")
+    recipe = load_recipe(options.baseline, options.profile, options.overrides)
+    if recipe.hardware.device == "gpu" and not torch.cuda.is_available():
+        parser.error("the recipe asks for a GPU, and there is none: --set hardware.device=cpu")
+    if_exists = "resume" if options.resume else "error"
+    run = RunDir.create(options.run, recipe, "oat", if_exists=if_exists)
+    start = launch.last_checkpoint(run) if options.resume else 0
+    if start < recipe.train.steps:
+        train(oat_arguments(recipe, run, start))
+    launch.require_model(recipe, run)
+    last = run.metrics()[-1]
+    print(f"step {last['step']}: success {last['success/mean']:.3f}, model in {run.model}")
+
+
+def train(args: Any) -> None:
+    """Oat's own program: a process per actor and learner; all in this one without a GPU."""
+    if args.gem.recipe.hardware.device == "cpu":
+        from gem_oat.cpu import in_process
+
+        in_process.launch(args, Learner, Actor)
+        return
+    program, resources = get_program(args, learner_cls=Learner, actor_cls=Actor)
+    terminal = {"launch_type": args.launch_type, "terminal": "current_terminal"}
+    lp.launch(program, local_resources=resources, **terminal)
 
 
 if __name__ == "__main__":

@@ -11,10 +11,16 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
-from gem_core.training.recipe import load_recipe
+import ray
+
+from gem_core.tiny import model_path
+from gem_core.training.recipe import Recipe, load_recipe
 from gem_core.training.runs import RunDir
-from gem_openrlhf.launch import run as train
+from gem_openrlhf import config, rollout
+from gem_openrlhf.command_line import check_arguments, run_command_line
+from gem_openrlhf.launch import longest_context, ray_options, write_rows
 
 
 def main() -> None:
@@ -28,14 +34,61 @@ def main() -> None:
     args = parser.parse_args()
 
     recipe = load_recipe(args.baseline, args.profile, args.overrides)
-    directory = RunDir.create(
+    run = RunDir.create(
         args.run, recipe, "openrlhf", if_exists="resume" if args.resume else "error"
     )
-    # Writes the prompt rows, starts Ray, puts gem_core's estimators into OpenRLHF's trainer actor
-    # and runs `openrlhf.cli.train_ppo_ray` with the flags of gem_openrlhf.config.translate(recipe).
-    train(recipe, directory, resume=args.resume)
-    last = directory.metrics()[-1]
-    print(f"step {last['step']}: success {last['success/mean']:.3f}, model in {directory.model}")
+    check_arguments(config.translate(recipe))  # errors before anything starts
+    # On a CPU this also puts stand-ins for flash-attn and vLLM where OpenRLHF imports them.
+    with ray_options(recipe, run) as options:
+        arguments = native_arguments(recipe, run, args.resume)
+        with ray.init(**options):
+            train(arguments)
+    last = run.metrics()[-1]
+    print(f"step {last['step']}: success {last['success/mean']:.3f}, model in {run.model}")
+
+
+def native_arguments(recipe: Recipe, run: RunDir, resume: bool) -> list[str]:
+    """What OpenRLHF is told: the recipe in its own flags, and where things are."""
+    flags: dict[str, Any] = {
+        # Learning rate, clip, batch sizes, sampling, GPUs ...: one flag per recipe key. OpenRLHF
+        # gets no gamma, no lambda and no reward model; those flags are refused in a recipe.
+        **config.flags(recipe),
+        # Rollouts: each vLLM actor loads this file and awaits `AgentExecutor.execute` per sample.
+        # It plays a whole episode, each turn by the engine it is given, and returns its tokens.
+        "train.agent_func_path": rollout.__file__,
+        # Prompts: a row names the first task of a group; the text comes from the environment.
+        "data.prompt_dataset": write_rows(recipe, run, "train"),
+        "data.max_len": longest_context(recipe),
+        "actor.model_name_or_path": model_path(recipe),
+        "ckpt.path": str(run.checkpoints.resolve()),
+        "ckpt.output_dir": str(run.model.resolve()),
+        "ckpt.load_enable": resume,
+    }
+    if recipe.eval.every:
+        flags["eval.dataset"] = write_rows(recipe, run, "eval")
+    return config.render(flags)
+
+
+def train(arguments: list[str]) -> None:
+    """Start ``openrlhf.cli.train_ppo_ray`` with gem_core's estimator in its trainer."""
+    # Not at the top: OpenRLHF's trainers import flash-attn and vLLM.
+    from openrlhf.trainer import ppo_trainer, ppo_trainer_async
+    from openrlhf.trainer.ray import ppo_actor, ppo_critic
+
+    from gem_openrlhf import actors, updates
+
+    # Rewards and advantages: this is OpenRLHF's own trainer actor, but its `experience_maker` is a
+    # `GemExperienceMaker`. After OpenRLHF's forward passes it hands the rewards of all turns of
+    # the step to gem_core's estimator (algorithm.estimator, per-turn gamma and lam), and writes
+    # each turn's advantage on that turn's action tokens. Loss, optimizer, weight sync: OpenRLHF's.
+    ppo_trainer.PPOTrainer = ray.remote(actors.GemPPOTrainer)
+    # Async mode has one actor that trains, and one that draws the prompts in task order.
+    ppo_trainer_async.TrainingActor = ray.remote(actors.GemTrainingActor)
+    ppo_trainer_async.GenerateSamplesActor = ray.remote(actors.GemGenerateSamplesActor)
+    # The models: OpenRLHF's own, but they report a gradient that is not finite, which ends the run.
+    ppo_actor.PolicyModelActor = ray.remote(updates.GemPolicyModelActor)
+    ppo_critic.CriticModelActor = ray.remote(updates.GemCriticModelActor)
+    run_command_line(arguments)
 
 
 if __name__ == "__main__":

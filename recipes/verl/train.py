@@ -6,17 +6,82 @@
     python recipes/verl/train.py --run runs/guess \\
         --set 'trainer.verl={"actor_rollout_ref.actor.ppo_max_token_len_per_gpu"=32768}'
 
-``gem-core train --trainer verl`` does the same and evaluates before and after.
+verl runs in Ray processes of its own, so what it is given has names: hydra keys that tell each
+process what to import. ``gem-core train --trainer verl`` gives it the same keys, and evaluates
+before and after.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
+from collections.abc import Mapping
+from typing import Any
 
-from gem_core.training.recipe import load_recipe
+from gem_core.adapters.hydra import override
+from gem_core.adapters.program import run_program
+from gem_core.tiny import model_path
+from gem_core.training.recipe import Recipe, load_recipe
 from gem_core.training.runs import RunDir
-from gem_verl.config import translate
-from gem_verl.launch import run as train
+from gem_verl.config import payload, recipe_settings
+from gem_verl.launch import last_model, session
+
+HOOKS = {
+    # Data: no prompts but the numbers of the run's tasks (environment, seed), in order, once.
+    "data.custom_cls.path": "pkg://gem_verl.rollout",
+    "data.custom_cls.name": "TaskDataset",
+    "data.train_files": "gem:train",
+    "data.val_files": "gem:held-out",
+    "data.shuffle": False,
+    "trainer.total_epochs": 1,
+    # Rollout: GemAgentLoop (in gem_verl.rollout) plays a task, its turns sampled by verl's own
+    # servers. Members of a group are tasks of their own, so verl repeats nothing.
+    # Rewards: its samples, TurnOutput, have each turn's reward on the turn's last token.
+    "actor_rollout_ref.rollout.agent.default_agent_loop": "gem",
+    "actor_rollout_ref.rollout.n": 1,
+    "actor_rollout_ref.actor.rollout_n": 1,
+    "actor_rollout_ref.ref.rollout_n": 1,
+    "critic.rollout_n": 1,
+    "algorithm.use_kl_in_reward": False,
+    # Estimators: every process imports the plugin, which registers gem_rebn, gem_grpo, gem_gae ...;
+    # the recipe's is in algorithm.adv_estimator.
+    "actor_rollout_ref.model.external_lib": "gem_verl.plugin",
+    # Loop: verl's synchronous trainer. GemSampler hands it the rows of each step: it asserts the
+    # estimator before the first, checks that no episode is missing, and writes metrics.jsonl.
+    "trainer.use_v1": True,
+    "trainer.v1.trainer_mode": "sync",
+    "trainer.v1.sampler.custom_sampler.path": "pkg://gem_verl.sampler",
+    "trainer.v1.sampler.custom_sampler.name": "GemSampler",
+}
+
+
+def settings(recipe: Recipe, run: RunDir, resume: bool) -> dict[str, Any]:
+    """All that verl is given: hydra key -> value."""
+    model = model_path(recipe)  # the tiny one is made, and warm-started, where it is not there yet
+    return {
+        **HOOKS,
+        **recipe_settings(recipe),  # learning rate, batch sizes, sampling ...: the recipe's keys
+        "actor_rollout_ref.model.path": model,
+        "critic.model.path": model,
+        "+data.gem_recipe": payload(recipe),  # read by the dataset, the agent loop and the sampler
+        "+data.gem_run": str(run.path.resolve()),
+        "trainer.default_local_dir": str(run.checkpoints.resolve()),
+        "trainer.resume_mode": "auto" if resume else "disable",
+    }
+
+
+def train(recipe: Recipe, run: RunDir, resume: bool) -> None:
+    """Start verl's own entry point on the recipe; its output goes to ``verl.log``."""
+    with session(recipe) as (machine, environment):  # on a CPU: stand-ins for engine and device
+        arguments = overrides({**settings(recipe, run, resume), **machine})
+        command = [sys.executable, "-m", "verl.trainer.main_ppo", *arguments]
+        run_program("verl", command, environment, run.path / "verl.log")
+    run.keep_model(last_model(recipe, run))
+
+
+def overrides(values: Mapping[str, Any]) -> list[str]:
+    """Keys and values in hydra's grammar."""
+    return [override(key, value) for key, value in values.items()]
 
 
 def main() -> None:
@@ -32,17 +97,15 @@ def main() -> None:
 
     recipe = load_recipe(args.baseline, args.profile, args.overrides)
     if args.print:
-        print("python -m verl.trainer.main_ppo \\\n " + " \\\n ".join(translate(recipe)))
+        lines = overrides({**HOOKS, **recipe_settings(recipe)})
+        print("python -m verl.trainer.main_ppo \\\n " + " \\\n ".join(lines))
         return
     if args.run is None:
         parser.error("--run is needed to train")
-    if_exists = "resume" if args.resume else "error"
-    directory = RunDir.create(args.run, recipe, "verl", if_exists=if_exists)
-    # Runs `python -m verl.trainer.main_ppo` with the overrides above. They name gem_verl's dataset
-    # of tasks, agent loop, sampler and estimator, which verl imports in its own processes.
-    train(recipe, directory, resume=args.resume)
-    last = directory.metrics()[-1]
-    print(f"step {last['step']}: success {last['success/mean']:.3f}, model in {directory.model}")
+    run = RunDir.create(args.run, recipe, "verl", if_exists="resume" if args.resume else "error")
+    train(recipe, run, args.resume)
+    last = run.metrics()[-1]
+    print(f"step {last['step']}: success {last['success/mean']:.3f}, model in {run.model}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""``estimate``: what adapters call, against its parts."""
+"""`estimate`, which adapters call, against its parts."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ def batch(**more: object) -> TurnBatch:
 
 
 def test_it_is_the_estimator_and_its_metrics() -> None:
-    found = estimate(batch(), AlgorithmConfig(estimator="rebn", gamma=0.9))
+    result = estimate(batch(), AlgorithmConfig(estimator="rebn", gamma=0.9))
     np.testing.assert_array_equal(
-        found.advantages, compute_advantages("rebn", batch(), gamma=0.9, lam=0.95)
+        result.advantages, compute_advantages("rebn", batch(), gamma=0.9, lam=0.95)
     )
-    assert found.targets is None
-    assert found.metrics["turns/masked"] == 1.0
-    assert found.metrics["groups/singleton"] == 0.0
-    assert found.metrics["advantage/constant"] == 0.0
-    assert found.metrics["advantage/std"] == pytest.approx(found.advantages[:3].std())
+    assert result.targets is None
+    assert result.metrics["turns/masked"] == 1.0
+    assert result.metrics["groups/singleton"] == 0.0
+    assert result.metrics["advantage/constant"] == 0.0
+    assert result.metrics["advantage/std"] == pytest.approx(result.advantages[:3].std())
 
 
 def test_targets_are_of_advantages_that_are_not_whitened() -> None:
     values = np.array([0.3, 0.2, 0.1, 0.0])
     settings = AlgorithmConfig(estimator="gae", options={"whiten": True}, gamma=0.9, lam=0.8)
-    found = estimate(batch(values=values), settings)
+    result = estimate(batch(values=values), settings)
     raw = gae(batch(values=values), gamma=0.9, lam=0.8)
-    np.testing.assert_array_equal(found.targets, value_targets(raw, values))
-    assert found.advantages[:3].mean() == pytest.approx(0.0, abs=1e-12)
-    assert not np.allclose(found.advantages, raw)
+    np.testing.assert_array_equal(result.targets, value_targets(raw, values))
+    assert result.advantages[:3].mean() == pytest.approx(0.0, abs=1e-12)
+    assert not np.allclose(result.advantages, raw)
 
 
 def test_options_reach_the_estimator() -> None:

@@ -1,4 +1,4 @@
-"""Override text. That hydra reads it back as it was is tested beside the trainers that bring it."""
+"""The text of overrides; the tests of the trainers that use hydra read it back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A trainer's own program: its log, its errors, its end."""
+"""A trainer in a separate program: its log, its errors, its end."""
 
 from __future__ import annotations
 

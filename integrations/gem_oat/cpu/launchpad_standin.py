@@ -23,6 +23,7 @@ from typing import Any
 from gem_core.errors import GemError
 
 STOP = "GEM_OAT_STOP_FILE"
+"""Environment variable: the file whose existence ends the program."""
 _KEY = b"gem-oat"
 _pool = ThreadPoolExecutor(8)
 
@@ -58,10 +59,10 @@ class Handle:
         connection = self._connect()
         try:
             connection.send_bytes(pickle.dumps((name, args, kwargs)))
-            good, value = pickle.loads(connection.recv_bytes())
+            succeeded, value = pickle.loads(connection.recv_bytes())
         finally:
             connection.close()
-        if not good:
+        if not succeeded:
             raise GemError(f"Remote {name}() failed:\n{value}")
         return value
 
@@ -71,7 +72,10 @@ class Handle:
                 return Client(("127.0.0.1", self.port), authkey=_KEY)
             except ConnectionRefusedError:
                 time.sleep(0.1)
-        raise GemError(f"No process listens on port {self.port}.")
+        raise GemError(
+            f"No process listens on port {self.port}: it did not come up in 10 minutes. See the "
+            "output above."
+        )
 
 
 class _Futures:
@@ -89,7 +93,10 @@ class PyClassNode:
     """A node that is built and run."""
 
     def __init__(self, cls: type, *args: Any, **kwargs: Any) -> None:
-        self.cls, self.args, self.kwargs, self.port = cls, args, kwargs, 0
+        self.cls = cls
+        self.args = args
+        self.kwargs = kwargs
+        self.port = 0
 
     def create_handle(self) -> Handle | None:
         """Nobody calls this node."""
@@ -111,7 +118,8 @@ class Program:
     """Nodes by label."""
 
     def __init__(self, name: str) -> None:
-        self.name, self.nodes = name, {}  # type: str, dict[str, PyClassNode]
+        self.name = name
+        self.nodes: dict[str, PyClassNode] = {}
 
     def add_node(self, node: PyClassNode, label: str) -> Handle | None:
         """Add a node; returns its handle."""
@@ -138,26 +146,34 @@ def launch(program: Program, *, local_resources: dict[str, PythonProcess], **_: 
         GemError: a node failed.
     """
     context = get_context("spawn")
-    processes = []
+    processes: list[Any] = []
     with tempfile.TemporaryDirectory() as folder:
-        flag = Path(folder) / "stop"
-        for label, node in program.nodes.items():
-            resources = local_resources.get(label)
-            environ = {**(resources.env if resources else {}), STOP: str(flag)}
-            payload = pickle.dumps((node.cls, node.args, node.kwargs))
-            process = context.Process(target=_main, args=(environ, payload, node.port), name=label)
-            process.start()
-            processes.append(process)
+        stop_file = Path(folder) / "stop"
         try:
-            while not flag.exists():
-                for process in processes:
-                    if process.exitcode:
-                        raise GemError(f"{process.name} ended with code {process.exitcode}.")
-                time.sleep(0.1)
-            time.sleep(1.0)  # let the learners that did not call stop come to their end
+            for label, node in program.nodes.items():
+                resources = local_resources.get(label)
+                environ = {**(resources.env if resources else {}), STOP: str(stop_file)}
+                payload = pickle.dumps((node.cls, node.args, node.kwargs))
+                arguments = (environ, payload, node.port)
+                process = context.Process(target=_main, args=arguments, name=label)
+                process.start()
+                processes.append(process)
+            _wait(processes, stop_file)
         finally:
             for process in processes:
                 _end(process)
+
+
+def _wait(processes: list[Any], stop_file: Path) -> None:
+    """Return when ``stop_file`` is there; raise GemError when a process failed."""
+    while not stop_file.exists():
+        for process in processes:
+            if process.exitcode:
+                raise GemError(
+                    f"{process.name} ended with code {process.exitcode}; its output above says why."
+                )
+        time.sleep(0.1)
+    time.sleep(1.0)  # let the learners that did not call stop come to their end
 
 
 def _end(process: Any) -> None:
@@ -192,11 +208,11 @@ def _main(environ: dict[str, str], payload: bytes, port: int) -> None:
     install()
     cls, args, kwargs = pickle.loads(payload)  # imports Oat: after install()
     node = cls(*args, **kwargs)
-    if not port:
+    if not port:  # nobody calls it
         node.run()
         return
     if hasattr(node, "init_process_group"):
-        _give_world(torch)
+        _init_world(torch)
     server = threading.Thread(target=_serve, args=(node, port), daemon=True)
     server.start()
     if hasattr(node, "run"):
@@ -204,8 +220,8 @@ def _main(environ: dict[str, str], payload: bytes, port: int) -> None:
     server.join()
 
 
-def _give_world(torch: Any) -> None:
-    """The world of one process that a vLLM worker is in before Oat's weight group is made."""
+def _init_world(torch: Any) -> None:
+    """Join a group of one process, as a vLLM worker has before Oat's weight group is made."""
     store = torch.distributed.HashStore()
     torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,7 +14,24 @@ from gem_core.errors import GemError
 from gem_core.parity.replay import Replay, Row
 from gem_core.training.recipe import Recipe
 from gem_core.training.runs import RunDir
+from gem_oat import rows
 from gem_oat.cpu import install
+
+
+class TrainedRow(NamedTuple):
+    """A row that Oat trains on, as its learner has it.
+
+    Attributes:
+        label: which turn it is.
+        token_ids: prompt and response, without padding.
+        start: where the response begins.
+        advantage: of the turn.
+    """
+
+    label: rows.Row
+    token_ids: list[int]
+    start: int
+    advantage: float
 
 
 def replay(recipe: Recipe, episodes: Sequence[Episode], model_dir: str) -> Replay:
@@ -28,12 +45,13 @@ def replay(recipe: Recipe, episodes: Sequence[Episode], model_dir: str) -> Repla
 
     with TemporaryDirectory() as folder:
         run = RunDir(Path(folder))
-        learner: Any = make(_arguments(recipe, run, model_dir), _capturing(), alone=True)
+        learner: Any = make(_arguments(recipe, run, model_dir), _capturing_learner(), alone=True)
         learner._init(learner.args, learner.actors)
-        learner.steps, learner.gradient_update_st = 0, 0.0
-        _feed(learner, recipe, episodes)
+        learner.steps = 0
+        learner.gradient_update_st = 0.0
+        _feed(learner, episodes)
         learner.learn(1)
-    return Replay(_join(learner.seen), learner.first_loss, learner.gradients)
+    return Replay(_join(learner.trained_rows), learner.first_loss, learner.gradients)
 
 
 def _arguments(recipe: Recipe, run: RunDir, model_dir: str) -> Any:
@@ -41,8 +59,11 @@ def _arguments(recipe: Recipe, run: RunDir, model_dir: str) -> Any:
     from gem_oat.learner import GemRun
 
     args = config.arguments(recipe)
-    args.pretrain = args.ref_pretrain = args.critic_pretrain = model_dir
-    args.save_path, args.gem = str(run.path / "oat"), GemRun(recipe, run)
+    args.pretrain = model_dir
+    args.ref_pretrain = model_dir
+    args.critic_pretrain = model_dir
+    args.save_path = str(run.path / "oat")
+    args.gem = GemRun(recipe, run)
     args.tokenizer = _tokenizer(run.path / "tokenizer")
     return args
 
@@ -58,38 +79,37 @@ def _tokenizer(path: Path) -> str:
     return str(path)
 
 
-def _feed(learner: Any, recipe: Recipe, episodes: Sequence[Episode]) -> None:
+def _feed(learner: Any, episodes: Sequence[Episode]) -> None:
+    """Give the learner what its actor would."""
     from gem_oat.rollout import to_native
-    from gem_oat.rows import turn_rows
 
-    ids = sorted({episode.env_id for episode in episodes})
-    rows = [
-        to_native(row)
-        for number, episode in enumerate(episodes)
-        for row in turn_rows(episode, number, ids.index(episode.env_id))
-    ]
-    learner.process_feedback_data(rows)
+    env_ids = sorted({episode.env_id for episode in episodes})
+    data = []
+    for number, episode in enumerate(episodes):
+        data += to_native(episode, number, env_ids.index(episode.env_id))
+    learner.process_feedback_data(data)
 
 
-def _capturing() -> type:
-    """The learner of the harness, keeping the first gradient and what each row was given."""
+def _capturing_learner() -> type:
+    """The learner of the CPU backend, keeping the first gradient and the rows' advantages."""
     from deepspeed.utils import safe_get_full_grad
 
     from gem_oat.cpu.in_process import InProcessLearner
 
-    class Capturing(InProcessLearner):
+    class CapturingLearner(InProcessLearner):
         first_loss: float
         gradients: dict[str, np.ndarray]
-        seen: list[tuple[Any, list[int], int, float]]
+        trained_rows: list[TrainedRow]
 
         def learning_step(self, trajectory: dict[str, Any]) -> dict[str, Any]:
+            self.trajectory = trajectory
+            self.gradients = {}
             step = self.strategy.optimizer_step
-            self.gradients, self.trajectory = {}, trajectory
 
             def capture(optimizer: Any, model: Any, scheduler: Any, **kwargs: Any) -> None:
                 engine = self.model.model
-                due = model is self.model and engine.is_gradient_accumulation_boundary()
-                if due and not self.gradients:
+                is_update = model is self.model and engine.is_gradient_accumulation_boundary()
+                if is_update and not self.gradients:
                     self.first_loss = self.loss.sums["loss/policy"]
                     for name, parameter in engine.module.named_parameters():
                         gradient = safe_get_full_grad(parameter)
@@ -105,29 +125,39 @@ def _capturing() -> type:
         def compute_monte_carlo_advantages(self, rewards: Any, response_masks: Any) -> Any:
             advantages = super().compute_monte_carlo_advantages(rewards, response_masks)
             lengths = self.trajectory["attention_mask"].sum(1).long().tolist()
-            self.seen = []
-            for n, row in enumerate(self.rows):
-                ids = self.trajectory["input_ids"][n, : lengths[n]].tolist()
-                start = self.trajectory["prompt_ids_lens"][n]
-                if self.trajectory["loss_masks"][n]:
-                    self.seen.append((row, ids, start, float(advantages[n])))
+            self.trained_rows = [
+                TrainedRow(
+                    label=row,
+                    token_ids=self.trajectory["input_ids"][n, : lengths[n]].tolist(),
+                    start=self.trajectory["prompt_ids_lens"][n],
+                    advantage=float(advantages[n]),
+                )
+                for n, row in enumerate(self.rows)
+                if self.trajectory["loss_masks"][n]
+            ]
             return advantages
 
-    return Capturing
+    return CapturingLearner
 
 
-def _join(seen: list[tuple[Any, list[int], int, float]]) -> list[Row]:
+def _join(trained_rows: list[TrainedRow]) -> list[Row]:
     """One row per segment from one row per turn."""
     joined: dict[tuple[int, int], Row] = {}
-    for row, ids, start, advantage in sorted(seen, key=lambda item: item[0][:2]):
-        key = (row.episode, row.segment)
-        before = joined.get(key) or Row(row.episode, [], [], np.zeros(0))
+    in_time_order = sorted(trained_rows, key=lambda row: (row.label.episode, row.label.turn))
+    for label, token_ids, start, advantage in in_time_order:
+        segment = (label.episode, label.segment)
+        before = joined.get(segment) or Row(label.episode, [], [], np.zeros(0))
         old = len(before.token_ids)
-        if ids[:old] != before.token_ids or start < old:
-            raise GemError(f"The turns of segment {key} do not continue one another.")
-        mask = before.loss_mask + [0] * (start - old) + [1] * (len(ids) - start)
-        values = np.concatenate(
-            [before.advantages, np.zeros(start - old), np.full(len(ids) - start, advantage)]
+        if token_ids[:old] != before.token_ids or start < old:
+            raise GemError(f"The turns of segment {segment} do not continue one another.")
+        context = start - old
+        action = len(token_ids) - start
+        joined[segment] = Row(
+            episode=label.episode,
+            token_ids=token_ids,
+            loss_mask=[*before.loss_mask, *[0] * context, *[1] * action],
+            advantages=np.concatenate(
+                [before.advantages, np.zeros(context), np.full(action, advantage)]
+            ),
         )
-        joined[key] = Row(row.episode, ids, mask, values)
     return list(joined.values())

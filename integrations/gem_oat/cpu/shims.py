@@ -14,17 +14,32 @@ import torch
 from gem_core.errors import GemError
 
 _CPU = torch.device("cpu")
+_VLLM = ("vllm", "vllm.outputs", "vllm.lora", "vllm.lora.request")
+_LAUNCHPAD = (
+    "launchpad",
+    "launchpad.nodes",
+    "launchpad.nodes.python",
+    "launchpad.nodes.python.local_multi_processing",
+)
+"""Modules that Oat imports, and that the stand-ins are put in place of."""
 
 
 def install() -> None:
-    """Patch this process, once. Raises GemError where a GPU is."""
+    """Patch this process, once; before Oat is imported.
+
+    Raises:
+        GemError: there is a GPU.
+    """
     if torch.cuda.is_available():
-        raise GemError("The CPU harness of Oat does not run beside a GPU: hide it, or use it.")
+        raise GemError(
+            "Oat's CPU backend does not run beside a GPU: hide it (CUDA_VISIBLE_DEVICES=-1), or "
+            "use it (hardware.device=gpu)."
+        )
     if "gem_oat.cpu.vllm_standin" in sys.modules:
         return
     _hide_cuda()
     _stand_in()
-    _tame_deepspeed()
+    _compile_nothing()
 
 
 def _hide_cuda() -> None:
@@ -36,34 +51,30 @@ def _hide_cuda() -> None:
     cuda.set_device = lambda *_: None  # not the same object: torch keeps a table of these functions
     empty = torch.empty
 
-    def on_cpu(*args: Any, device: Any = None, **kwargs: Any) -> torch.Tensor:
+    def empty_on_cpu(*args: Any, device: Any = None, **kwargs: Any) -> torch.Tensor:
         # oat.utils.distributed.WorkerWrap.update_weight receives weights on "cuda".
         return empty(*args, device=_CPU if device == "cuda" else device, **kwargs)
 
-    torch.empty = on_cpu  # type: ignore[assignment]
+    torch.empty = empty_on_cpu
 
 
 def _stand_in() -> None:
-    """Put the stand-ins where Oat imports the real modules from, unless those are there."""
+    """Put the stand-ins where Oat imports the real modules from."""
     from gem_oat.cpu import launchpad_standin, vllm_standin
 
-    for name in ("vllm", "vllm.outputs", "vllm.lora", "vllm.lora.request"):
+    for name in _VLLM:
         sys.modules[name] = vllm_standin
-    for name in (
-        "launchpad",
-        "launchpad.nodes",
-        "launchpad.nodes.python",
-        "launchpad.nodes.python.local_multi_processing",
-    ):
+    for name in _LAUNCHPAD:
         sys.modules[name] = launchpad_standin
 
 
-def _tame_deepspeed() -> None:
-    """No compiler runs: torch's AdamW for the fused one, no shared-memory operator."""
+def _compile_nothing() -> None:
+    """DeepSpeed without its compiled parts: torch's AdamW, no shared-memory operator."""
     os.environ["DS_ACCELERATOR"] = "cpu"
     if "TORCH_EXTENSIONS_DIR" not in os.environ:
         # A killed build leaves a lock that every later run would wait for: a folder of our own.
-        folder = os.environ["TORCH_EXTENSIONS_DIR"] = tempfile.mkdtemp(prefix="gem-oat-extensions-")
+        folder = tempfile.mkdtemp(prefix="gem-oat-extensions-")
+        os.environ["TORCH_EXTENSIONS_DIR"] = folder
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
     import deepspeed  # noqa: F401
 

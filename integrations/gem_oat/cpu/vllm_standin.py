@@ -94,11 +94,12 @@ class LLM:
     ) -> list[RequestOutput]:
         """Sample one completion per prompt; each row draws from its own seed, as in vLLM."""
         params = sampling_params[0]
-        draws = [random.Random(p.seed) for p in sampling_params]
+        generators = [random.Random(p.seed) for p in sampling_params]
         caps = torch.tensor([p.max_tokens for p in sampling_params])
-        stops = torch.tensor(list(params.stop_token_ids))
+        stop_ids = torch.tensor(list(params.stop_token_ids))
         ids, mask = _left_padded(prompt_token_ids)
-        running, cache = torch.ones(len(caps), dtype=torch.bool), None
+        running = torch.ones(len(caps), dtype=torch.bool)
+        cache = None
         tokens: list[torch.Tensor] = []
         logprobs: list[torch.Tensor] = []
         while running.any():
@@ -111,10 +112,10 @@ class LLM:
                 logits_to_keep=1,
             )
             cache = out.past_key_values
-            token, logprob = _sample(out.logits[:, -1].float(), params, draws)
+            token, logprob = _sample(out.logits[:, -1].float(), params, generators)
             tokens.append(token)
             logprobs.append(logprob)
-            running &= ~torch.isin(token, stops) & (caps > len(tokens))
+            running &= ~torch.isin(token, stop_ids) & (caps > len(tokens))
             ids = token[:, None]
             mask = torch.cat([mask, torch.ones_like(ids)], 1)
         rows = zip(torch.stack(tokens, 1).tolist(), torch.stack(logprobs, 1).tolist(), strict=True)
@@ -126,12 +127,18 @@ class LLM:
     def _completion(
         self, row: tuple[list[int], list[float]], params: SamplingParams
     ) -> CompletionOutput:
-        ids, logprobs = row[0][: params.max_tokens], row[1]
-        end = next((n for n, i in enumerate(ids, 1) if i in params.stop_token_ids), None)
-        ids = ids[:end]
-        text = self.tokenizer.decode(ids, skip_special_tokens=True)
-        table = [{i: Logprob(x)} for i, x in zip(ids, logprobs, strict=False)]
-        return CompletionOutput(text, tuple(ids), table, "length" if end is None else "stop")
+        sampled, sampled_logprobs = row
+        ids = sampled[: params.max_tokens]
+        stops = [place for place, token in enumerate(ids) if token in params.stop_token_ids]
+        if stops:
+            ids = ids[: stops[0] + 1]
+        pairs = zip(ids, sampled_logprobs, strict=False)  # the engine went on for other rows
+        return CompletionOutput(
+            text=self.tokenizer.decode(ids, skip_special_tokens=True),
+            token_ids=tuple(ids),
+            logprobs=[{token: Logprob(logprob)} for token, logprob in pairs],
+            finish_reason="stop" if stops else "length",
+        )
 
 
 def _left_padded(prompts: list[list[int]]) -> tuple[torch.Tensor, torch.Tensor]:
@@ -142,7 +149,7 @@ def _left_padded(prompts: list[list[int]]) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def _sample(
-    logits: torch.Tensor, params: SamplingParams, draws: list[random.Random]
+    logits: torch.Tensor, params: SamplingParams, generators: list[random.Random]
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Tokens and log-probabilities (rows,) by inverting the distribution function."""
     if params.temperature == 0:
@@ -156,7 +163,7 @@ def _sample(
         logits = transformers.TopPLogitsWarper(params.top_p)(ids, logits)
     logp = logits.log_softmax(-1)
     cumulative = logp.double().exp().cumsum(-1)
-    drawn = torch.tensor([[draw.random()] for draw in draws], dtype=torch.float64)
+    drawn = torch.tensor([[g.random()] for g in generators], dtype=torch.float64)
     token = torch.searchsorted(cumulative, drawn * cumulative[:, -1:], right=True)
     return token[:, 0], logp.gather(-1, token)[:, 0]
 
@@ -164,7 +171,7 @@ def _sample(
 def _worker(extension: type, language_model: Any) -> Any:
     """A vLLM worker with Oat's extension: only the loading of weights is ours."""
 
-    class Worker(extension):  # type: ignore[misc]
+    class Worker(extension):
         class model_config:
             dtype = language_model.dtype
 

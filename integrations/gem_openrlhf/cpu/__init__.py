@@ -1,1 +1,1 @@
-"""CPU harness, for tests and the tiny profile only; it refuses to start where a GPU is."""
+"""The CPU backend, for tests and the tiny profile only; it refuses to start where a GPU is."""

@@ -1,4 +1,4 @@
-"""Makes OpenRLHF run on a machine without a GPU: import stand-ins, device shims, a local Ray.
+"""Makes OpenRLHF run on a machine without a GPU: import stand-ins, device patches, a local Ray.
 
 Nothing of OpenRLHF's training code is replaced: rollouts, experiences, loss, DeepSpeed's ZeRO-2
 optimizer and the weight sync are the released ones. What is replaced is what needs a CUDA device.
@@ -44,7 +44,7 @@ _RAY_VARIABLES = {
 
 @contextmanager
 def session(recipe: Recipe) -> Iterator[dict[str, Any]]:
-    """Apply the harness to this process; give the ``ray.init`` options that apply it to workers."""
+    """Apply the harness to this process; yield ``ray.init`` options that apply it to workers."""
     choose_dtype(recipe)
     keep_freed_memory()
     os.environ.update(_RAY_VARIABLES)
@@ -52,19 +52,23 @@ def session(recipe: Recipe) -> Iterator[dict[str, Any]]:
     os.environ.pop("CUDA_VISIBLE_DEVICES", None)  # Ray refuses made-up GPUs beside an empty list
     ranks = recipe.hardware.nodes * recipe.hardware.gpus_per_node
     slots = 3 * ranks + 4  # made-up GPUs: policy, reference and critic ranks, the engine
-    inherited = {k: os.environ[k] for k in (*_VARIABLES, FLOAT32_VARIABLE)}
-    path = os.pathsep.join(p for p in (STAND_INS, os.environ.get("PYTHONPATH")) if p)
+    inherited = {name: os.environ[name] for name in (*_VARIABLES, FLOAT32_VARIABLE)}
+    search_path = [STAND_INS]
+    if os.environ.get("PYTHONPATH"):
+        search_path.append(os.environ["PYTHONPATH"])
     # Unix socket paths must be short, so this does not go into the run directory.
-    with tempfile.TemporaryDirectory(prefix="gemray", dir="/tmp", ignore_cleanup_errors=True) as d:
+    with tempfile.TemporaryDirectory(
+        prefix="gemray", dir="/tmp", ignore_cleanup_errors=True
+    ) as folder:
         yield {
             "address": "local",
             "num_cpus": slots + 4,
             "num_gpus": slots,
             "include_dashboard": False,
             "object_store_memory": 200 * 2**20,
-            "_temp_dir": d,
+            "_temp_dir": folder,
             "runtime_env": {
-                "env_vars": {**inherited, "PYTHONPATH": path},
+                "env_vars": {**inherited, "PYTHONPATH": os.pathsep.join(search_path)},
                 "worker_process_setup_hook": f"{__name__}.apply",
             },
         }
@@ -81,7 +85,7 @@ def apply() -> None:
     Raises:
         GemError: there is a GPU: the stand-ins must never train where the real packages could.
     """
-    if STAND_INS in sys.path and any(isinstance(f, _After) for f in sys.meta_path):
+    if any(isinstance(finder, _PatchFinder) for finder in sys.meta_path):
         return
     os.environ.update(_VARIABLES)
     import torch
@@ -94,10 +98,10 @@ def apply() -> None:
         setattr(torch.cuda, name, lambda *_, **__: None)
     if STAND_INS not in sys.path:
         sys.path.insert(0, STAND_INS)
-    late = [name for name in _PATCHES if name in sys.modules]
-    for name in late:
-        _PATCHES[name](sys.modules[name])
-    sys.meta_path.insert(0, _After())
+    for name, patch in _PATCHES.items():
+        if name in sys.modules:
+            patch(sys.modules[name])
+    sys.meta_path.insert(0, _PatchFinder())
 
 
 class _Cpu(str):
@@ -107,8 +111,8 @@ class _Cpu(str):
         return "0"
 
 
-class _After(importlib.abc.MetaPathFinder):
-    """Runs a patch after a module's own code."""
+class _PatchFinder(importlib.abc.MetaPathFinder):
+    """Finds the modules that are patched, and has their patch run after their own code."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         if name not in _PATCHES:
@@ -119,15 +123,16 @@ class _After(importlib.abc.MetaPathFinder):
         finally:
             sys.meta_path.insert(0, self)
         if spec is not None and spec.loader is not None:
-            spec.loader = _Loader(spec.loader, _PATCHES[name])
+            spec.loader = _PatchLoader(spec.loader, _PATCHES[name])
         return spec
 
 
-class _Loader(importlib.abc.Loader):
+class _PatchLoader(importlib.abc.Loader):
     """A loader followed by a patch."""
 
     def __init__(self, loader: Any, patch: Callable[[Any], None]) -> None:
-        self.loader, self.patch = loader, patch
+        self.loader = loader
+        self.patch = patch
 
     def create_module(self, spec: Any) -> ModuleType | None:
         return self.loader.create_module(spec)
@@ -141,40 +146,42 @@ class _Loader(importlib.abc.Loader):
 
 
 def _no_shared_memory_op(module: Any) -> None:
-    """DeepSpeed would compile a C++ extension for minutes."""
+    """Leave out a C++ extension that DeepSpeed would compile for minutes."""
     module.build_shm_op = lambda: None
 
 
 def _cpu_optimizer(module: Any) -> None:
-    """The device mesh on the CPU; torch's AdamW instead of a compiled one."""
-    mesh, config = module.init_device_mesh, module.get_train_ds_config
+    """Put the device mesh on the CPU; use torch's AdamW instead of a compiled one."""
+    make_mesh = module.init_device_mesh
+    make_config = module.get_train_ds_config
 
     def init_device_mesh(device: str, *args: Any, **kwargs: Any) -> Any:
-        return mesh("cpu" if device == "cuda" else device, *args, **kwargs)
+        return make_mesh("cpu" if device == "cuda" else device, *args, **kwargs)
 
     def get_train_ds_config(*args: Any, **kwargs: Any) -> dict[str, Any]:
-        found: dict[str, Any] = config(*args, **kwargs)
-        if found.get("optimizer", {}).get("type") == "AdamW":
-            found["optimizer"]["params"]["torch_adam"] = True
-        return found
+        config: dict[str, Any] = make_config(*args, **kwargs)
+        if config.get("optimizer", {}).get("type") == "AdamW":
+            config["optimizer"]["params"]["torch_adam"] = True
+        return config
 
-    module.init_device_mesh, module.get_train_ds_config = init_device_mesh, get_train_ds_config
+    module.init_device_mesh = init_device_mesh
+    module.get_train_ds_config = get_train_ds_config
 
 
 def _float32_strategy(module: Any) -> None:
-    """OpenRLHF's parser knows bf16 and fp16; a CPU recipe may ask for float32: DeepSpeed has it."""
-    strategy = module.get_strategy
+    """Add float32, which DeepSpeed has, to bf16 and fp16, which OpenRLHF's parser knows."""
+    make_strategy = module.get_strategy
 
     def get_strategy(args: Any) -> Any:
         if os.environ.get(FLOAT32_VARIABLE):
             args.ds.param_dtype = "fp32"
-        return strategy(args)
+        return make_strategy(args)
 
     module.get_strategy = get_strategy
 
 
 def _float32_models(module: Any) -> None:
-    """The same for loading models."""
+    """Add the dtype "fp32" to the loading of models, see `_float32_strategy`."""
     convert = module.convert_to_torch_dtype
 
     def convert_to_torch_dtype(name: str) -> Any:

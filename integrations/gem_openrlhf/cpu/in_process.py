@@ -20,14 +20,13 @@ from openrlhf.trainer.ppo_utils.experience import Experience  # noqa: E402
 from openrlhf.trainer.ppo_utils.kl_controller import FixedKLController  # noqa: E402
 from openrlhf.trainer.ppo_utils.samples_generator import SamplesGenerator  # noqa: E402
 from openrlhf.trainer.ray.launcher import ReferenceModelActor  # noqa: E402
-from openrlhf.trainer.ray.ppo_actor import PolicyModelActor  # noqa: E402
-from openrlhf.trainer.ray.ppo_critic import CriticModelActor  # noqa: E402
 from openrlhf.utils import get_strategy  # noqa: E402
 
 from gem_openrlhf.advantages import GemExperienceMaker  # noqa: E402
 from gem_openrlhf.config import flags, render  # noqa: E402
 from gem_openrlhf.cpu.parse import parse  # noqa: E402
 from gem_openrlhf.rollout import to_native  # noqa: E402
+from gem_openrlhf.updates import GemCriticModelActor, GemPolicyModelActor  # noqa: E402
 
 
 class InProcess:
@@ -36,40 +35,55 @@ class InProcess:
     Args:
         recipe: the experiment; its float32 needs the harness, which honours it here too.
         model_dir: Hugging Face directory of the policy.
+
+    Attributes:
+        steps: the gradient of each optimizer step by parameter name, as it is before clipping.
     """
 
     def __init__(self, recipe: Recipe, model_dir: str) -> None:
         harness.choose_dtype(recipe)
-        native = {**flags(recipe), "actor.model_name_or_path": model_dir}
-        native |= {"train.agent_func_path": "unused.py"}
-        self.recipe, self.args = recipe, parse(render(native))
+        self.recipe = recipe
+        native = {
+            **flags(recipe),
+            "actor.model_name_or_path": model_dir,
+            "train.agent_func_path": "unused.py",
+        }
+        self.args = parse(render(native))
         self.strategy = get_strategy(self.args)
         self.steps: list[dict[str, np.ndarray]] = []
-        algorithm, self.critic, self.reference = recipe.algorithm, None, None
-        # As OpenRLHF counts them: optimizer steps of the whole run, for the learning rate.
-        updates = recipe.train.steps * algorithm.epochs * algorithm.minibatches
-        self.actor = self._actor(PolicyModelActor, model_dir, updates, None)
-        if algorithm.estimator == "gae":
-            self.critic = self._actor(CriticModelActor, model_dir, updates)
-        if algorithm.kl_coef:
-            self.reference = self._actor(ReferenceModelActor, model_dir)
+        self._make_actors(model_dir)
         self.maker = GemExperienceMaker(
             recipe,
             Group(self.actor),
             Group(self.critic) if self.critic else None,
             None,
             Group(self.reference) if self.reference else None,
-            FixedKLController(algorithm.kl_coef),
+            FixedKLController(recipe.algorithm.kl_coef),
             self.strategy,
             self.actor.tokenizer,
         )
         self._generator = SamplesGenerator(self.strategy, None, None, self.actor.tokenizer, [])
         self._capture_gradients()
 
-    def _actor(self, ray_class: Any, model_dir: str, *arguments: Any) -> Any:
-        """Make an actor of a Ray class as a plain object."""
+    def _make_actors(self, model_dir: str) -> None:
+        """Make the policy, and the critic and the reference model that the recipe asks for."""
+        algorithm = self.recipe.algorithm
+        # As OpenRLHF counts them: optimizer steps of the whole run, for the learning rate.
+        updates = self.recipe.train.steps * algorithm.epochs * algorithm.minibatches
+        self.actor = self._actor(GemPolicyModelActor, model_dir, updates, None)
+        self.critic: Any = None
+        if algorithm.estimator == "gae":
+            self.critic = self._actor(GemCriticModelActor, model_dir, updates)
+        self.reference: Any = None
+        if algorithm.kl_coef:
+            self.reference = self._actor(
+                ReferenceModelActor.__ray_metadata__.modified_class, model_dir
+            )
+
+    def _actor(self, actor_class: Any, model_dir: str, *arguments: Any) -> Any:
+        """Make one of OpenRLHF's actors as a plain object."""
         with patch.object(ray._private.services, "get_node_ip_address", lambda: "127.0.0.1"):
-            actor = ray_class.__ray_metadata__.modified_class(1, 0, "127.0.0.1", None)
+            actor = actor_class(1, 0, "127.0.0.1", None)
             actor.init_model_from_pretrained(self.strategy, model_dir, *arguments)
         return actor
 
@@ -80,41 +94,48 @@ class InProcess:
         states: Mapping[int, list[int]] = MappingProxyType({}),
         logprobs: bool = False,
     ) -> list[Experience]:
-        """Episodes through the adapter's response and OpenRLHF's SamplesGenerator."""
+        """Convert episodes with the adapter's `to_native` and OpenRLHF's SamplesGenerator."""
+        responses = [
+            to_native(episode, states.get(episode.index), logprobs) for episode in episodes
+        ]
+        max_len = self.args.data.max_len
         return [
-            self._generator._process_response_into_experience(
-                to_native(episode, states.get(episode.index), logprobs),
-                max_len=self.args.data.max_len,
-            )
-            for episode in episodes
+            self._generator._process_response_into_experience(response, max_len=max_len)
+            for response in responses
         ]
 
     def experiences(self, episodes: Sequence[Episode], **options: Any) -> list[Experience]:
-        """Episodes as experiences with log-probabilities, advantages and returns."""
+        """Return episodes as experiences with log-probabilities, advantages and returns."""
         plain = SimpleNamespace(get=lambda value: value, put=lambda value: value)
         with patch("openrlhf.trainer.ppo_utils.experience_maker.ray", plain):
             return self.maker.make_experience_batch(self.samples(episodes, **options))
 
     def train(self, experiences: Sequence[Experience]) -> dict[str, float]:
-        """OpenRLHF's update on ``experiences``; returns its status."""
+        """Run OpenRLHF's update on ``experiences``, the critic's first; return its status."""
         status: dict[str, float] = {}
-        for actor in (self.critic, self.actor):
-            if actor is not None:
-                for experience in experiences:
-                    actor.append(experience)
-                status |= actor.fit(*([self.maker.kl_ctl.value] if actor is self.actor else []))
+        if self.critic is not None:
+            for experience in experiences:
+                self.critic.append(experience)
+            status |= self.critic.fit()
+        for experience in experiences:
+            self.actor.append(experience)
+        status |= self.actor.fit(self.maker.kl_ctl.value)
         return status
 
     def _capture_gradients(self) -> None:
-        """Keep the gradient of each optimizer step, as it is before clipping."""
-        engine, step = self.actor.actor.model, self.strategy.optimizer_step
+        """Fill ``steps`` while OpenRLHF trains."""
+        engine = self.actor.actor.model
+        step = self.strategy.optimizer_step
 
-        def optimizer_step(optim: Any, model: Any, *args: Any, **kwargs: Any) -> None:
+        def optimizer_step(optimizer: Any, model: Any, *args: Any, **kwargs: Any) -> None:
             if model is self.actor.actor and engine.is_gradient_accumulation_boundary():
-                named = engine.module.named_parameters()
-                grads = {n: safe_get_full_grad(p) for n, p in named if p.requires_grad}
-                self.steps.append({n: g.double().numpy().copy() for n, g in grads.items()})
-            step(optim, model, *args, **kwargs)
+                gradients = {}
+                for name, parameter in engine.module.named_parameters():
+                    if parameter.requires_grad:
+                        gradient = safe_get_full_grad(parameter)
+                        gradients[name] = gradient.double().numpy().copy()
+                self.steps.append(gradients)
+            step(optimizer, model, *args, **kwargs)
 
         self.strategy.optimizer_step = optimizer_step
 
@@ -126,7 +147,11 @@ class Group:
         self.actor = actor
 
     def async_run_method_batch(self, method_name: str, **columns: Any) -> list[Any]:
-        """One result per row of ``columns``, as one chunk."""
+        """Return one result per row of ``columns``, as one chunk."""
         count = len(next(iter(columns.values())))
         method = getattr(self.actor, method_name)
-        return [[method(**{k: v[i] for k, v in columns.items()}) for i in range(count)]]
+        results = []
+        for row in range(count):
+            arguments = {name: column[row] for name, column in columns.items()}
+            results.append(method(**arguments))
+        return [results]

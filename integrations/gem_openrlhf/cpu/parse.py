@@ -1,18 +1,16 @@
-"""OpenRLHF's own parser and checks, without starting anything.
+"""The arguments that OpenRLHF's own program makes of flags, without starting anything.
 
-The parser lives under ``if __name__ == "__main__"``; the first thing ``train(args)`` does with the
-finished arguments is ``get_strategy(args)``.
+`gem_openrlhf.command_line.parser` parses; here the checks that OpenRLHF makes after parsing run,
+too. The first thing ``train(args)`` does with the finished arguments is ``get_strategy(args)``.
 """
 
 from __future__ import annotations
 
-import runpy
-import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 from unittest.mock import patch
 
-CLI = "openrlhf.cli.train_ppo_ray"
+from gem_openrlhf.command_line import run_command_line
 
 
 class _Parsed(Exception):
@@ -20,18 +18,21 @@ class _Parsed(Exception):
 
 
 def parse(arguments: Sequence[str]) -> Any:
-    """The nested namespace that OpenRLHF makes of ``arguments``. SystemExit where it refuses."""
+    """Return the nested namespace that OpenRLHF makes of ``arguments``.
 
-    def carry(args: Any) -> None:
+    Raises:
+        SystemExit: it refuses them.
+    """
+
+    def carry(args: Any) -> NoReturn:
         raise _Parsed(args)
 
     with (
         patch("openrlhf.utils.get_strategy", carry),
         patch("ray.is_initialized", lambda: True),
-        patch.object(sys, "argv", [CLI, *arguments]),
     ):
         try:
-            runpy.run_module(CLI, run_name="__main__")
+            run_command_line(arguments)
         except _Parsed as parsed:
             return parsed.args[0]
     raise AssertionError("OpenRLHF's command line ended without building its strategy.")

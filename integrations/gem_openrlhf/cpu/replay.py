@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
+from typing import Any
 
-import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from gem_core.episodes.data import Episode
 from gem_core.parity.replay import Replay, Row
@@ -16,25 +16,25 @@ from gem_openrlhf.cpu.in_process import InProcess
 
 def replay(recipe: Recipe, episodes: Sequence[Episode], model_dir: str) -> Replay:
     """Replay the first optimizer step on ``episodes``, as one minibatch; see gem_core.parity."""
-    once = msgspec.structs.replace(recipe.algorithm, epochs=1, minibatches=1)
-    trainer = InProcess(msgspec.structs.replace(recipe, algorithm=once), model_dir)
+    one_update = replace(recipe.algorithm, epochs=1, minibatches=1)
+    trainer = InProcess(replace(recipe, algorithm=one_update), model_dir)
     experiences = trainer.experiences(episodes)
-    rows = []
-    position = itertools.count()
-    for e in experiences:
-        for ids, seen, mask, advantages in zip(
-            e.sequences, e.attention_mask, e.action_mask, e.advantages, strict=True
-        ):
-            length = int(seen.sum())
-            # Index i of the per-action tensors is token i + 1; the first token is never trained.
-            rows.append(
-                Row(
-                    next(position),
-                    ids[:length].tolist(),
-                    [0, *mask[: length - 1].tolist()],
-                    np.concatenate([[0.0], advantages[: length - 1].double().numpy()]),
-                )
-            )
+    rows: list[Row] = []
+    for experience in experiences:
+        for position in range(len(experience.sequences)):
+            rows.append(_row(len(rows), experience, position))
     status = trainer.train(experiences)
     (gradients,) = trainer.steps
     return Replay(rows, status["policy_loss"], gradients)
+
+
+def _row(number: int, experience: Any, position: int) -> Row:
+    """Return row ``position`` of an experience, as row ``number`` of the batch.
+
+    Index i of the per-action tensors is token i + 1; the first token is never trained.
+    """
+    length = int(experience.attention_mask[position].sum())
+    token_ids = experience.sequences[position][:length].tolist()
+    loss_mask = [0, *experience.action_mask[position][: length - 1].tolist()]
+    advantages = experience.advantages[position][: length - 1].double().numpy()
+    return Row(number, token_ids, loss_mask, np.concatenate([[0.0], advantages]))

@@ -1,4 +1,4 @@
-"""CPU harness: lets the real RL2 train where there is no GPU. For tests and the tiny profile only.
+"""CPU stand-ins: let the real RL2 train where there is no GPU. For tests and the tiny profile.
 
 What it stands in for, and nothing else of RL2 is touched:
 

@@ -13,35 +13,37 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 
-def _padded(x: Tensor, cu_seqlens: Tensor) -> Tensor:
+def _padded(packed: Tensor, cu_seqlens: Tensor) -> Tensor:
     """[tokens, heads, size] -> float32 [sequences, heads, longest, size], zeros behind the ends."""
-    parts = torch.split(x.float(), (cu_seqlens[1:] - cu_seqlens[:-1]).tolist())
+    lengths = cu_seqlens[1:] - cu_seqlens[:-1]
+    parts = torch.split(packed.float(), lengths.tolist())
     return pad_sequence(list(parts), batch_first=True).transpose(1, 2)
 
 
-def _flat(x: Tensor, cu_seqlens: Tensor) -> Tensor:
+def _flat(padded: Tensor, cu_seqlens: Tensor) -> Tensor:
     """The inverse of `_padded`."""
     lengths = cu_seqlens[1:] - cu_seqlens[:-1]
-    kept = torch.arange(x.shape[2], device=x.device)[None] < lengths[:, None]
-    return x.transpose(1, 2)[kept]
+    kept = torch.arange(padded.shape[2], device=padded.device)[None] < lengths[:, None]
+    return padded.transpose(1, 2)[kept]
 
 
-def _grouped(x: Tensor, groups: int) -> Tensor:
+def _grouped(heads: Tensor, groups: int) -> Tensor:
     """Repeat key/value heads so that there is one per query head."""
-    return x.repeat_interleave(groups, dim=1)
+    return heads.repeat_interleave(groups, dim=1)
 
 
 def _scores(q: Tensor, k: Tensor, cu_q: Tensor, cu_k: Tensor, scale: float, causal: bool) -> Tensor:
     """Attention logits [sequences, heads, queries, keys]; -inf where a query must not look."""
-    queries, keys = cu_q[1:] - cu_q[:-1], cu_k[1:] - cu_k[:-1]
+    queries = cu_q[1:] - cu_q[:-1]
+    keys = cu_k[1:] - cu_k[:-1]
     row = torch.arange(q.shape[2], device=q.device)[None, :, None]
     column = torch.arange(k.shape[2], device=q.device)[None, None]
-    seen = column < keys[:, None, None]
+    visible = column < keys[:, None, None]
     if causal:  # aligned at the end, as flash-attn does since 2.1
-        seen = seen & (column <= row + (keys - queries)[:, None, None])
+        visible = visible & (column <= row + (keys - queries)[:, None, None])
     # A padded query sees key 0, so that its softmax is finite; it is cut away afterwards.
-    seen = seen | ((row >= queries[:, None, None]) & (column == 0))
-    return (q @ k.transpose(-1, -2) * scale).masked_fill(~seen[:, None], -torch.inf)
+    visible = visible | ((row >= queries[:, None, None]) & (column == 0))
+    return (q @ k.transpose(-1, -2) * scale).masked_fill(~visible[:, None], -torch.inf)
 
 
 def _flash_attn_varlen_forward(
@@ -111,7 +113,8 @@ def _flash_attn_varlen_backward(
     """Write the gradients into ``dq``, ``dk`` and ``dv``."""
     _only_plain(dropout_p, window_size_left, window_size_right, softcap)
     groups = q.shape[1] // k.shape[1]
-    queries, grads = _padded(q, cu_seqlens_q), _padded(dout, cu_seqlens_q)
+    queries = _padded(q, cu_seqlens_q)
+    grads = _padded(dout, cu_seqlens_q)
     keys = _grouped(_padded(k, cu_seqlens_k), groups)
     values = _grouped(_padded(v, cu_seqlens_k), groups)
     scores = _scores(queries, keys, cu_seqlens_q, cu_seqlens_k, softmax_scale, causal)
@@ -119,8 +122,8 @@ def _flash_attn_varlen_backward(
     d_weights = grads @ values.transpose(-1, -2)
     d_scores = weights * (d_weights - (weights * d_weights).sum(-1, keepdim=True)) * softmax_scale
 
-    def ungrouped(x: Tensor) -> Tensor:
-        return x.unflatten(1, (k.shape[1], groups)).sum(2)
+    def ungrouped(heads: Tensor) -> Tensor:
+        return heads.unflatten(1, (k.shape[1], groups)).sum(2)
 
     dq.copy_(_flat(d_scores @ keys, cu_seqlens_q))
     dk.copy_(_flat(ungrouped(d_scores.transpose(-1, -2) @ queries), cu_seqlens_k))
@@ -129,7 +132,7 @@ def _flash_attn_varlen_backward(
 
 def _flash_attn_forward(*args: Any, **kwargs: Any) -> None:
     """Imported by ring-flash-attn, never called by RL2."""
-    raise NotImplementedError("the CPU harness has the variable-length kernels only")
+    raise NotImplementedError("the CPU stand-in has the variable-length kernels only")
 
 
 _flash_attn_backward = _flash_attn_forward
@@ -137,4 +140,4 @@ _flash_attn_backward = _flash_attn_forward
 
 def _only_plain(dropout: float, left: int, right: int, softcap: float) -> None:
     if dropout or softcap or (left, right) != (-1, -1):
-        raise NotImplementedError("the CPU harness has no dropout, window or softcap in attention")
+        raise NotImplementedError("the CPU stand-in has no dropout, window or softcap in attention")

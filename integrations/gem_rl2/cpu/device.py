@@ -30,12 +30,13 @@ def _cuda() -> None:
 
 
 def _distributed() -> None:
-    begin, mesh, exchange = dist.init_process_group, device_mesh.init_device_mesh, _self_exchange()
-    dist.init_process_group = lambda backend=None, *a, **k: begin("gloo", *a, **k)
-    device_mesh.init_device_mesh = lambda device_type, *a, **k: mesh("cpu", *a, **k)
-    dist.batch_isend_irecv = exchange
+    init_group = dist.init_process_group
+    init_mesh = device_mesh.init_device_mesh
+    dist.init_process_group = lambda backend=None, *a, **k: init_group("gloo", *a, **k)
+    device_mesh.init_device_mesh = lambda device_type, *a, **k: init_mesh("cpu", *a, **k)
+    dist.batch_isend_irecv = _self_exchange()
     # FSDP synchronises initial weights over any device; only this check wants a GPU.
-    fsdp_init._check_module_states_for_sync_module_states = lambda *a, **k: None  # type: ignore[attr-defined]
+    fsdp_init._check_module_states_for_sync_module_states = lambda *a, **k: None
 
 
 def _self_exchange() -> Any:
@@ -43,12 +44,13 @@ def _self_exchange() -> Any:
     original = dist.batch_isend_irecv
 
     def exchange(ops: list[Any]) -> list[Any]:
-        me = dist.get_rank()
-        sends = [op for op in ops if op.peer == me and op.op is dist.isend]
-        receives = [op for op in ops if op.peer == me and op.op is not dist.isend]
+        rank = dist.get_rank()
+        to_itself = [op for op in ops if op.peer == rank]
+        sends = [op for op in to_itself if op.op is dist.isend]
+        receives = [op for op in to_itself if op.op is not dist.isend]
         for send, receive in zip(sends, receives, strict=True):
             receive.tensor.copy_(send.tensor)
-        others = [op for op in ops if op.peer != me]
+        others = [op for op in ops if op.peer != rank]
         return original(others) if others else []
 
     return exchange
@@ -72,9 +74,13 @@ def _full_state() -> None:
     sharded = checkpointing.get_state_dict
 
     def gathered(worker: Any, full_state_dict: bool = False) -> dict[str, Any]:
-        state = sharded(worker)
+        state: dict[str, Any] = sharded(worker)
         if not full_state_dict:
             return state
-        return {k: v.full_tensor() if hasattr(v, "full_tensor") else v for k, v in state.items()}
+        return {name: _whole(tensor) for name, tensor in state.items()}
 
     checkpointing.get_state_dict = gathered
+
+
+def _whole(tensor: Any) -> Any:
+    return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor

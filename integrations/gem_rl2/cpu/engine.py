@@ -61,16 +61,19 @@ class Engine:
         self.counts["generate"] += 1
         body = await request.json()
         params = body["sampling_params"]
-        asked = Request(body["input_ids"], params["max_new_tokens"], None)  # type: ignore[arg-type]
-        return web.json_response(_answer(await self._batcher(params).complete(asked)))
+        no_machine: Any = None  # the policy does not read it
+        request_to_policy = Request(body["input_ids"], params["max_new_tokens"], no_machine)
+        completion = await self._batcher(params).complete(request_to_policy)
+        return web.json_response(_answer(completion))
 
     def _batcher(self, params: dict[str, Any]) -> MicroBatcher:
         """One batcher per kind of sampling (training, evaluation)."""
-        kind = {name: params.get(name) for name in ("temperature", "top_p", "top_k")}
-        key = json.dumps([kind, params["stop_token_ids"]])
+        names = ("temperature", "top_p", "top_k")
+        sampling = {name: params[name] for name in names if params.get(name) is not None}
+        stop_ids = params["stop_token_ids"]
+        key = json.dumps([sampling, stop_ids])
         if key not in self.batchers:
-            given = {name: value for name, value in kind.items() if value is not None}
-            policy = HFPolicy(self.model, params["stop_token_ids"], seed=self.seed, **given)
+            policy = HFPolicy(self.model, stop_ids, seed=self.seed, **sampling)
             self.batchers[key] = MicroBatcher(policy)
         return self.batchers[key]
 
@@ -92,13 +95,15 @@ class Engine:
         return await self.done(request)
 
     async def done(self, request: web.Request) -> web.Response:
-        """Count the call and agree."""
+        """Count the call and report success."""
         self.counts[request.path.strip("/")] += 1
         return web.json_response({"success": True})
 
     async def stats(self, request: web.Request) -> web.Response:
         """The counters."""
-        batches: Counter[int] = sum((b.calls for b in self.batchers.values()), Counter())
+        batches: Counter[int] = Counter()
+        for batcher in self.batchers.values():
+            batches += batcher.calls
         weights = sum(float(p.detach().double().sum()) for p in self.model.parameters())
         return web.json_response({**self.counts, "batches": dict(batches), "weights": weights})
 

@@ -7,7 +7,7 @@ clip it.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -56,9 +56,13 @@ def batch(
     from gem_rl2.rollout import to_native
 
     ends = finals or [[]] * len(episodes)
-    rows = [to_native(e, ids) for e, ids in zip(episodes, ends, strict=True)]
-    flat = [state_dict_to_tensor_dict(row) for part in rows for row in part]
-    return pack_tensor_dicts(flat), torch.tensor([0, *map(len, rows)]).cumsum(0)
+    sequences = []
+    counts = [0]
+    for episode, final in zip(episodes, ends, strict=True):
+        of_episode = to_native(episode, final)
+        sequences += [state_dict_to_tensor_dict(sequence) for sequence in of_episode]
+        counts.append(len(of_episode))
+    return pack_tensor_dicts(sequences), torch.tensor(counts).cumsum(0)
 
 
 def _actor(recipe: Recipe, model_dir: str) -> tuple[Any, dict[str, list[float]]]:
@@ -82,15 +86,20 @@ def _actor(recipe: Recipe, model_dir: str) -> tuple[Any, dict[str, list[float]]]
             return None
 
     logged: dict[str, list[float]] = defaultdict(list)
-    wandb.log = lambda metrics, step=None: [logged[k].append(v) for k, v in metrics.items()]
+
+    def log(metrics: Mapping[str, float], step: int | None = None) -> None:
+        for name, value in metrics.items():
+            logged[name].append(value)
+
+    wandb.log = log
     config = native_config(recipe, {"actor.model_name": model_dir})
     _compat.patch_rl2("float32")
-    kept = RL2.workers.base.AutoTokenizer
+    original = RL2.workers.base.AutoTokenizer
     RL2.workers.base.AutoTokenizer = NoTokenizer  # the frozen batch has ids, no text
     try:
         return Actor(config.actor, True), logged
     finally:
-        RL2.workers.base.AutoTokenizer = kept
+        RL2.workers.base.AutoTokenizer = original
 
 
 def gradients(model: Any) -> dict[str, np.ndarray]:
@@ -99,29 +108,29 @@ def gradients(model: Any) -> dict[str, np.ndarray]:
         id(module): name.replace("_fsdp_wrapped_module", "").replace("..", ".").strip(".")
         for name, module in model.named_modules()
     }
-    found = {}
+    by_name = {}
     for handle in model._all_handles:
         flat = handle.flat_param
         parts = flat.grad.detach().double().split(list(flat._numels))
         for info, shape, part in zip(flat._param_infos, flat._shapes, parts, strict=True):
             name = f"{names[id(info.module)]}.{info.param_name}"
-            found[name] = part.reshape(shape).numpy().copy()
-    return found
+            by_name[name] = part.reshape(shape).numpy().copy()
+    return by_name
 
 
 def _rows(tensors: dict[str, torch.Tensor], cu_seqs: torch.Tensor) -> list[Row]:
     """The sequences as RL2's loss saw them, padding removed and its shift undone."""
     rows = []
     for number, (first, last) in enumerate(pairwise(cu_seqs.tolist())):
-        for row in range(first, last):
-            one = {key: tensor[row].tolist() for key, tensor in tensors.items()}
-            length = one["eos_mask"].index(1) + 1
+        for index in range(first, last):
+            row = {key: tensor[index].tolist() for key, tensor in tensors.items()}
+            length = row["eos_mask"].index(1) + 1
             rows.append(
                 Row(
                     episode=number,
-                    token_ids=[*one["states"][:length], one["actions"][length - 1]],
-                    loss_mask=[0, *one["action_mask"][:length]],
-                    advantages=np.array([0.0, *one["advantages"][:length]]),
+                    token_ids=[*row["states"][:length], row["actions"][length - 1]],
+                    loss_mask=[0, *row["action_mask"][:length]],
+                    advantages=np.array([0.0, *row["advantages"][:length]]),
                 )
             )
     return rows

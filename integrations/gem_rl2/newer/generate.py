@@ -15,13 +15,15 @@ from gem_core.episodes.data import Episode
 from gem_core.training.tasks import eval_task, train_task
 from gem_rl2.rollout import PLAYERS, to_native
 
-TRAINED, HELD_OUT = itertools.count(), itertools.count()
+TRAINED = itertools.count()
+HELD_OUT = itertools.count()
 
 
 async def generate(config: Any, tokenizer: Any, router_url: str, sample: Any) -> None:
     """RL2's hook: play the next episode, a held-out one for RL2's test configuration."""
-    (player,), sampling = PLAYERS, OmegaConf.to_container(config.sampling_params)
+    (player,) = PLAYERS
     recipe = player.recipe
+    sampling: Any = OmegaConf.to_container(config.sampling_params)
     if "dynamic_filtering" in config:  # a key of the training configuration alone
         task = train_task(recipe, next(TRAINED))
         fill(sample, (await player.play(task, router_url, sampling)).episode)
@@ -41,5 +43,7 @@ def fill(sample: Any, episode: Episode) -> None:
     sample.metrics["turns"].append(sample.turn)
     sample.metrics["rewards"].append(episode.total_reward)
     sample.metrics["response_length"].append(episode.action_tokens)
-    for last in episode.turns[-1:]:
-        sample.state_text, sample.action_text = last.observation, last.action
+    if episode.turns:
+        last = episode.turns[-1]
+        sample.state_text = last.observation
+        sample.action_text = last.action

@@ -1,1 +1,1 @@
-"""For tests alone. TRL runs on a CPU as it is, so there is no engine stand-in here."""
+"""For tests alone: the parity replay. TRL runs on a CPU as it is and needs no stand-ins."""

@@ -1,4 +1,4 @@
-"""Frozen episodes through TRL: its real sampler, scoring, loss, backward pass, one update.
+"""Replay frozen episodes in TRL: its real sampler, scoring, loss, backward pass, one update.
 
 Only generation is left out (the episodes were played before). Clipping is off, so the gradient is
 the one before clipping.
@@ -76,33 +76,37 @@ def replay(recipe: Recipe, episodes: Sequence[Episode], model_dir: str) -> Repla
     )
     capture = _Capture()
     with tempfile.TemporaryDirectory() as folder:
-        trainer = _Replayer(recipe, model_dir, _tokenizer(model_dir), folder, [capture])
+        tokenizer = _tokenizer(model_dir)
+        trainer = _Replayer.from_recipe(recipe, model_dir, tokenizer, folder, [capture])
         trainer.frozen = episodes
         trainer.train()
     return Replay(_rows(trainer), capture.loss, capture.gradients)
 
 
 def _rows(trainer: _Replayer) -> list[Row]:
-    """The sequences as TRL's loss saw them, padding removed."""
-    out, scale = trainer.scored, trainer.step_batch.row_scale
+    """Return the sequences as TRL's loss saw them, without padding and `StepBatch.row_scale`."""
+    assert trainer.step_batch is not None, "a step was trained"
+    scored = trainer.scored
+    scale = trainer.step_batch.row_scale
     rows = []
-    for i in range(len(out["prompt_ids"])):
-        prompt = out["prompt_ids"][i][out["prompt_mask"][i] == 1]
-        kept = out["completion_mask"][i] == 1
-        mask = out["tool_mask"][i][kept]
-        zeros = torch.zeros(len(prompt))
-        rows.append(
-            Row(
-                episode=i,
-                token_ids=[*prompt.tolist(), *out["completion_ids"][i][kept].tolist()],
-                loss_mask=[0] * len(prompt) + mask.tolist(),
-                advantages=torch.cat([zeros, out["advantages"][i][kept] / scale]).double().numpy(),
-            )
+    for number in range(len(scored["prompt_ids"])):
+        prompt = scored["prompt_ids"][number][scored["prompt_mask"][number] == 1]
+        kept = scored["completion_mask"][number] == 1
+        completion = scored["completion_ids"][number][kept]
+        mask = scored["tool_mask"][number][kept]
+        advantages = scored["advantages"][number][kept] / scale
+        row = Row(
+            episode=number,
+            token_ids=[*prompt.tolist(), *completion.tolist()],
+            loss_mask=[0] * len(prompt) + mask.tolist(),
+            advantages=torch.cat([torch.zeros(len(prompt)), advantages]).double().numpy(),
         )
+        rows.append(row)
     return rows
 
 
 def _tokenizer(model_dir: str) -> PreTrainedTokenizerFast:
+    """Return the model's tokenizer, else one whose tokens are named by their ids."""
     if (Path(model_dir) / "tokenizer_config.json").exists():
         return AutoTokenizer.from_pretrained(model_dir)
     size = AutoConfig.from_pretrained(model_dir).vocab_size

@@ -1,4 +1,4 @@
-"""The CPU harness: stand-ins that let verl's own trainer run where there is no GPU.
+"""The CPU backend: stand-ins that let verl's own trainer run where there is no GPU.
 
 Only for recipes with ``hardware.device = "cpu"``; it refuses to load where CUDA is available.
 """

@@ -1,4 +1,4 @@
-"""Hugging Face generation as a verl rollout replica, for CPU runs.
+"""Hugging Face generation in place of verl's rollout engines, for CPU runs.
 
 One Ray actor per replica answers the requests that verl's server client sends, gathers those of
 concurrent episodes into one batch, and takes the trainer's weights at each synchronisation.
@@ -14,30 +14,26 @@ import torch
 
 from gem_core.episodes.data import Completion, FinishReason
 from gem_core.episodes.rollout import MicroBatcher, Request
-from gem_verl.cpu.harness import ENGINE
 
-
-def register() -> None:
-    """Make the engine known to verl in this process; its classes are imported when asked for."""
-    from verl.workers.rollout import base, replica
-
-    def load() -> Any:
-        from gem_verl.cpu.replica import HFReplica
-
-        return HFReplica
-
-    replica.RolloutReplicaRegistry.register(ENGINE, load)
-    # verl has no function to register a worker-side rollout class.
-    base._ROLLOUT_REGISTRY[(ENGINE, "async")] = "gem_verl.cpu.replica.HFWeights"
+BATCHING_SECONDS = 0.03
+"""Requests come one by one through Ray: a short wait costs less than small batches."""
 
 
 class HFPolicy:
-    """Batched sampling with a key-value cache under one set of sampling parameters."""
+    """Batched sampling with a key-value cache under one set of sampling parameters.
+
+    Args:
+        model: a causal language model.
+        sampling: verl's sampling parameters.
+        generator: the source of all randomness.
+    """
 
     def __init__(self, model: Any, sampling: dict[str, Any], generator: torch.Generator) -> None:
-        self.model, self.generator = model, generator
+        self.model = model
+        self.generator = generator
         self.temperature = float(sampling.get("temperature", 1.0))
-        self.top_k, self.top_p = int(sampling.get("top_k", -1)), float(sampling.get("top_p", 1.0))
+        self.top_k = int(sampling.get("top_k", -1))
+        self.top_p = float(sampling.get("top_p", 1.0))
         self.stop_ids = set(sampling.get("stop_token_ids") or ())
 
     @torch.no_grad()
@@ -48,7 +44,8 @@ class HFPolicy:
         ids = torch.tensor([[0] * (width - len(row)) + row for row in rows])
         attention = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in rows])
         positions = (attention.cumsum(-1) - 1).clamp(min=0)
-        cache, found = None, [([], []) for _ in rows]
+        cache = None
+        completions = [Completion([], []) for _ in rows]
         active = torch.ones(len(rows), dtype=torch.bool)
         for _ in range(max(request.max_tokens for request in requests)):
             output = self.model(
@@ -62,18 +59,19 @@ class HFPolicy:
             tokens, logprobs = self._sample(output.logits[:, -1].float())
             for row, request in enumerate(requests):
                 if active[row]:
-                    found[row][0].append(int(tokens[row]))
-                    found[row][1].append(float(logprobs[row]))
-                    stop = int(tokens[row]) in self.stop_ids
-                    active[row] = not stop and len(found[row][0]) < request.max_tokens
+                    token = int(tokens[row])
+                    _append(completions[row], token, float(logprobs[row]))
+                    length = len(completions[row].token_ids)
+                    active[row] = token not in self.stop_ids and length < request.max_tokens
             if not active.any():
                 break
-            ids, positions = tokens[:, None], positions[:, -1:] + 1
+            ids = tokens[:, None]
+            positions = positions[:, -1:] + 1
             attention = torch.cat([attention, torch.ones(len(rows), 1, dtype=torch.long)], dim=1)
-        return [Completion(ids, logprobs, self._reason(ids)) for ids, logprobs in found]
-
-    def _reason(self, ids: list[int]) -> FinishReason:
-        return FinishReason.STOP if ids[-1] in self.stop_ids else FinishReason.LENGTH
+        for completion in completions:
+            stopped = completion.token_ids[-1] in self.stop_ids
+            completion.finish_reason = FinishReason.STOP if stopped else FinishReason.LENGTH
+        return completions
 
     def _sample(self, logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Return tokens and their log-probabilities under the distribution sampled from."""
@@ -86,9 +84,10 @@ class HFPolicy:
         return tokens, logprobs.gather(1, tokens[:, None])[:, 0]
 
     def _truncated(self, logits: torch.Tensor) -> torch.Tensor:
+        """Set the logits of tokens that top-k and top-p leave out to minus infinity."""
         if self.top_k > 0:
-            floor = logits.topk(min(self.top_k, logits.shape[-1])).values[:, -1:]
-            logits = logits.masked_fill(logits < floor, -torch.inf)
+            lowest = logits.topk(min(self.top_k, logits.shape[-1])).values[:, -1:]
+            logits = logits.masked_fill(logits < lowest, -torch.inf)
         if self.top_p < 1:
             ordered, order = logits.sort(descending=True)
             mass = ordered.softmax(-1).cumsum(-1) - ordered.softmax(-1)
@@ -97,8 +96,19 @@ class HFPolicy:
         return logits
 
 
+def _append(completion: Completion, token: int, logprob: float) -> None:
+    completion.token_ids.append(token)
+    assert completion.logprobs is not None  # made with a list
+    completion.logprobs.append(logprob)
+
+
 class HFServer:
-    """The actor: the methods are those verl 0.9 calls on a rollout server."""
+    """The actor: the methods are those verl 0.9 calls on a rollout server.
+
+    Args:
+        model_path: the model before its first synchronisation, Hugging Face format.
+        seed: decides all sampling of this server.
+    """
 
     def __init__(self, model_path: str, seed: int) -> None:
         from transformers import AutoModelForCausalLM
@@ -116,23 +126,26 @@ class HFServer:
         from verl.workers.rollout.replica import TokenOutput
 
         sampling = dict(sampling_params)
-        cap = int(sampling.pop("max_tokens"))
-        key = repr(sorted(sampling.items()))
-        if key not in self.batchers:
-            policy = HFPolicy(self.model, sampling, self.generator)
-            # Requests come one by one through Ray: a short wait costs less than small batches.
-            self.batchers[key] = MicroBatcher(policy, max_wait_s=0.03)
-        request = Request(list(prompt_ids), cap, None)  # type: ignore[arg-type]
-        done = await self.batchers[key].complete(request)
+        max_tokens = int(sampling.pop("max_tokens"))
+        request = Request(list(prompt_ids), max_tokens, None)  # type: ignore[arg-type]
+        completion = await self._batcher(sampling).complete(request)
         return TokenOutput(
-            token_ids=done.token_ids,
-            log_probs=done.logprobs,
+            token_ids=completion.token_ids,
+            log_probs=completion.logprobs,
             stop_reason="completed",
             extra_fields={"global_steps": self.version},
         )
 
+    def _batcher(self, sampling: dict[str, Any]) -> MicroBatcher:
+        """Return the batcher of requests with these sampling parameters."""
+        key = repr(sorted(sampling.items()))
+        if key not in self.batchers:
+            policy = HFPolicy(self.model, sampling, self.generator)
+            self.batchers[key] = MicroBatcher(policy, max_wait_s=BATCHING_SECONDS)
+        return self.batchers[key]
+
     async def load_weights(self, weights: dict[str, torch.Tensor], version: int | None) -> None:
-        """Take the trainer's weights; a name that does not fit raises."""
+        """Take the trainer's weights. Raises RuntimeError for a name that does not fit."""
         tied = {"lm_head.weight"} if self.model.config.tie_word_embeddings else set()
         result = self.model.load_state_dict(weights, strict=False)
         if set(result.missing_keys) - tied or result.unexpected_keys:

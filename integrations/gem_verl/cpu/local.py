@@ -19,7 +19,6 @@ os.environ.update(harness.environment({}))  # before verl is imported, where tha
 
 import numpy as np
 import torch
-from hydra import compose, initialize_config_module
 from tensordict import TensorDict
 from tokenizers import Tokenizer, models
 from transformers import AutoConfig, PreTrainedTokenizerFast
@@ -33,45 +32,58 @@ from gem_core.training.recipe import Recipe
 from gem_verl.advantages import require_installed
 from gem_verl.config import payload, translate
 from gem_verl.cpu.platform import CPUPlatform
+from gem_verl.native import compose_native
 from gem_verl.rollout import TurnOutput
 
 FIELDS = ("prompts", "responses", "response_mask", "rm_scores")
+"""What a row takes over from a sample as it is."""
 
 
 def configuration(recipe: Recipe, model_dir: str, **more: Any) -> Any:
-    """verl's whole configuration for ``recipe``, composed by verl's own files."""
+    """Compose verl's whole configuration for ``recipe`` from verl's own files.
+
+    Args:
+        recipe: the experiment.
+        model_dir: the model to train.
+        more: further native settings, which win.
+    """
     settings = {
         "actor_rollout_ref.model.path": model_dir,
         "+data.gem_recipe": payload(recipe),
         "actor_rollout_ref.actor.optim.total_training_steps": recipe.train.steps,
         **more,
     }
-    with initialize_config_module("verl.trainer.config", version_base=None):
-        extra = [override(key, value) for key, value in settings.items()]
-        return compose("ppo_trainer", overrides=[*translate(recipe), *extra])
+    overrides = [override(key, value) for key, value in settings.items()]
+    return compose_native([*translate(recipe), *overrides])
 
 
 def tokenizer_dir(model_dir: str, folder: str) -> str:
-    """``model_dir`` if it has a tokenizer, else ``folder``: a word per id, 0 pads, 1 stops."""
+    """Return ``model_dir`` if it has a tokenizer, else ``folder``, with a tokenizer made there.
+
+    It has one word per id; id 0 pads and id 1 stops.
+    """
     if (Path(model_dir) / "tokenizer_config.json").exists():
         return model_dir
     size = AutoConfig.from_pretrained(model_dir).vocab_size
-    words = {"<pad>": 0, "<stop>": 1, **{f"<{i}>": i for i in range(2, size)}}
-    backend = Tokenizer(models.WordLevel(words, unk_token="<pad>"))
-    PreTrainedTokenizerFast(
-        tokenizer_object=backend, pad_token="<pad>", eos_token="<stop>"
-    ).save_pretrained(folder)
+    words = {"<pad>": 0, "<stop>": 1}
+    words |= {f"<{number}>": number for number in range(2, size)}
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=Tokenizer(models.WordLevel(words, unk_token="<pad>")),
+        pad_token="<pad>",
+        eos_token="<stop>",
+    )
+    tokenizer.save_pretrained(folder)
     return folder
 
 
 def _process_group() -> None:
-    """A world of one over gloo, which verl then finds in place."""
+    """Start a world of one over gloo, which verl then uses."""
     set_platform(CPUPlatform())
     os.environ.update(RANK="0", WORLD_SIZE="1", LOCAL_RANK="0", LOCAL_WORLD_SIZE="1")
     os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
     os.environ.setdefault("MASTER_PORT", "29555")
     if not torch.distributed.is_initialized():
-        store = torch.distributed.FileStore(tempfile.mktemp(prefix="gem_verl_store"), 1)
+        store = torch.distributed.HashStore()
         torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
 
 
@@ -101,7 +113,7 @@ class LocalActor:
         self.engine = self.worker.actor.engine
 
     def prepare(self, samples: Sequence[TurnOutput]) -> TensorDict:
-        """The rows of ``samples`` with old log-probs and advantages, as verl's workers get them."""
+        """Return the rows of ``samples`` with old log-probs and advantages, for verl's workers."""
         samples = [sample for sample in samples if any(sample.response_mask)]
         rows = [self._row(sample) for sample in samples]
         nested = {
@@ -109,25 +121,17 @@ class LocalActor:
             for key in rows[0]
         }
         batch = TensorDict(nested, batch_size=len(rows))
-        inputs = batch.clone()
-        tu.assign_non_tensor(
-            inputs,
-            calculate_entropy=True,
-            compute_loss=False,
-            temperature=self.recipe.sampling.temperature,
-        )
-        found = self.worker.compute_log_prob(inputs)
-        found = found.get() if not isinstance(found, TensorDict) else found
-        batch["old_log_probs"] = response_from_nested(found["log_probs"], batch["response_mask"])
-        for name, values in zip(
-            ("advantages", "returns"), self._advantages(batch, samples), strict=True
-        ):
-            batch[name] = response_to_nested(values, batch["response_mask"])
+        mask = batch["response_mask"]
+        batch["old_log_probs"] = response_from_nested(self._log_probs(batch), mask)
+        advantages, returns = self._advantages(batch, samples)
+        batch["advantages"] = response_to_nested(advantages, mask)
+        batch["returns"] = response_to_nested(returns, mask)
         return batch
 
     def update(self, batch: TensorDict) -> dict[str, Any]:
-        """One call of verl's actor update; returns its metrics."""
-        data, actor = batch.clone(), self.config.actor_rollout_ref.actor
+        """Call verl's actor update once and return its metrics."""
+        actor = self.config.actor_rollout_ref.actor
+        data = batch.clone()
         size = -(-len(batch) // self.recipe.algorithm.minibatches)
         tu.assign_non_tensor(
             data,
@@ -141,12 +145,11 @@ class LocalActor:
             dataloader_kwargs={"shuffle": actor.shuffle},
             temperature=self.recipe.sampling.temperature,
         )
-        output = self.worker.update_actor(data)
-        output = output.get() if not isinstance(output, TensorDict) else output
+        output = _result(self.worker.update_actor(data))
         return dict(tu.get(output, "metrics"))
 
     def weights(self) -> dict[str, torch.Tensor]:
-        """The actor's weights as verl sends them to its rollout."""
+        """Return the actor's weights as verl sends them to its rollout."""
         pairs = self.engine.get_per_tensor_param()[0]
         return {name: tensor.detach().clone() for name, tensor in pairs}
 
@@ -160,11 +163,24 @@ class LocalActor:
         row["loss_mask"] = row["response_mask"]
         return row
 
-    def _advantages(self, batch: TensorDict, samples: Sequence[TurnOutput]) -> Any:
-        """verl's own advantage call, looked up where its trainer looks it up."""
+    def _log_probs(self, batch: TensorDict) -> torch.Tensor:
+        """Return the log-probs of the actor before its update."""
+        inputs = batch.clone()
+        tu.assign_non_tensor(
+            inputs,
+            calculate_entropy=True,
+            compute_loss=False,
+            temperature=self.recipe.sampling.temperature,
+        )
+        return _result(self.worker.compute_log_prob(inputs))["log_probs"]
+
+    def _advantages(
+        self, batch: TensorDict, samples: Sequence[TurnOutput]
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Make verl's own advantage call, looked up where its trainer looks it up."""
         from verl.trainer.ppo.v1 import trainer_base
 
-        padded = {k: batch[k].to_padded_tensor(0) for k in ("response_mask", "rm_scores")}
+        padded = {key: batch[key].to_padded_tensor(0) for key in ("response_mask", "rm_scores")}
         data = DataProto(batch=TensorDict(padded, batch_size=len(samples)))
         data.batch["token_level_rewards"] = data.batch["rm_scores"]
         labels = [sample.extra_fields["label"] for sample in samples]
@@ -180,3 +196,8 @@ class LocalActor:
             config=algorithm,
         )
         return data.batch["advantages"], data.batch["returns"]
+
+
+def _result(output: Any) -> TensorDict:
+    """Return what a worker's method computed; some of them return a future."""
+    return output if isinstance(output, TensorDict) else output.get()

@@ -12,6 +12,7 @@ from verl.plugin.platform import PlatformBase, PlatformRegistry
 from verl.utils import distributed, model, torch_functional
 
 from gem_core.errors import GemError
+from gem_verl.cpu.harness import ENGINE
 
 if torch.cuda.is_available():
     raise GemError(
@@ -20,25 +21,39 @@ if torch.cuda.is_available():
     )
 
 
+_CPU_FUNCTIONS = ("device_count", "stream", "synchronize", "current_stream", "Stream")
+_MEASURES = (
+    "memory_allocated",
+    "memory_reserved",
+    "max_memory_allocated",
+    "max_memory_reserved",
+)
+_ACTIONS = (
+    "empty_cache",
+    "set_device",
+    "manual_seed",
+    "manual_seed_all",
+    "reset_peak_memory_stats",
+    "ipc_collect",
+)
+_FREE_AND_TOTAL = (2**33, 2**33)
+"""Bytes that ``mem_get_info`` reports."""
+
+
 def _device_module() -> types.ModuleType:
-    """A stand-in for ``torch.cuda``: nothing to measure, nothing to select."""
+    """Make a stand-in for ``torch.cuda``: nothing to measure, nothing to select."""
+    functions: dict[str, Any] = {name: getattr(torch.cpu, name) for name in _CPU_FUNCTIONS}
+    functions |= dict.fromkeys(_MEASURES, lambda *_, **__: 0)
+    functions |= dict.fromkeys(_ACTIONS, lambda *_, **__: None)
+    functions["get_rng_state"] = torch.get_rng_state
+    functions["set_rng_state"] = torch.set_rng_state
+    functions["mem_get_info"] = lambda *_, **__: _FREE_AND_TOTAL
+    functions["current_device"] = lambda: "cpu"
+    functions["get_device_name"] = lambda *_: "cpu"
+    functions["is_available"] = lambda: True
     module = types.ModuleType("gem_verl_cpu_device")
-    for name in ("device_count", "stream", "synchronize", "current_stream", "Stream"):
-        setattr(module, name, getattr(torch.cpu, name))
-    module.get_rng_state, module.set_rng_state = torch.get_rng_state, torch.set_rng_state
-    for name in (
-        "memory_allocated", "memory_reserved", "max_memory_allocated", "max_memory_reserved"
-    ):  # fmt: skip
-        setattr(module, name, lambda *_, **__: 0)
-    for name in (
-        "empty_cache", "set_device", "manual_seed", "manual_seed_all", "reset_peak_memory_stats",
-        "ipc_collect",
-    ):  # fmt: skip
-        setattr(module, name, lambda *_, **__: None)
-    module.mem_get_info = lambda *_, **__: (2**33, 2**33)  # type: ignore[attr-defined]
-    module.current_device = lambda: "cpu"  # type: ignore[attr-defined]
-    module.get_device_name = lambda *_: "cpu"  # type: ignore[attr-defined]
-    module.is_available = lambda: True  # type: ignore[attr-defined]
+    for name, function in functions.items():
+        setattr(module, name, function)
     return module
 
 
@@ -117,7 +132,7 @@ class CPUPlatform(PlatformBase):
 
 
 def _plain_gloo() -> None:
-    """verl asks torch for "cpu:gloo,cpu:gloo" here, which torch rejects: name the device once."""
+    """Name the device once: verl asks for "cpu:gloo,cpu:gloo" here, which torch rejects."""
     original = distributed.initialize_global_process_group_ray
 
     def start(timeout_second: Any = None, backend: Any = None) -> Any:
@@ -127,7 +142,7 @@ def _plain_gloo() -> None:
 
 
 def _critic_without_flash_attention() -> None:
-    """verl loads its critic with flash-attention and no other; this one loads it with SDPA."""
+    """Load the critic with SDPA: verl loads it with flash-attention and no other."""
 
     def load(local_path: str, torch_dtype: Any, model_config: Any, trust_remote_code: bool) -> Any:
         from transformers import AutoModelForTokenClassification
@@ -143,13 +158,25 @@ def _critic_without_flash_attention() -> None:
     model.load_valuehead_model = load
 
 
+def _register_engine() -> None:
+    """Make the CPU engine known to verl; its classes are imported when asked for."""
+    # Not at the top: these import what is repaired above.
+    from verl.workers.rollout import base, replica
+
+    def load() -> Any:
+        from gem_verl.cpu.replica import HFReplica
+
+        return HFReplica
+
+    replica.RolloutReplicaRegistry.register(ENGINE, load)
+    # verl has no function to register a worker-side rollout class.
+    base._ROLLOUT_REGISTRY[(ENGINE, "async")] = "gem_verl.cpu.replica.HFWeights"
+
+
 _plain_gloo()
 _critic_without_flash_attention()
 # Without flash-attention verl takes log-probs in a Python loop over tokens, for the memory's sake.
 torch_functional.logprobs_from_logits_v2 = torch_functional.logprobs_from_logits_naive
 # The reference model's CPU offload pins its memory, which needs an accelerator.
-torch.Tensor.pin_memory = lambda self, *_, **__: self  # type: ignore[assignment]
-
-from gem_verl.cpu import engine  # noqa: E402
-
-engine.register()
+torch.Tensor.pin_memory = lambda self, *_, **__: self
+_register_engine()

@@ -16,7 +16,7 @@ from gem_core.parity.replay import Replay, Row
 from gem_core.training.recipe import Recipe
 from gem_core.training.tasks import Task
 from gem_verl.cpu.local import LocalActor
-from gem_verl.rollout import to_native
+from gem_verl.rollout import TurnOutput, to_native
 
 
 def replay(recipe: Recipe, episodes: Sequence[Episode], model_dir: str) -> Replay:
@@ -33,12 +33,7 @@ def replay(recipe: Recipe, episodes: Sequence[Episode], model_dir: str) -> Repla
         algorithm=replace(recipe.algorithm, epochs=1, minibatches=1),
     )
     actor = LocalActor(recipe, model_dir)
-    envs = sorted({episode.env_id for episode in episodes})
-    samples = []
-    for number, episode in enumerate(episodes):
-        task = Task(number, envs.index(episode.env_id), episode.seed or 0, episode.group)
-        samples += to_native(episode, task, [1], [])
-    samples.sort(key=_episode)
+    samples = _samples(episodes)
     batch = actor.prepare(samples)
     gradients: dict[str, np.ndarray] = {}
     step = actor.engine.optimizer_step
@@ -53,21 +48,36 @@ def replay(recipe: Recipe, episodes: Sequence[Episode], model_dir: str) -> Repla
     return Replay(_rows(batch, trained), float(np.sum(metrics["actor/pg_loss"])), gradients)
 
 
-def _episode(sample: Any) -> int:
-    return read_labels([sample.extra_fields["label"]])[0].episode
+def _samples(episodes: Sequence[Episode]) -> list[TurnOutput]:
+    """Return verl's samples of ``episodes``, in task order."""
+    envs = sorted({episode.env_id for episode in episodes})
+    samples = []
+    for number, episode in enumerate(episodes):
+        task = Task(number, envs.index(episode.env_id), episode.seed or 0, episode.group)
+        samples += to_native(episode, task, [1], [])
+    return sorted(samples, key=_episode)
+
+
+def _episode(sample: TurnOutput) -> int:
+    (label,) = read_labels([sample.extra_fields["label"]])
+    return label.episode
 
 
 def _gradients(module: torch.nn.Module) -> dict[str, np.ndarray]:
-    found = {}
+    """Return the gradients by name, each whole."""
+    gradients = {}
     for name, parameter in module.named_parameters():
-        if parameter.grad is not None:
-            whole = getattr(parameter.grad, "full_tensor", lambda p=parameter: p.grad)()
-            found[name] = whole.detach().double().numpy().copy()
-    return found
+        gradient = parameter.grad
+        if gradient is None:
+            continue
+        if hasattr(gradient, "full_tensor"):
+            gradient = gradient.full_tensor()
+        gradients[name] = gradient.detach().double().numpy().copy()
+    return gradients
 
 
-def _rows(batch: TensorDict, samples: Sequence[Any]) -> list[Row]:
-    """The sequences as verl's loss saw them."""
+def _rows(batch: TensorDict, samples: Sequence[TurnOutput]) -> list[Row]:
+    """Return the sequences as verl's loss saw them."""
     rows = []
     for i, sample in enumerate(samples):
         prompt = batch["prompts"][i].tolist()

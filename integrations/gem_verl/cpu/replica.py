@@ -23,12 +23,13 @@ class HFReplica(RolloutReplica):
 
     async def launch_servers(self) -> None:
         """Start one named actor; it shares the machine's CPUs."""
-        options = {"name": _name(self.replica_rank), "max_concurrency": 1024, "num_cpus": 0}
+        name = _name(self.replica_rank)
         seed = 1000 * self.config.seed + self.replica_rank
-        server = ray.remote(HFServer).options(**options).remote(self.model_config.path, seed)
+        actor = ray.remote(HFServer).options(name=name, max_concurrency=1024, num_cpus=0)
+        server = actor.remote(self.model_config.path, seed)
         self.servers = [server]
         self._server_handle = server
-        self._server_address = _name(self.replica_rank)
+        self._server_address = name
 
 
 class HFWeights(BaseRollout):
@@ -40,7 +41,8 @@ class HFWeights(BaseRollout):
         super().__init__(config, model_config, device_mesh)
         size = self.config.tensor_model_parallel_size * self.config.data_parallel_size
         rank = int(os.environ.get("RANK", "0"))
-        self.replica, self.leads = rank // size, rank % size == 0
+        self.replica = rank // size
+        self.leads = rank % size == 0
 
     async def resume(self, tags: list[str]) -> None: ...
 
@@ -56,6 +58,6 @@ class HFWeights(BaseRollout):
         """Copy all weights (every rank takes part in gathering them) and send them from one."""
         if wire_format != "named_tensors":
             raise ValueError(f"Only named tensors can be sent, not {wire_format!r}.")
-        state = {name: w.detach().to("cpu", torch.float32).clone() for name, w in weights}
+        state = {name: tensor.detach().to("cpu", torch.float32).clone() for name, tensor in weights}
         if self.leads:
             await ray.get_actor(_name(self.replica)).load_weights.remote(state, global_steps)

@@ -1,4 +1,4 @@
-"""Oat on a CPU: the harness is installed before any test module imports Oat."""
+"""Oat on a CPU: the CPU backend is installed before any test module imports Oat."""
 
 from __future__ import annotations
 
@@ -13,8 +13,14 @@ from gem_oat.cpu import install
 torch.set_num_threads(1)
 install()
 
-SMALL = ["batch.episodes=8", "train.steps=2", "train.save_every=0", "algorithm.epochs=1"]
-SMALL += ["algorithm.lr=2e-3", "algorithm.lr_schedule=constant"]
+SMALL = [
+    "batch.episodes=8",
+    "train.steps=2",
+    "train.save_every=0",
+    "algorithm.epochs=1",
+    "algorithm.lr=2e-3",
+    "algorithm.lr_schedule=constant",
+]
 
 
 @pytest.fixture
@@ -31,13 +37,15 @@ def episodes():
 
 @pytest.fixture
 def rows(episodes):
-    """The frozen batch as Oat's rows; the environments' names are the numbers' order."""
+    """The frozen batch as Oat's rows; environments are numbered in the order of their names."""
     from gem_oat.rollout import to_native
-    from gem_oat.rows import turn_rows
 
-    envs = ["frozen:dense", "frozen:terminal"]
-    found = [turn_rows(e, n, envs.index(e.env_id)) for n, e in enumerate(episodes())]
-    return [to_native(row) for rows in found for row in rows]
+    env_ids = ["frozen:dense", "frozen:terminal"]
+    return [
+        row
+        for number, episode in enumerate(episodes())
+        for row in to_native(episode, number, env_ids.index(episode.env_id))
+    ]
 
 
 @pytest.fixture

@@ -6,9 +6,10 @@ import math
 
 import pytest
 import torch
+from oat.algorithms.ppo import PPOArgs
 
 from gem_core.errors import RecipeError, UnknownNameError
-from gem_core.training.recipe import load_recipe
+from gem_core.training.recipe import load_recipe, recipe_from_dict, recipe_keys
 from gem_oat import config
 
 GPU = ["hardware.device=gpu", "hardware.engine=default"]
@@ -60,16 +61,22 @@ def test_only_gae_trains_a_critic(recipe, estimator):
     assert args.critic_learning_rate == 0.25
 
 
-@pytest.mark.parametrize(("steps", "epochs", "minibatches", "warmup", "micro"), [
-    (300, 1, 1, 7, "none"), (7, 2, 3, 5, "4"), (3, 2, 1, 0, "1"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("steps", "epochs", "minibatches", "warmup", "micro"),
+    [(300, 1, 1, 7, None), (7, 2, 3, 5, 4), (3, 2, 1, 0, 1)],
+)
 def test_oats_arithmetic_plans_the_recipes_updates(
     recipe, steps, epochs, minibatches, warmup, micro
 ):
     """The sums of LearnerBase._init, for the data set of the adapter's learner."""
-    overrides = [f"train.steps={steps}", f"algorithm.epochs={epochs}"]
-    overrides += [f"algorithm.minibatches={minibatches}", f"algorithm.warmup_steps={warmup}"]
-    overrides += [f"batch.micro_batch={micro}"] * (micro != "none")
+    overrides = [
+        f"train.steps={steps}",
+        f"algorithm.epochs={epochs}",
+        f"algorithm.minibatches={minibatches}",
+        f"algorithm.warmup_steps={warmup}",
+    ]
+    if micro is not None:
+        overrides.append(f"batch.micro_batch={micro}")
     args = config.arguments(recipe(*overrides, "algorithm.lr_schedule=cosine"))
     per_epoch = int(steps * args.max_epochs // args.train_batch_size)
     total = math.ceil(args.num_prompt_epoch * per_epoch) * args.max_step_adjustment
@@ -78,20 +85,22 @@ def test_oats_arithmetic_plans_the_recipes_updates(
     assert args.lr_scheduler == "cosine"
 
 
-@pytest.mark.parametrize(("overrides", "message"), [
-    (["algorithm.clip_high=0.3"], r"algorithm\.clip_low = 0\.2 and algorithm\.clip_high = 0\.3"),
-    (["algorithm.entropy_coef=0.1"], r"algorithm\.entropy_coef"),
-    (["model.revision=abc"], r"model\.revision"),
-    (["train.steps=0"], r"train\.steps"),
-    (["hardware.engine=sglang"], r"hardware\.engine"),
-    ([*GPU, "hardware.engine=hf"], r"hardware\.engine = 'hf' and hardware\.device = 'gpu'"),
-    (["hardware.gpus_per_node=2"], r"hardware\.gpus_per_node = 2: on a CPU"),
-    ([*GPU, "hardware.nodes=2"], r"hardware\.nodes = 2: start it once per node"),
-    ([*GPU, "hardware.gpus_per_node=3"], r"batch\.episodes = 8.*multiple of 3 GPUs"),
-    (["trainer.oat.use_fused_lm_head=true"], r"batch\.micro_batch.*no gradient"),
-    (["trainer.oat.use_fused_lm_head=true", "batch.micro_batch=2"], r"batch\.micro_batch = 2"),
-    (["trainer.oat.pi_buffer_maxlen_per_device=64"], r"oat\.pi_buffer_maxlen_per_device belongs"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["algorithm.clip_high=0.3"], r"\.clip_low = 0\.2 and algorithm\.clip_high = 0\.3"),
+        (["algorithm.entropy_coef=0.1"], r"algorithm\.entropy_coef"),
+        (["model.revision=abc"], r"model\.revision"),
+        (["train.steps=0"], r"train\.steps"),
+        (["hardware.engine=sglang"], r"hardware\.engine"),
+        ([*GPU, "hardware.engine=hf"], r"hardware\.engine = 'hf' and hardware\.device = 'gpu'"),
+        (["hardware.gpus_per_node=2"], r"hardware\.gpus_per_node = 2: on a CPU"),
+        ([*GPU, "hardware.nodes=2"], r"hardware\.nodes = 2: start it once per node"),
+        ([*GPU, "hardware.gpus_per_node=3"], r"batch\.episodes = 8.*multiple of 3 GPUs"),
+        (["trainer.oat.use_fused_lm_head=true"], r"batch\.micro_batch.*no gradient"),
+        (["trainer.oat.use_fused_lm_head=true", "batch.micro_batch=2"], r"batch\.micro_batch = 2"),
+    ],
+)
 def test_what_oat_cannot_do_is_refused_by_name(recipe, overrides, message):
     with pytest.raises(RecipeError, match=message):
         config.translate(recipe(*overrides))
@@ -106,9 +115,27 @@ def test_two_nodes_are_told_who_they_are(recipe, gpus):
     assert args.rollout_batch_size == 2
 
 
-def test_native_arguments_win_and_are_checked(recipe):
-    args = config.arguments(recipe("trainer.oat.tis_c=2.0", "trainer.oat.zero_stage=1"))
-    assert (args.tis_c, args.zero_stage) == (2.0, 1)
+def test_native_arguments_pass_through(recipe):
+    args = config.arguments(recipe("trainer.oat.zero_stage=1", "trainer.oat.vf_coef=0.25"))
+    assert (args.zero_stage, args.vf_coef) == (1, 0.25)
+
+
+def test_native_arguments_win_over_the_adapters_defaults(recipe):
+    changed = {
+        "flash_attn": True,
+        "master_addr": "10.0.0.1",
+        "tis_c": 2.0,
+        "use_fused_lm_head": False,
+        "vllm_sleep": True,
+    }
+    assert changed.keys() == config.NATIVE_DEFAULTS.keys()
+    for name, value in changed.items():
+        plain = recipe("batch.micro_batch=1")
+        args = config.arguments(native(plain, name, value))
+        assert getattr(args, name) == value != getattr(config.arguments(plain), name)
+
+
+def test_native_arguments_are_checked(recipe):
     with pytest.raises(UnknownNameError, match="Did you mean 'zero_stage'"):
         config.arguments(recipe("trainer.oat.zero_stag=1"))
     with pytest.raises(RecipeError, match="refuses a value"):
@@ -130,10 +157,44 @@ def test_a_kill_while_a_checkpoint_is_written_leaves_another(recipe):
     assert config.arguments(recipe("train.keep_checkpoints=5")).max_save_num == 5
 
 
-@pytest.mark.parametrize("key", ["num_ppo_epochs", "whiten_adv", "resume_dir", "lr_warmup_ratio"])
-def test_arguments_that_the_adapter_decides_are_refused(recipe, key):
-    with pytest.raises(RecipeError, match=rf"oat\.{key} belongs to the adapter"):
-        config.translate(recipe(f"trainer.oat.{key}=1"))
+def native(recipe, name, value):
+    """``recipe`` with an entry in ``[trainer.oat]``."""
+    data = recipe.to_dict()
+    data["trainer"] = {"oat": {name: value}}
+    return recipe_from_dict(data)
+
+
+@pytest.mark.parametrize("name", sorted(config.NATIVE_OWNED))
+def test_arguments_that_something_else_decides_are_refused(recipe, name):
+    for spelling in {name, name.replace("_", "-"), f"+{name}"}:
+        with pytest.raises(RecipeError, match=rf"trainer\.oat\.{spelling.lstrip('+')}: .{{9}}"):
+            config.translate(native(recipe(), spelling, 1))
+
+
+def test_the_recipes_key_is_named(recipe):
+    expected = {
+        "learning_rate": "set algorithm.lr instead",
+        "beta": "set algorithm.kl_coef and algorithm.kl_in instead",
+        "temperature": "set sampling.temperature instead",
+        "gamma": "set algorithm.gamma instead",
+        "lr_scheduler": "set algorithm.lr_schedule instead",
+        "fp16": "set model.dtype instead",
+    }
+    assert {name: config.NATIVE_OWNED[name] for name in expected} == expected
+    named = " ".join(config.NATIVE_OWNED.values()).replace(",", " ").split()
+    tables = {key.split(".")[0] for key in recipe_keys()}
+    keys = [word for word in named if "." in word and word.split(".")[0] in tables]
+    assert len(set(keys)) > 25 and set(keys) <= set(recipe_keys())
+
+
+def test_owned_and_overridable_arguments_are_oats(recipe):
+    """All are arguments of Oat, and whatever `translate` sets is one or the other."""
+    assert config.NATIVE_OWNED.keys() <= PPOArgs.__dataclass_fields__.keys()
+    assert config.NATIVE_DEFAULTS.keys() <= PPOArgs.__dataclass_fields__.keys()
+    assert not config.NATIVE_OWNED.keys() & config.NATIVE_DEFAULTS.keys()
+    words = config.translate(recipe())
+    names = {word.removeprefix("--").removeprefix("no-") for word in words if word[:2] == "--"}
+    assert names <= config.NATIVE_OWNED.keys() | config.NATIVE_DEFAULTS.keys()
 
 
 def test_translation_is_pure(recipe, tmp_path, monkeypatch):

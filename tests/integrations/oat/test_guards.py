@@ -41,8 +41,7 @@ def test_oats_fused_head_still_drops_the_gradient_of_the_body():
 def test_a_fused_head_with_two_rows_is_stopped_before_the_update(recipe, learner):
     made = learner(recipe("batch.micro_batch=1"))
     assert made.args.use_fused_lm_head
-    gem = made.args.gem
-    made.args.gem = gem._replace(recipe=recipe("batch.micro_batch=2"))
+    made.args.gem = made.args.gem._replace(recipe=recipe("batch.micro_batch=2"))
     with pytest.raises(GemError, match="no gradient with 2 or more rows"):
         made.run()
     assert made.model.model.global_steps == 0
@@ -129,7 +128,7 @@ def test_a_resumed_actor_has_the_checkpoints_weights(recipe, learner):
     assert any(not torch.equal(started[name], mine[name]) for name in mine)
 
 
-def test_the_harness_refuses_a_gpu(monkeypatch):
+def test_the_cpu_backend_refuses_a_gpu(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     with pytest.raises(GemError, match="does not run beside a GPU"):
         install()
@@ -149,7 +148,7 @@ def test_a_run_that_leaves_no_model_is_an_error(recipe, tmp_path, monkeypatch):
     """Oat's processes can end without an exception that reaches the launcher."""
     run = RunDir.create(tmp_path / "run", recipe(), "oat")
     monkeypatch.setattr(in_process, "launch", lambda args: None)
-    with pytest.raises(GemError, match="ended before step 2"):
+    with pytest.raises(GemError, match=r"ended before step 2.*--resume"):
         launch.run(recipe(), run)
 
 
@@ -158,6 +157,15 @@ def test_missing_parts_of_the_gpu_stack_are_named(monkeypatch):
     monkeypatch.setattr(gem_core.training.trainers, "find_spec", lambda name: None)
     with pytest.raises(MissingDependencyError, match=r"vllm is missing: pip.*launchpad is missing"):
         _compat.require_gpu_stack()
+
+
+def test_a_method_that_takes_something_else_is_named():
+    _compat.check_private_signatures()
+    other = {"oat.algorithms.ppo:PPOLearner.learning_step": "self trajectory step"}
+    with pytest.raises(
+        MissingDependencyError, match=r"learning_step takes \(self trajectory\), not .*oat-llm>=0"
+    ):
+        _compat.check_private_signatures(other)
 
 
 def test_an_untested_oat_is_refused_at_import():

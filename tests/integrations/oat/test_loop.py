@@ -16,8 +16,11 @@ from gem_oat import launch
 from gem_oat.cpu.in_process import InProcessLearner
 from gem_oat.learner import GemLearner
 
-THREE = ["train.steps=3", "algorithm.epochs=2", "algorithm.minibatches=2", "batch.micro_batch=4"]
-THREE += [
+THREE = [
+    "train.steps=3",
+    "algorithm.epochs=2",
+    "algorithm.minibatches=2",
+    "batch.micro_batch=4",
     "algorithm.lr_schedule=cosine",
     "eval.every=2",
     "eval.inside_episodes=4",
@@ -35,7 +38,7 @@ class Watched(InProcessLearner):
         theirs = dict(self.actors[0].actor.llm.model.named_parameters())
         assert mine.keys() == theirs.keys()
         equal = all(torch.equal(mine[name], theirs[name]) for name in mine)
-        self.seen = [*getattr(self, "seen", []), (equal, self.model.model.global_steps)]
+        self.syncs = [*getattr(self, "syncs", []), (equal, self.model.model.global_steps)]
 
     def learn(self, learning_round):
         self.buffers = [*getattr(self, "buffers", []), list(self.pi_buffer)]
@@ -60,7 +63,7 @@ def test_an_update_is_whole_whatever_the_number_of_rows(learner, recipe):
     made = learner(recipe(*keys), learner=Counting)
     made.run()
     assert len(set(made.passes)) > 1, "all steps have as many passes: the test shows nothing"
-    assert made.seen == [(True, 1), (True, 2), (True, 3), (True, 4)]
+    assert made.syncs == [(True, 1), (True, 2), (True, 3), (True, 4)]
 
 
 @pytest.fixture
@@ -75,7 +78,7 @@ def test_three_steps_of_oats_loop(finished, recipe):
     made, run = finished
     small = recipe(*THREE)
     # Updates and sync.
-    assert made.seen == [(True, 4), (True, 8), (True, 12)]
+    assert made.syncs == [(True, 4), (True, 8), (True, 12)]
     before = transformers.AutoModelForCausalLM.from_pretrained(model_path(small)).state_dict()
     after = made.model.model.module.state_dict()
     body = [name for name in after if "layers" in name]
@@ -121,13 +124,14 @@ class Killed(Exception):
     """Stands for a kill between two steps."""
 
 
-def test_a_killed_run_goes_on_where_its_checkpoint_is(recipe, tmp_path, monkeypatch):
+def test_a_killed_run_continues_from_its_checkpoint(recipe, tmp_path, monkeypatch):
     small = recipe("train.steps=4", "train.save_every=2")
     whole = RunDir.create(tmp_path / "whole", small, "oat")
     launch.run(small, whole)
 
     cut = RunDir.create(tmp_path / "cut", small, "oat")
-    learn, calls = GemLearner.learn, []
+    learn = GemLearner.learn
+    calls = []
 
     def killed(self, learning_round):
         calls.append(learning_round)
@@ -160,8 +164,13 @@ def test_a_killed_run_goes_on_where_its_checkpoint_is(recipe, tmp_path, monkeypa
 
 
 def test_oats_critic_trains_on_turns(recipe, learner, tmp_path):
-    gae = recipe("algorithm.estimator=gae", "train.steps=2", "train.save_every=1",
-                 "limits.max_turns=2", "algorithm.critic_lr=0.01")  # fmt: skip
+    gae = recipe(
+        "algorithm.estimator=gae",
+        "train.steps=2",
+        "train.save_every=1",
+        "limits.max_turns=2",
+        "algorithm.critic_lr=0.01",
+    )
     made = learner(gae)
     made.run()
     run = RunDir(tmp_path / "run")
@@ -189,4 +198,4 @@ def test_history_that_rewrites_the_prompt(recipe, learner):
     made.run()
     rows = [data.row for data in made.buffers[0]]
     assert any(row.segment == row.turn == 1 for row in rows)
-    assert made.seen == [(True, 1)]
+    assert made.syncs == [(True, 1)]

@@ -7,15 +7,21 @@ import pytest
 import torch
 
 from gem_core.errors import GemError
-from gem_oat.loss import TurnLoss
+from gem_core.training.recipe import AlgorithmConfig
+from gem_oat.loss import TurnLoss, loss_weights
 from gem_oat.rows import Row
 
 SIZES = np.array([3, 1, 4, 2, 5, 1, 2, 2])
 TURNS = [
-    Row(0, 0, excluded=False), Row(0, 1, excluded=False), Row(1, 0, excluded=False),
-    Row(2, 0, excluded=False), Row(2, 1, excluded=True), Row(3, 0, excluded=False),
-    Row(-1), Row(-1),
-]  # fmt: skip
+    Row(0, 0, excluded=False),
+    Row(0, 1, excluded=False),
+    Row(1, 0, excluded=False),
+    Row(2, 0, excluded=False),
+    Row(2, 1, excluded=True),
+    Row(3, 0, excluded=False),
+    Row(-1),
+    Row(-1),
+]
 ROWS = [row._replace(response=range(size)) for row, size in zip(TURNS, SIZES, strict=True)]
 
 
@@ -26,6 +32,59 @@ def batch():
     for n, size in enumerate(SIZES):
         mask[n, 2 : 2 + size] = True
     return ids, mask, torch.randn(8, 8, generator=generator)
+
+
+def own_sum(array):
+    """The sum over one rank."""
+    return array
+
+
+# -- the weights ----------------------------------------------------------------------------
+
+
+SOME = [
+    Row(0, 0, excluded=False, response=range(3)),
+    Row(0, 1, excluded=False, response=range(1)),
+    Row(1, 0, excluded=False, response=range(4)),
+    Row(2, 0, excluded=True, response=range(9)),
+    Row(-1),
+]
+
+
+@pytest.mark.parametrize(
+    ("aggregation", "constant", "expected"),
+    [
+        ("token", None, [1 / 8, 1 / 8, 1 / 8, 0, 0]),
+        ("sequence", None, [1 / 8, 1 / 8, 1 / 8, 0, 0]),
+        ("constant", 5, [1 / 10, 1 / 10, 1 / 10, 0, 0]),
+    ],
+)
+def test_weights_are_those_of_the_aggregation(aggregation, constant, expected):
+    settings = AlgorithmConfig(loss_aggregation=aggregation, loss_constant=constant)
+    weights = loss_weights(SOME, settings)
+    np.testing.assert_allclose(weights.policy, expected)
+    np.testing.assert_allclose(weights.token, [1 / 8] * 3 + [0, 0])
+    np.testing.assert_allclose(weights.turn, [1 / 3] * 3 + [0, 0])
+
+
+def test_the_mean_of_a_sequence_is_over_its_own_tokens():
+    rows = [*SOME[:2], SOME[2]._replace(response=range(2))]
+    weights = loss_weights(rows, AlgorithmConfig(loss_aggregation="sequence"))
+    np.testing.assert_allclose(weights.policy, [1 / 8, 1 / 8, 1 / 4])
+
+
+def test_weights_of_ranks_add_up_to_one_sum():
+    single = loss_weights(SOME, AlgorithmConfig())
+    double = loss_weights(SOME, AlgorithmConfig(), lambda array: 2 * array)
+    np.testing.assert_allclose(double.policy, single.policy / 2)
+
+
+def test_without_a_trained_row_all_weights_are_zero():
+    for weights in loss_weights([Row(-1)] * 3, AlgorithmConfig()):
+        assert weights.tolist() == [0.0] * 3
+
+
+# -- in Oat's chain of means ------------------------------------------------------------------
 
 
 def oats_chain(loss, micro, minibatches, epochs, ids, mask, values, kinds):
@@ -47,7 +106,7 @@ def oats_chain(loss, micro, minibatches, epochs, ids, mask, values, kinds):
     return totals
 
 
-def expected(kind, algorithm, picked, mask, values):
+def recipes_mean(kind, algorithm, picked, mask, values):
     trained = [n for n in picked if not ROWS[n].excluded]
     if kind == "value":
         return np.mean([float(values[n, 2]) for n in trained])
@@ -68,20 +127,24 @@ def expected(kind, algorithm, picked, mask, values):
 @pytest.mark.parametrize(("micro", "minibatches", "epochs"), [(8, 1, 1), (2, 2, 2), (1, 1, 2)])
 @pytest.mark.parametrize("kinds", [["policy"], ["policy", "kl", "value"]])
 def test_oats_means_become_the_recipes_mean(recipe, aggregation, micro, minibatches, epochs, kinds):
-    overrides = [f"algorithm.loss_aggregation={aggregation}", f"algorithm.epochs={epochs}"]
-    overrides += [f"algorithm.minibatches={minibatches}"]
-    overrides += ["algorithm.loss_constant=7"] * (aggregation == "constant")
+    overrides = [
+        f"algorithm.loss_aggregation={aggregation}",
+        f"algorithm.epochs={epochs}",
+        f"algorithm.minibatches={minibatches}",
+    ]
+    if aggregation == "constant":
+        overrides.append("algorithm.loss_constant=7")
     algorithm = recipe(*overrides).algorithm
     ids, mask, values = batch()
-    loss = TurnLoss(algorithm, kinds, 1, lambda array: array)
+    loss = TurnLoss(algorithm, kinds, 1, own_sum)
     before = np.random.get_state()[1].tolist()
     loss.plan(ROWS, ids, micro)
     assert np.random.get_state()[1].tolist() == before, "the global generator was used"
     totals = oats_chain(loss, micro, minibatches, epochs, ids, mask, values, kinds)
     for kind in kinds:
         for picked, total in totals[kind]:
-            wanted = expected(kind, algorithm, picked, mask, values)
-            assert total == pytest.approx(wanted, rel=1e-5)
+            expected = recipes_mean(kind, algorithm, picked, mask, values)
+            assert total == pytest.approx(expected, rel=1e-5)
     means = loss.finish()
     for kind in kinds:
         assert means[f"loss/{kind}"] == pytest.approx(np.mean([t for _, t in totals[kind]]))
@@ -90,19 +153,20 @@ def test_oats_means_become_the_recipes_mean(recipe, aggregation, micro, minibatc
 def test_ranks_share_one_sum(recipe):
     """Two ranks with the same rows: each token weighs half, and the mean over ranks doubles it."""
     ids, mask, values = batch()
-    single = TurnLoss(recipe().algorithm, ["policy"], 1, lambda array: array)
+    single = TurnLoss(recipe().algorithm, ["policy"], 1, own_sum)
     double = TurnLoss(recipe().algorithm, ["policy"], 2, lambda array: 2 * array)
-    found = []
+    losses = []
     for loss in (single, double):
         np.random.seed(0)
         loss.plan(ROWS, ids, 8)
-        found.append(oats_chain(loss, 8, 1, 1, ids, mask, values, ["policy"])["policy"][0][1])
-    assert found[0] == pytest.approx(found[1])
+        totals = oats_chain(loss, 8, 1, 1, ids, mask, values, ["policy"])
+        losses.append(totals["policy"][0][1])
+    assert losses[0] == pytest.approx(losses[1])
 
 
 def test_another_order_than_predicted_is_noticed(recipe):
     ids, _, _ = batch()
-    loss = TurnLoss(recipe().algorithm, ["policy"], 1, lambda array: array)
+    loss = TurnLoss(recipe().algorithm, ["policy"], 1, own_sum)
     loss.plan(ROWS, ids, 4)
     np.random.permutation(3)  # somebody else draws
     with pytest.raises(GemError, match="not the predicted ones"):
@@ -111,7 +175,7 @@ def test_another_order_than_predicted_is_noticed(recipe):
 
 def test_updates_that_were_not_made_are_noticed(recipe):
     ids, _, _ = batch()
-    loss = TurnLoss(recipe().algorithm, ["policy"], 1, lambda array: array)
+    loss = TurnLoss(recipe().algorithm, ["policy"], 1, own_sum)
     loss.plan(ROWS, ids, 4)
     with pytest.raises(GemError, match="fewer updates"):
         loss.finish()
@@ -119,7 +183,7 @@ def test_updates_that_were_not_made_are_noticed(recipe):
 
 def test_a_minibatch_without_a_trained_row_is_zero(recipe):
     ids, mask, values = batch()
-    loss = TurnLoss(recipe().algorithm, ["policy"], 1, lambda array: array)
+    loss = TurnLoss(recipe().algorithm, ["policy"], 1, own_sum)
     loss.plan([Row(-1)] * 8, ids, 8)
     totals = oats_chain(loss, 8, 1, 1, ids, mask, values, ["policy"])
     assert totals["policy"][0][1] == 0.0

@@ -17,10 +17,19 @@ def model_dir(tmp_path_factory):
     torch.manual_seed(0)
     path = tmp_path_factory.mktemp("model")
     config = transformers.Qwen3Config(
-        vocab_size=258, hidden_size=32, intermediate_size=64, num_hidden_layers=2,
-        num_attention_heads=2, num_key_value_heads=2, head_dim=16, max_position_embeddings=512,
-        tie_word_embeddings=False, pad_token_id=0, eos_token_id=1, bos_token_id=None,
-    )  # fmt: skip
+        vocab_size=258,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        head_dim=16,
+        max_position_embeddings=512,
+        tie_word_embeddings=False,
+        pad_token_id=0,
+        eos_token_id=1,
+        bos_token_id=None,
+    )
     transformers.Qwen3ForCausalLM(config).save_pretrained(path)
     return str(path)
 
@@ -31,27 +40,31 @@ def both(recipe, episodes, model_dir):
 
     def run(*overrides):
         small = recipe("batch.episodes=16", "batch.group_size=2", *overrides)
-        found = replay(small, episodes(), model_dir)
+        replayed = replay(small, episodes(), model_dir)
         model = transformers.AutoModelForCausalLM.from_pretrained(model_dir).float()
-        return found, reference(small, expected_rows(small, episodes()), model)
+        return replayed, reference(small, expected_rows(small, episodes()), model)
 
     return run
 
 
-@pytest.mark.parametrize("overrides", [
-    ["batch.micro_batch=1"], ["batch.micro_batch=5"],
-    ["batch.micro_batch=5", "algorithm.loss_aggregation=sequence", "algorithm.epochs=2"],
-    ["sampling.temperature=0.7", "trainer.oat.zero_stage=1"],
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["batch.micro_batch=1"],
+        ["batch.micro_batch=5"],
+        ["batch.micro_batch=5", "algorithm.loss_aggregation=sequence", "algorithm.epochs=2"],
+        ["sampling.temperature=0.7", "trainer.oat.zero_stage=1"],
+    ],
+)
 def test_the_first_update_is_the_references(both, overrides):
-    found, expected = both(*overrides)
-    assert found.loss == pytest.approx(expected.loss, abs=1e-6)
-    cosine, ratio = compare(found.gradients, expected.gradients)
+    oats, expected = both(*overrides)
+    assert oats.loss == pytest.approx(expected.loss, abs=1e-6)
+    cosine, ratio = compare(oats.gradients, expected.gradients)
     assert cosine > 1 - 1e-6 and ratio == pytest.approx(1, abs=1e-4)
-    body = [name for name in found.gradients if ".layers." in name]
+    body = [name for name in oats.gradients if ".layers." in name]
     assert len(body) >= 20
     for name in body:  # not the head alone
-        assert np.abs(found.gradients[name]).max() > 0, name
+        assert np.abs(oats.gradients[name]).max() > 0, name
         np.testing.assert_allclose(
-            found.gradients[name], expected.gradients[name], rtol=1e-3, atol=1e-6
+            oats.gradients[name], expected.gradients[name], rtol=1e-3, atol=1e-6
         )

@@ -17,8 +17,8 @@ PROGRAM = Path(__file__).with_name("three_processes.py")
 
 
 def processes_naming(word):
-    """Command lines of the living processes that contain ``word``."""
-    found = []
+    """Command lines of the living processes that have ``word`` in them or their environment."""
+    lines = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
@@ -26,8 +26,8 @@ def processes_naming(word):
         except OSError:
             continue
         if word in line or word in environ:
-            found.append(line)
-    return found
+            lines.append(line)
+    return lines
 
 
 def start(folder, *arguments):
@@ -46,8 +46,9 @@ def test_three_processes_train_and_are_gone(tmp_path):
     (during,) = run.evals()
     assert during["step"] == 2 and during["episodes"] == 4
     digests = (tmp_path / "digests").read_text().split()
-    learner, actor = digests[::2], digests[1::2]
-    assert learner == actor and len(set(learner)) == 2, "weights moved, and arrived"
+    of_learner = digests[::2]
+    of_actor = digests[1::2]
+    assert of_learner == of_actor and len(set(of_learner)) == 2, "weights moved, and arrived"
     transformers.AutoModelForCausalLM.from_pretrained(run.model)
     assert processes_naming(f"GEM_OAT_TEST={tmp_path}") == []
 
@@ -55,7 +56,8 @@ def test_three_processes_train_and_are_gone(tmp_path):
 @pytest.mark.slow
 def test_a_failing_process_ends_all(tmp_path):
     done = start(tmp_path, "fail")
-    assert done.returncode != 0 and "ended with code" in done.stderr
+    assert done.returncode != 0
+    assert "ended with code" in done.stderr
     assert processes_naming(f"GEM_OAT_TEST={tmp_path}") == []
 
 

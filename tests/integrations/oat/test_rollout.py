@@ -2,53 +2,44 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
+from gem_core.core import Env
+from gem_core.episodes.context import Context, Template
+from gem_core.episodes.data import Completion, FinishReason
+from gem_core.episodes.machine import EpisodeMachine, Limits
 from gem_core.errors import GemError
 from gem_core.training.tasks import step_tasks
 from gem_oat.cpu.in_process import MemoryClient
-from gem_oat.rollout import pad_rows
-from gem_oat.rows import Row, state_rows, turn_rows
+from gem_oat.rollout import bootstrap_state, pad_rows, to_native
+from gem_oat.rows import Row, turn_rows
 
 
 def test_a_row_is_a_turn(episodes, rows):
     batch = episodes()
-    assert len(rows) == sum(len(episode.turns) for episode in batch)
+    expected = []
+    for number, episode in enumerate(batch):
+        env = ["frozen:dense", "frozen:terminal"].index(episode.env_id)
+        expected += turn_rows(episode, number, env)
+    assert [data.row for data in rows] == expected
     for data in rows:
         row = data.row
-        episode = batch[row.episode]
-        segment, turn = episode.segments[row.segment], episode.turns[row.turn]
-        start, end = len(data.prompt_ids), len(data.prompt_ids) + len(data.response_ids)
-        assert (row.turn, start, end) in segment.spans
-        assert data.prompt_ids + data.response_ids == segment.token_ids[:end]
-        assert data.response_logprobs == segment.logprobs[start:end]
-        assert data.rewards == [0.0] * (end - start - 1) + [turn.reward]
-        assert data.response == turn.action and row.reward == turn.reward
-        assert row.group == episode.group
+        assert data.prompt_ids == list(row.prompt)
+        assert data.response_ids == list(row.response)
+        assert data.response_logprobs == list(row.logprobs)
+        assert data.rewards == [0.0] * (len(row.response) - 1) + [row.reward]
+        assert data.response == batch[row.episode].turns[row.turn].action
+        assert data.loss_mask != row.excluded
 
 
-def test_turns_of_failed_episodes_stay_masked(episodes, rows):
-    failed = {n for n, e in enumerate(episodes()) if e.stop_reason.failed}
-    masked = {data.row.episode for data in rows if not data.loss_mask}
-    assert failed and masked == failed
-    assert all(data.loss_mask != data.row.excluded for data in rows)
-
-
-def test_half_masked_turns_are_refused(episodes):
-    episode = episodes()[0]
-    _, start, end = episode.segments[0].spans[0]
-    episode.segments[0].loss_mask[start] = 0
-    assert end - start > 1
-    with pytest.raises(GemError, match="Episode 3, turn 0"):
-        turn_rows(episode, 3, 0)
-
-
-def test_missing_logprobs_are_refused(episodes):
-    episode = episodes()[0]
-    episode.segments[0].logprobs = None
-    with pytest.raises(GemError, match="log-probability"):
-        turn_rows(episode, 0, 0)
+def test_a_bootstrap_state_is_the_last_row(episodes):
+    episode = episodes()[1]
+    *turns, state = to_native(episode, 1, 0, [4, 5, 6])
+    assert turns == to_native(episode, 1, 0)
+    assert state.prompt_ids == [4, 5, 6] and not state.loss_mask and state.row.bootstrap_state
 
 
 def test_padding_is_masked(rows):
@@ -98,7 +89,8 @@ def test_the_actor_plays_its_tasks_and_can_repeat_them(recipe, actor):
 
 
 def test_learners_that_share_an_actor_get_equally_many_rows(recipe, actor):
-    player, uneven = actor(recipe()), 0
+    player = actor(recipe())
+    uneven = 0
     for step in range(4):
         rows = collected(player, f"{step}/0/2", f"{step}/1/2")
         half = len(rows) // 2
@@ -118,8 +110,8 @@ def test_actions_end_with_the_stop_token_or_the_cap(recipe, actor):
     small = recipe("limits.max_tokens_per_turn=5")
     player = actor(small)
     for data in collected(player, "0/0/1"):
-        closed = data.response_ids[-1] in player.factory.stop_ids
-        assert closed or len(data.response_ids) == 5
+        stopped = data.response_ids[-1] in player.factory.stop_ids
+        assert stopped or len(data.response_ids) == 5
         assert not set(data.response_ids[:-1]) & set(player.factory.stop_ids)
         assert all(logprob <= 0 for logprob in data.response_logprobs)
 
@@ -128,7 +120,8 @@ def test_logprobs_are_the_policys(recipe, actor):
     """Batched, left-padded and cached sampling reports what a plain forward pass gives."""
     player = actor(recipe("sampling.temperature=0.7"))
     for data in collected(player, "0/0/1")[:6]:
-        ids, start = torch.tensor([data.prompt_ids + data.response_ids]), len(data.prompt_ids)
+        ids = torch.tensor([data.prompt_ids + data.response_ids])
+        start = len(data.prompt_ids)
         with torch.no_grad():
             logits = player.llm.model(ids).logits[0, :-1] / 0.7
         logps = logits.log_softmax(-1).gather(1, ids[0, 1:, None])[start - 1 :, 0]
@@ -138,10 +131,10 @@ def test_logprobs_are_the_policys(recipe, actor):
 def test_the_state_after_a_turn_limit_is_given_to_the_critic(recipe, actor):
     gae = recipe("algorithm.estimator=gae", "limits.max_turns=1", "limits.max_tokens_per_turn=5")
     rows = collected(actor(gae), "0/0/1")
-    states = [data for data in rows if data.row.state]
+    states = [data for data in rows if data.row.bootstrap_state]
     cut = [e for e in rows[0].episodes if e.stop_reason.value == "truncated_turns"]
     assert len(states) == len(cut) > 0
-    by_episode = {r.row.episode: r for r in rows if not r.row.state}
+    by_episode = {r.row.episode: r for r in rows if not r.row.bootstrap_state}
     for state in states:
         before = by_episode[state.row.episode]
         played = before.prompt_ids + before.response_ids
@@ -149,11 +142,101 @@ def test_the_state_after_a_turn_limit_is_given_to_the_critic(recipe, actor):
         assert not state.loss_mask and state.row.excluded
 
 
-def test_other_ends_have_no_state(recipe, actor):
-    player = actor(recipe("algorithm.estimator=gae"))
-    for machine in player._play(step_tasks(recipe(), 0), "x", {"temperature": 1.0}):
-        if machine.episode.stop_reason.value != "truncated_turns":
-            assert state_rows(machine, 0, 0) == []
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_evaluation_has_its_own_temperature_and_seeds(recipe, actor, temperature):
+    """The most likely tokens depend on no seed; sampled ones depend on the step."""
+    player = actor(recipe(f"eval.temperature={temperature}"))
+    tokens = []
+    for step in (1, 2):
+        episodes = MemoryClient(None).deserialize_ipc(player.run_eval(step, [0, 1, 2]))
+        assert [episode.seed for episode in episodes] == [-1, -2, -3]
+        tokens.append([segment.token_ids for e in episodes for segment in e.segments])
+    assert (tokens[0] == tokens[1]) == (temperature == 0.0)
+
+
+def test_a_request_that_the_engine_gives_up_aborts_its_episode(recipe, actor):
+    """vLLM says so with no tokens."""
+
+    class GivesUpOnce:
+        calls = 0
+
+        def generate(self, **arguments):
+            self.calls += 1
+            first, *others = player.llm.generate(**arguments)
+            if self.calls == 1:
+                nothing = first.outputs[0]._replace(
+                    finish_reason="abort", token_ids=(), logprobs=None
+                )
+                first = first._replace(outputs=[nothing])
+            return [first, *others]
+
+    player = actor(recipe())
+    policy = replace(player.policy, engine=GivesUpOnce())
+    machines = player.play(step_tasks(recipe(), 0), policy)
+    aborted = [machine.episode.stop_reason.value == "aborted" for machine in machines]
+    assert aborted == [True] + [False] * 7
+
+
+# -- the state in which a limit cut an episode ------------------------------------------------
+
+
+class Bytes:
+    """id = byte + 1; 0 stops."""
+
+    stop_ids = frozenset({0})
+
+    def encode(self, text):
+        return [byte + 1 for byte in text.encode()]
+
+    def decode(self, token_ids):
+        return bytes(i - 1 for i in token_ids if i > 0).decode()
+
+
+class TwoTurns(Env):
+    """Ends at the second action."""
+
+    turn = 0
+
+    def _reset(self, options):
+        return "begin", {}
+
+    def _step(self, action):
+        self.turn += 1
+        return "next", 0.5, self.turn == 2, False, {}
+
+
+STOPPED = Completion([98, 99, 0], [-1.0] * 3, FinishReason.STOP)
+CUT = Completion([98, 99, 100], [-1.0] * 3, FinishReason.LENGTH)
+
+
+def played(completion, **limits):
+    context = Context(Template("t", "<{observation}>", "[{observation}]", close="!"), Bytes())
+    machine = EpisodeMachine(TwoTurns(), context, Limits(**limits), group=5, index=7)
+    prompt = machine.start()
+    while prompt is not None:
+        prompt = machine.feed(completion)
+    return machine
+
+
+@pytest.mark.parametrize("completion", [STOPPED, CUT], ids=["stopped", "cut"])
+def test_the_state_is_the_prompt_that_the_next_turn_would_have_had(completion):
+    cut = played(completion, max_turns=1)
+    whole = turn_rows(played(completion).episode, 0, 0)
+    assert bootstrap_state(cut) == list(whole[1].prompt)
+
+
+def test_other_ends_have_no_state():
+    assert bootstrap_state(played(STOPPED)) == []
+    assert bootstrap_state(played(STOPPED, max_episode_tokens=5)) == []
+
+
+def test_a_state_that_fills_the_context_has_no_row():
+    """The row has one token more than the state."""
+    length = len(bootstrap_state(played(STOPPED, max_turns=1)))
+    full = played(STOPPED, max_turns=1, max_context_tokens=length)
+    fits = played(STOPPED, max_turns=1, max_context_tokens=length + 1)
+    assert bootstrap_state(full) == []
+    assert len(bootstrap_state(fits)) == length
 
 
 def test_a_broken_environment_stops_the_run(recipe, actor, monkeypatch):

@@ -1,4 +1,4 @@
-"""Two steps of Oat's program (shared memory, actor, learner) with the harness's launcher.
+"""Two steps of Oat's program (shared memory, actor, learner) with the CPU backend's launcher.
 
 Run as ``three_processes.py FOLDER [fail]``; writes the run and, after every sync, digests of the
 learner's and of the actor's weights.
@@ -20,10 +20,10 @@ from gem_oat import learner, rollout  # noqa: E402
 
 
 def digest(parameters):
-    found = hashlib.sha256()
+    sha256 = hashlib.sha256()
     for name, weight in sorted(parameters):
-        found.update(name.encode() + weight.detach().float().numpy().tobytes())
-    return found.hexdigest()
+        sha256.update(name.encode() + weight.detach().float().numpy().tobytes())
+    return sha256.hexdigest()
 
 
 class Actor(rollout.GemActor):
@@ -40,7 +40,7 @@ class Learner(learner.GemLearner):
     def sync_params_to_actors(self):
         super().sync_params_to_actors()
         mine = digest(self.model.model.module.named_parameters())
-        with (self.files.path.parent / "digests").open("a") as file:
+        with (self.run_dir.path.parent / "digests").open("a") as file:
             file.write(f"{mine} {self.actors[0].weights()}\n")
 
 
@@ -48,13 +48,21 @@ def main(folder: Path, name: str) -> None:
     from gem_oat import launch
 
     recipe = load_recipe(
-        "guess-the-number-easy", "tiny",
-        ["batch.episodes=8", "train.steps=2", "algorithm.epochs=2", "eval.every=2",
-         "eval.inside_episodes=4", "trainer.oat.shm_size_mb=200",
-         f"trainer.oat.wb_run_name={name}"],
-    )  # fmt: skip
+        "guess-the-number-easy",
+        "tiny",
+        [
+            "batch.episodes=8",
+            "train.steps=2",
+            "algorithm.epochs=2",
+            "eval.every=2",
+            "eval.inside_episodes=4",
+            "trainer.oat.shm_size_mb=200",
+            f"trainer.oat.wb_run_name={name}",
+        ],
+    )
     run = RunDir.create(folder / "run", recipe, "oat")
-    learner.GemLearner, rollout.GemActor = Learner, Actor
+    learner.GemLearner = Learner
+    rollout.GemActor = Actor
     launch.launch_program(launch.arguments(recipe, run))
 
 

@@ -19,8 +19,7 @@ def main(rank: int, port: str, folder: Path) -> None:
     import torch.distributed as dist
     from oat.utils.deepspeed import DeepspeedStrategy
 
-    from gem_oat.learner import GemLearner
-    from gem_oat.rows import estimate_rows
+    from gem_oat.advantages import GemAdvantages, estimate_rows
 
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=2)
@@ -28,12 +27,11 @@ def main(rank: int, port: str, folder: Path) -> None:
     strategy.world_size = 2
     learner = SimpleNamespace(strategy=strategy)
     recipe, cases = pickle.loads((folder / "cases.pkl").read_bytes())
-    results = [
-        estimate_rows(
-            parts[rank], recipe.algorithm, lambda array: GemLearner.reduce(learner, array)
-        )
-        for parts in cases
-    ]
+
+    def reduce(array):
+        return GemAdvantages.reduce(learner, array)
+
+    results = [estimate_rows(parts[rank], recipe.algorithm, reduce) for parts in cases]
     (folder / f"{rank}.pkl").write_bytes(pickle.dumps(results))
     dist.barrier()
     dist.destroy_process_group()

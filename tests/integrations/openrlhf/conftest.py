@@ -54,7 +54,8 @@ class ScriptedEngine:
     """Answers every request with the next scripted action, cut at the request's cap."""
 
     def __init__(self, tokenizer) -> None:
-        self.tokenizer, self.requests = tokenizer, []
+        self.tokenizer = tokenizer
+        self.requests = []
         self.script = ["\\boxed{1}", "\\boxed{2}", "\\boxed{3}", "\\boxed{4}"]
         self.seconds = 0.0
 
@@ -68,11 +69,11 @@ class ScriptedEngine:
         ids.append(self.tokenizer.eos_token_id)
         cut = len(ids) > params.max_tokens
         ids = ids[: params.max_tokens]
-        found = None
+        tables = None
         if params.logprobs is not None:
-            found = [{i: Logprob(-0.25)} for i in ids]
+            tables = [{token: Logprob(-0.25)} for token in ids]
         reason = "length" if cut else "stop"
-        return RequestOutput("", [CompletionOutput(text, ids, found, reason)])
+        return RequestOutput("", [CompletionOutput(text, ids, tables, reason)])
 
 
 @pytest.fixture

@@ -1,11 +1,18 @@
-"""What is missing is said once, before anything starts; the harness keeps away from GPUs."""
+"""Missing packages and changed methods are early errors; the CPU backend keeps off GPUs."""
 
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
+
+from gem_core.errors import GemError, MissingDependencyError
+from gem_openrlhf import _compat, command_line
+
+MAKER = "openrlhf.trainer.ppo_utils.experience_maker:RemoteExperienceMaker"
 
 MISSING = """
 from gem_core.training.recipe import load_recipe
@@ -16,8 +23,8 @@ launch("openrlhf", recipe, RunDir.create({path!r}, recipe, "openrlhf"))
 """
 HIDDEN = """
 import gem_core.training.trainers as trainers
-found = trainers.find_spec
-trainers.find_spec = lambda name: None if name == "deepspeed" else found(name)
+original = trainers.find_spec
+trainers.find_spec = lambda name: None if name == "deepspeed" else original(name)
 trainers.launch("openrlhf", None, None)
 """
 GPU = """
@@ -25,6 +32,14 @@ import torch
 torch.cuda.is_available = lambda: True
 from gem_openrlhf.cpu import harness
 harness.apply()
+"""
+IMPORTS = """
+import sys
+import gem_openrlhf.config
+heavy = [name for name in ("torch", "ray", "transformers") if name in sys.modules]
+import gem_openrlhf.launch
+stand_ins = [name for name in sys.modules if name.startswith(("gem_openrlhf.cpu", "vllm"))]
+print(heavy, stand_ins)
 """
 
 
@@ -45,13 +60,51 @@ def test_without_deepspeed_even_a_cpu_recipe_does_not_start():
     assert "MissingDependencyError" in error and "pip install deepspeed" in error
 
 
+def test_importing_the_launcher_imports_no_stand_in():
+    done = subprocess.run([sys.executable, "-c", IMPORTS], capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1:] == ["[] []"], done.stderr
+
+
+def test_the_methods_that_the_adapter_relies_on_are_what_they_were(monkeypatch):
+    _compat.check_private_signatures()
+    path = "openrlhf.utils.agent:AgentExecutorBase.execute"
+    monkeypatch.setitem(_compat.PRIVATE_SIGNATURES, path, "self prompt")
+    with pytest.raises(MissingDependencyError, match=r"execute takes .* install an OpenRLHF"):
+        _compat.check_private_signatures()
+
+
+def test_overriding_methods_take_the_same_parameters():
+    from gem_openrlhf.advantages import GemExperienceMaker
+    from gem_openrlhf.rollout import GemAgentExecutor
+
+    ours = {
+        "openrlhf.utils.agent:AgentExecutorBase.execute": GemAgentExecutor.execute,
+        f"{MAKER}.make_experience_batch": GemExperienceMaker.make_experience_batch,
+        f"{MAKER}.compute_advantages_and_returns": (
+            GemExperienceMaker.compute_advantages_and_returns
+        ),
+    }
+    for path, method in ours.items():
+        parameters = " ".join(inspect.signature(method).parameters)
+        assert parameters == _compat.PRIVATE_SIGNATURES[path]
+
+
+def test_a_parser_that_is_built_otherwise_is_an_error(tmp_path, monkeypatch):
+    source = tmp_path / "other.py"
+    source.write_text("import argparse\n")
+    spec = SimpleNamespace(origin=str(source))
+    monkeypatch.setattr(command_line, "find_spec", lambda name: spec)
+    with pytest.raises(GemError, match=r"install a tested version, openrlhf>=0\.11\.2"):
+        command_line.parser.__wrapped__()
+
+
 def test_the_harness_refuses_a_gpu():
     error = last_line(GPU)
     assert "GemError" in error and "hardware.device=gpu" in error
 
 
 @pytest.mark.parametrize("name", ["flash_attn", "vllm"])
-def test_the_stand_ins_say_what_they_are(name):
+def test_the_stand_ins_are_declared_as_such(name):
     module = __import__(name)
     assert "Stand-in" in module.__doc__
 

@@ -1,17 +1,28 @@
-"""The recipe as OpenRLHF's own parser reads it."""
+"""The recipe as OpenRLHF's own parser reads it; which native flags a recipe may set."""
 
 from __future__ import annotations
+
+import math
 
 import pytest
 
 from gem_core.errors import RecipeError
-from gem_core.training.recipe import load_recipe, shipped
-from gem_openrlhf.config import OWNED, translate
+from gem_core.training.recipe import load_recipe, recipe_keys, shipped
+from gem_core.training.runs import RunDir
+from gem_openrlhf.command_line import check_arguments, known_flags, parser
+from gem_openrlhf.config import NATIVE_DEFAULTS, NATIVE_OWNED, flags, render, translate
 from gem_openrlhf.cpu.parse import parse
+from gem_openrlhf.launch import check_template, run_flags
+
+ASYNC = "trainer.openrlhf.train.async_enable=true"
 
 
 def parsed(recipe):
     return parse([*translate(recipe), "--train.agent_func_path", "x.py"])
+
+
+def paper(*overrides):
+    return load_recipe("guess-the-number-easy", "paper", overrides)
 
 
 def test_tiny(tiny):
@@ -20,11 +31,14 @@ def test_tiny(tiny):
     args = parsed(tiny(*batch, *optimizer))
     assert (args.rollout.batch_size, args.rollout.n_samples_per_prompt) == (16, 4)
     assert (args.train.batch_size, args.train.micro_batch_size) == (32, 8)
-    assert args.rollout.micro_batch_size == 8 and args.data.max_len == 512
-    assert args.actor.adam.lr == 2e-3 and args.actor.adam.betas == [0.9, 0.95]
+    assert args.rollout.micro_batch_size == 8
+    assert args.data.max_len == 512
+    assert args.actor.adam.lr == 2e-3
+    assert args.actor.adam.betas == [0.9, 0.95]
     assert args.actor.lr_scheduler == "constant_with_warmup"
     assert args.algo.advantage.estimator == "reinforce"
-    assert args.critic.model_name_or_path is None and args.algo.kl.init_coef == 0
+    assert args.critic.model_name_or_path is None
+    assert args.algo.kl.init_coef == 0
     assert args.algo.advantage.is_correction_level == "off"
 
 
@@ -33,24 +47,24 @@ def test_the_paper_profile_parses(baseline):
     args = parsed(load_recipe(baseline, "paper"))
     assert args.train.colocate_all and args.vllm.enable_sleep and args.ds.enable_sleep
     assert args.vllm.num_engines == args.actor.num_gpus_per_node == 8
-    assert args.vllm.sync_backend == "nccl" and args.ds.param_dtype == "bf16"
+    assert args.vllm.sync_backend == "nccl"
+    assert args.ds.param_dtype == "bf16"
     assert args.actor.gradient_checkpointing_enable
     assert args.train.micro_batch_size * 8 <= 128
 
 
 def test_async_splits_the_gpus_and_corrects_the_loss():
-    recipe = load_recipe(
-        "guess-the-number-easy", "paper", ["trainer.openrlhf.train.async_enable=true"]
-    )
-    args = parsed(recipe)
+    args = parsed(paper(ASYNC))
     assert (args.actor.num_gpus_per_node, args.vllm.num_engines) == (4, 4)
-    assert args.train.async_enable and not args.vllm.enable_sleep
+    assert args.train.async_enable
+    assert not args.vllm.enable_sleep
     assert args.algo.advantage.is_correction_level == "token"
 
 
 def test_gae_brings_the_critic(tiny):
     args = parsed(tiny("algorithm.estimator=gae", "algorithm.critic_lr=0.5"))
-    assert args.critic.model_name_or_path == "tiny" and args.critic.adam.lr == 0.5
+    assert args.critic.model_name_or_path == "tiny"
+    assert args.critic.adam.lr == 0.5
 
 
 @pytest.mark.parametrize(
@@ -63,29 +77,14 @@ def test_kl(tiny, where, use_loss, kind):
 
 
 @pytest.mark.parametrize("steps", [1, 3, 7, 20])
-def test_warmup_is_exactly_what_was_asked(tiny, steps):
-    import math
-
+def test_warmup_is_exactly_what_was_asked_for(tiny, steps):
     recipe = tiny(f"algorithm.warmup_steps={steps}", "train.steps=13", "algorithm.epochs=3")
     assert math.ceil(39 * parsed(recipe).actor.lr_warmup_ratio) == steps
-
-
-def test_native_flags_win_and_may_be_nested(tiny):
-    args = parsed(tiny("trainer.openrlhf.ds.zero_stage=3", "trainer.openrlhf.actor.adam.eps=1e-5"))
-    assert args.ds.zero_stage == 3 and args.actor.adam.eps == 1e-5
-    args = parsed(tiny("trainer.openrlhf.vllm.num_engines=2"))
-    assert args.vllm.num_engines == 2
 
 
 @pytest.mark.parametrize("schedule", ["linear", "cosine"])
 def test_schedules(tiny, schedule):
     assert parsed(tiny(f"algorithm.lr_schedule={schedule}")).actor.lr_scheduler == schedule
-
-
-@pytest.mark.parametrize("flag", sorted(OWNED))
-def test_native_flags_without_effect_are_refused(tiny, flag):
-    with pytest.raises(RecipeError, match=flag.replace(".", r"\.")):
-        translate(tiny(f"trainer.openrlhf.{flag}=1"))
 
 
 @pytest.mark.parametrize(
@@ -104,11 +103,117 @@ def test_impossible_values_are_refused_by_name(tiny, override, key):
 
 
 def test_async_needs_two_gpus():
-    overrides = ["trainer.openrlhf.train.async_enable=true", "hardware.gpus_per_node=1"]
     with pytest.raises(RecipeError, match="gpus_per_node"):
-        translate(load_recipe("guess-the-number-easy", "paper", overrides))
+        translate(paper(ASYNC, "hardware.gpus_per_node=1"))
 
 
-def test_unknown_native_flags_are_refused_by_the_parser(tiny):
-    with pytest.raises(SystemExit):
-        parsed(tiny("trainer.openrlhf.no.such=1"))
+# -- native flags ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("flag", sorted(NATIVE_OWNED))
+def test_owned_flags_are_refused_and_the_message_tells_what_decides_them(tiny, flag):
+    with pytest.raises(RecipeError) as error:
+        translate(tiny(f"trainer.openrlhf.{flag}=1"))
+    assert f"trainer.openrlhf.{flag}: {NATIVE_OWNED[flag]}" in str(error.value)
+
+
+def test_the_message_names_recipe_keys_that_exist():
+    for flag, reason in NATIVE_OWNED.items():
+        words = reason.removeprefix("set ").removesuffix(" instead").split(" and ")
+        if reason.startswith("set "):
+            assert set(words) <= set(recipe_keys()), flag
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        load_recipe("guess-the-number-easy", "tiny", ["eval.every=2"]),
+        paper(),
+        paper("hardware.nodes=2", "algorithm.estimator=gae", "algorithm.kl_coef=0.1"),
+        paper(ASYNC),
+    ],
+    ids=["tiny", "paper", "critic", "async"],
+)
+def test_every_flag_that_is_set_is_owned_or_a_default(recipe, tmp_path, monkeypatch, untrained):
+    monkeypatch.setattr("gem_openrlhf.launch.model_path", lambda recipe: untrained)
+    run = RunDir.create(tmp_path / "run", recipe, "openrlhf")
+    names = {**flags(recipe), **run_flags(recipe, run)}.keys()
+    assert names - NATIVE_OWNED.keys() - NATIVE_DEFAULTS <= {"train.async_enable"}
+    assert not NATIVE_DEFAULTS & NATIVE_OWNED.keys()
+
+
+def test_openrlhf_has_all_of_these_flags():
+    assert NATIVE_OWNED.keys() | NATIVE_DEFAULTS <= known_flags()
+
+
+def test_free_native_flags_pass_through_and_may_be_nested(tiny):
+    args = parsed(tiny("trainer.openrlhf.ds.zero_stage=3", "trainer.openrlhf.actor.adam.eps=1e-5"))
+    assert args.ds.zero_stage == 3
+    assert args.actor.adam.eps == 1e-5
+
+
+def test_defaults_may_be_set_otherwise(tiny):
+    assert parsed(tiny("trainer.openrlhf.vllm.num_engines=2")).vllm.num_engines == 2
+    args = parsed(paper("trainer.openrlhf.vllm.enable_prefix_caching=false"))
+    assert not args.vllm.enable_prefix_caching
+
+
+@pytest.mark.parametrize(
+    ("flag", "hint"),
+    [
+        ("ds.zero_stages", "Did you mean 'ds.zero_stage'"),
+        ("ds.zero_stag", "Did you mean 'ds.zero_stage'"),  # the parser would complete it
+        ("actor.adam.l", "Did you mean 'actor.adam.lr'"),
+        ("actor.adam-lr", "Did you mean 'actor.adam.lr'"),
+        ("--actor.adam.lr", "Did you mean 'actor.adam.lr'"),
+        ("no.such", "no such flag"),
+    ],
+)
+def test_unknown_native_flags_are_refused_with_the_nearest_one(tiny, flag, hint):
+    from msgspec.structs import replace
+
+    with pytest.raises(RecipeError, match=hint):
+        translate(replace(tiny(), trainer={"openrlhf": {flag: 1}}))
+
+
+def test_a_flag_cannot_hide_in_a_list(tiny):
+    names = 'trainer.openrlhf.ds.lora.target_modules=["q_proj", "--actor.adam.lr", "1"]'
+    with pytest.raises(RecipeError, match="would be read as a flag"):
+        translate(tiny(names))
+
+
+def test_wrong_values_are_refused_before_anything_starts(tiny):
+    with pytest.raises(RecipeError, match=r"ds\.zero_stage: invalid int value: 'two'"):
+        check_arguments(translate(tiny("trainer.openrlhf.ds.zero_stage=two")))
+    with pytest.raises(RecipeError, match="unrecognized arguments: yes"):
+        check_arguments(render({"ds.packing_samples": "yes"}))
+
+
+def flattened(namespace, prefix=""):
+    names = set()
+    for name, value in vars(namespace).items():
+        nested = hasattr(value, "__dict__")
+        names |= flattened(value, f"{prefix}{name}.") if nested else {f"{prefix}{name}"}
+    return names
+
+
+def test_the_parser_is_the_one_that_openrlhf_uses(tiny):
+    arguments = translate(tiny())
+    assert vars(parser().parse_args(arguments)).keys() == flattened(parsed(tiny()))
+
+
+def test_a_chat_template_that_drops_thinking_is_refused_before_ray_starts(
+    tiny, tmp_path, tokenizer
+):
+    tokenizer.save_pretrained(tmp_path)
+    recipe = tiny("context.template=chat", f"model.path={tmp_path}")
+    check_template(recipe)
+    before = tokenizer.chat_template
+    dropping = "message['content'].split('</think>')[-1]"
+    tokenizer.chat_template = before.replace("message['content']", dropping)
+    try:
+        tokenizer.save_pretrained(tmp_path)
+    finally:
+        tokenizer.chat_template = before
+    with pytest.raises(RecipeError, match="drops or rewrites"):
+        check_template(recipe)

@@ -30,8 +30,8 @@ class Slow(Env):
         time.sleep(0.3)
         self.steps = getattr(self, "steps", 0) + 1
         if self.steps == 2:
-            raise RuntimeError("the shop is closed")
-        return "go on", 0.5, False, False, {}
+            raise RuntimeError("no answer from outside")
+        return "continue", 0.5, False, False, {}
 
 
 @pytest.fixture
@@ -59,12 +59,13 @@ def test_it_is_what_openrlhf_loads(tiny, tmp_path, monkeypatch):
 def test_in_a_run_each_engine_loads_the_tokenizer(tiny, engine, tokenizer, untrained):
     """OpenRLHF would pickle it for every prompt: seconds for one with 150,000 tokens."""
     recipe = tiny("model.tiny.warm_start_steps=0")
-    found, given = (play(rollout.GemAgentExecutor(recipe), engine, t) for t in (None, tokenizer))
-    assert found["observation_tokens"][:20] == given["observation_tokens"][:20]
-    assert found["label"][0].turns[0].finish_reason is FinishReason.STOP
+    loaded = play(rollout.GemAgentExecutor(recipe), engine, None)
+    handed_over = play(rollout.GemAgentExecutor(recipe), engine, tokenizer)
+    assert loaded["observation_tokens"][:20] == handed_over["observation_tokens"][:20]
+    assert loaded["label"][0].turns[0].finish_reason is FinishReason.STOP
 
 
-def test_without_a_run_it_says_how_to_start(monkeypatch):
+def test_without_a_run_the_error_tells_how_to_start(monkeypatch):
     monkeypatch.delenv(RUN_VARIABLE, raising=False)
     with pytest.raises(GemError, match="gem-core train"):
         rollout.GemAgentExecutor()
@@ -76,8 +77,9 @@ def test_an_episode_becomes_a_response(tiny, engine, tokenizer):
     (segment,) = episode.segments
     assert response["observation_tokens"] == segment.token_ids
     assert len(response["action_ranges"]) == len(episode.turns) >= 2
-    for (start, end), (asked, _) in zip(response["action_ranges"], engine.requests, strict=True):
-        assert segment.token_ids[:start] == asked  # token in, token out
+    requests = zip(response["action_ranges"], engine.requests, strict=True)
+    for (start, end), (prompt_ids, _) in requests:
+        assert segment.token_ids[:start] == prompt_ids  # token in, token out
         assert segment.token_ids[end - 1] == tokenizer.eos_token_id
     assert response["extra_logs"] == {} and response["rollout_log_probs"] is None
     assert train_task(tiny(), 0).seed == episode.seed
@@ -90,7 +92,7 @@ def test_the_prompt_of_the_dataset_is_not_played(tiny, engine, tokenizer):
 
 
 def test_each_turn_is_capped(tiny, engine, tokenizer):
-    """Trap: OpenRLHF's own executor gives each turn the whole context, whatever was asked."""
+    """OpenRLHF's own executor gives each turn the whole context, whatever was asked for."""
     executor = rollout.GemAgentExecutor(tiny("limits.max_tokens_per_turn=2"))
     response = play(executor, engine, tokenizer)
     episode, _ = response["label"]
@@ -100,7 +102,7 @@ def test_each_turn_is_capped(tiny, engine, tokenizer):
 
 
 def test_sampling_parameters_are_not_shared(tiny, engine, tokenizer):
-    """Trap: one object serves all samples of a prompt; whoever writes to it changes the others."""
+    """One object serves all samples of a prompt; whoever writes to it changes the others."""
     params = SamplingParams(max_tokens=16, min_tokens=1, temperature=0.5)
     before = SamplingParams(**vars(params))
     executor = rollout.GemAgentExecutor(tiny("sampling.top_k=3", "limits.max_episode_tokens=60"))
@@ -111,11 +113,11 @@ def test_sampling_parameters_are_not_shared(tiny, engine, tokenizer):
 
     asyncio.run(two())
     assert params == before
-    seen = [asked for _, asked in engine.requests]
-    assert len({id(asked) for asked in seen}) == len(seen)
-    for asked in seen:
-        assert (asked.temperature, asked.top_k, asked.min_tokens) == (0.5, 3, 0)
-        assert tokenizer.eos_token_id in asked.stop_token_ids
+    requested = [params for _, params in engine.requests]
+    assert len({id(params) for params in requested}) == len(requested)
+    for params in requested:
+        assert (params.temperature, params.top_k, params.min_tokens) == (0.5, 3, 0)
+        assert tokenizer.eos_token_id in params.stop_token_ids
 
 
 def test_members_of_a_group_share_the_seed(tiny, engine, tokenizer):
@@ -154,12 +156,14 @@ def test_held_out_rows_play_held_out_seeds(tiny, engine, tokenizer):
     assert response["label"][0].seed == -5
 
 
-def test_log_probabilities_lie_under_the_actions(tiny, engine, tokenizer):
+def test_log_probabilities_are_those_of_the_actions(tiny, engine, tokenizer):
     params = SamplingParams(logprobs=1)
     response = play(rollout.GemAgentExecutor(tiny()), engine, tokenizer, params=params)
-    actions = {i for s, e in response["action_ranges"] for i in range(s, e)}
-    for at, value in enumerate(response["rollout_log_probs"]):
-        assert value == (-0.25 if at in actions else 0.0)
+    actions = set()
+    for start, end in response["action_ranges"]:
+        actions.update(range(start, end))
+    for position, value in enumerate(response["rollout_log_probs"]):
+        assert value == (-0.25 if position in actions else 0.0)
 
 
 def test_missing_log_probabilities_are_an_error(tiny, engine, tokenizer):
@@ -191,7 +195,7 @@ def test_an_aborted_request_ends_the_episode_typed(tiny, engine, tokenizer):
 
 
 def test_a_slow_environment_does_not_block_the_engine(tiny, engine, tokenizer, register_slow):
-    """Trap: OpenRLHF awaits ``step`` inside the engine's loop, so every request waits."""
+    """OpenRLHF awaits ``step`` inside the engine's loop, so that every request waits."""
     import msgspec
 
     from gem_core.training.recipe import EnvConfig
@@ -211,16 +215,16 @@ def test_a_slow_environment_does_not_block_the_engine(tiny, engine, tokenizer, r
             executor.execute("p", f"train/{k}", SamplingParams(), 512, tokenizer, engine)
             for k in range(3)
         ]
-        found = await asyncio.gather(*calls)
+        responses = await asyncio.gather(*calls)
         clock.cancel()
-        return found
+        return responses
 
     responses = asyncio.run(together())
     assert len(ticks) > 5  # two blocking steps per episode; the loop kept running meanwhile
     for response in responses:
         episode, _ = response["label"]
         assert episode.stop_reason is StopReason.ENV_ERROR
-        assert "the shop is closed" in episode.error
+        assert "no answer from outside" in episode.error
         assert response["action_ranges"] == []  # a failed episode keeps its row, untrained
 
 
@@ -238,6 +242,6 @@ def test_an_episode_without_a_first_prompt_still_has_a_row():
     from gem_core.episodes.data import Episode
 
     failed = Episode("game:X", 1, index=3, stop_reason=StopReason.ENV_ERROR)
-    response = rollout.to_native(failed, logprobs=True)
+    response = rollout.to_native(failed, needs_logprobs=True)
     assert len(response["observation_tokens"]) == len(response["rollout_log_probs"]) == 2
     assert response["action_ranges"] == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import math
 import os
 import signal
@@ -15,28 +16,37 @@ import pytest
 from gem_core.episodes.metrics import COMMON
 from gem_core.training.runs import RunDir
 from gem_core.training.tasks import step_tasks
+from gem_openrlhf import launch
+from gem_openrlhf.config import flags, render
 
 SCRIPT = Path(__file__).parents[3] / "recipes" / "openrlhf" / "train.py"
-SMALL = ("batch.episodes=16", "train.log_episodes=16", "train.save_every=1")
+PROGRAM = ("-m", "gem_core.cli", "train", "guess-the-number-easy", "--profile", "tiny")
+SMALL = ("batch.episodes=16", "train.log_episodes=16", "train.save_every=1", "eval.episodes=0")
 CORRECTION = "trainer.openrlhf.algo.advantage.is_correction_level"
+ASYNC = "trainer.openrlhf.train.async_enable=true"
 
 
-def start(path, *overrides, resume=False):
-    command = [sys.executable, str(SCRIPT), "--run", str(path), *["--resume"] * resume]
+def start(path, *overrides, resume=False, program=(*PROGRAM, "--trainer", "openrlhf")):
+    command = [sys.executable, *program, "--run", str(path)]
+    if resume:
+        command.append("--resume")
     for override in (*SMALL, *overrides):
         command += ["--set", override]
     with Path(f"{path}.log").open("ab") as log:
         return subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
 
 
-def finish(process, path, seconds=1200):
+def wait(process, seconds=1200):
     try:
-        code = process.wait(timeout=seconds)
+        return process.wait(timeout=seconds)
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGTERM)  # Ray's own clean-up, then its reaper
             process.wait(timeout=60)
-    assert code == 0, Path(f"{path}.log").read_text()[-4000:]
+
+
+def finish(process, path):
+    assert wait(process) == 0, Path(f"{path}.log").read_text()[-4000:]
 
 
 def check(path, steps):
@@ -81,8 +91,8 @@ def test_synchronous(tmp_path):
     cosine = [0.5 * (1 + math.cos(math.pi * row["step"] / 3)) for row in rows]
     lr = run.recipe.algorithm.lr
     assert [row["lr"] for row in rows] == pytest.approx([lr * x for x in cosine], abs=1e-9)
-    (found,) = run.evals()
-    assert (found["step"], found["when"], found["episodes"]) == (2, "during", 5)
+    (evaluation,) = run.evals()
+    assert (evaluation["step"], evaluation["when"], evaluation["episodes"]) == (2, "during", 5)
     assert "GemPPOTrainer" in Path(f"{path}.log").read_text()
     assert sorted(p.name for p in (run.checkpoints / "_actor").glob("global_step*")) == [
         "global_step2",
@@ -90,10 +100,58 @@ def test_synchronous(tmp_path):
     ]
 
 
+def script():
+    spec = importlib.util.spec_from_file_location("openrlhf_train_script", SCRIPT)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("overrides", [(), ("eval.every=2", "limits.max_episode_tokens=99", ASYNC)])
+def test_the_script_gives_openrlhf_the_launchers_arguments(tiny, tmp_path, overrides):
+    recipe = tiny("model.tiny.warm_start_steps=0", *overrides)
+    run = RunDir.create(tmp_path / "run", recipe, "openrlhf")
+    launched = render({**flags(recipe), **launch.run_flags(recipe, run, True)})
+    arguments = script().native_arguments(recipe, run, True)
+    assert sorted(arguments) == sorted(launched)
+
+
+def test_the_script_trains_as_the_launcher_does(tmp_path):
+    """With the most likely token each time, Ray's order of requests does not matter."""
+    overrides = ("train.steps=1", "sampling.top_k=1")
+    runs = []
+    for name, program in (
+        ("script", (str(SCRIPT),)),
+        ("launcher", (*PROGRAM, "--trainer", "openrlhf")),
+    ):
+        path = tmp_path / name
+        finish(start(path, *overrides, program=program), path)
+        run, rows = check(path, 1)
+        loads_plainly(run)
+        tokens = [episode.segments[0].token_ids for _, episode in run.episodes()]
+        runs.append((tokens, rows[0]))
+    (script_tokens, script_row), (launcher_tokens, launcher_row) = runs
+    assert script_tokens == launcher_tokens
+    assert script_row.keys() == launcher_row.keys()
+    for name, value in script_row.items():
+        if not name.startswith("time"):
+            assert value == pytest.approx(launcher_row[name], rel=1e-4, abs=1e-6), name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("overrides", [(), (ASYNC,)], ids=["synchronous", "asynchronous"])
+def test_a_run_whose_loss_is_not_finite_ends(tmp_path, overrides):
+    path = tmp_path / "run"
+    process = start(path, "train.steps=4", "algorithm.lr=1e30", *overrides)
+    assert wait(process) == 2
+    assert "loss/policy is nan in step 1: lower algorithm.lr" in Path(f"{path}.log").read_text()
+    assert RunDir(path).metrics() == []
+
+
 @pytest.mark.slow
 def test_asynchronous_with_importance_correction(tmp_path):
     path = tmp_path / "run"
-    finish(start(path, "train.steps=3", "trainer.openrlhf.train.async_enable=true"), path)
+    finish(start(path, "train.steps=3", ASYNC), path)
     run, rows = check(path, 3)
     loads_plainly(run)
     assert all(abs(row["sampling/logprob_difference"]) < 0.5 for row in rows)
@@ -111,13 +169,13 @@ def test_critic_and_reference_model(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_killed_run_goes_on_from_its_checkpoint(tmp_path):
+def test_a_killed_run_continues_from_its_checkpoint(tmp_path):
     path = tmp_path / "run"
     process = start(path, "train.steps=40")
-    ends = time.monotonic() + 1200
+    deadline = time.monotonic() + 1200
     latest = path / "checkpoints" / "_actor" / "latest"
     while not (latest.exists() and int(latest.read_text().removeprefix("global_step")) >= 3):
-        assert process.poll() is None and time.monotonic() < ends
+        assert process.poll() is None and time.monotonic() < deadline
         time.sleep(0.1)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()

@@ -1,4 +1,4 @@
-"""What the RL2 tests share: the CPU harness, a tokenizer, recipes, and a scripted engine."""
+"""What the RL2 tests share: the CPU stand-ins, a tokenizer, recipes, and a scripted engine."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ class ScriptedEngine:
     """sglang's ``/generate`` that answers with what ``reply(number, body)`` gives."""
 
     def __init__(self, reply):
-        self.reply, self.bodies = reply, []
+        self.reply = reply
+        self.bodies = []
 
     async def generate(self, request):
         body = await request.json()
@@ -53,7 +54,8 @@ class ScriptedEngine:
 @contextmanager
 def serving(engine):
     """Serve ``engine`` in a thread; yields its URL."""
-    started, stop = threading.Event(), asyncio.Event()
+    started = threading.Event()
+    stop = asyncio.Event()
     state = {}
 
     async def serve():
@@ -105,15 +107,17 @@ def answer(token_ids, reason="stop", logprob=-0.5):
 
 
 @pytest.fixture
-def say(tokenizer):
-    """``say(text)``: sglang's answer that speaks ``text`` and stops."""
-    stop = tokenizer.eos_token_id
-    return lambda text, **kw: answer(
-        [*tokenizer.encode(text, add_special_tokens=False), stop], **kw
-    )
+def answer_text(tokenizer):
+    """``answer_text(text)``: sglang's answer with ``text`` and a stop token."""
+
+    def to_answer(text):
+        ids = tokenizer.encode(text, add_special_tokens=False)
+        return answer([*ids, tokenizer.eos_token_id])
+
+    return to_answer
 
 
 @pytest.fixture
-def reply_ids():
-    """`answer`, for tests that need odd ones."""
+def answer_ids():
+    """``answer_ids(token_ids, reason, logprob)``: sglang's answer, for tests that need odd ones."""
     return answer

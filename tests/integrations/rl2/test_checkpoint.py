@@ -33,7 +33,8 @@ def trainer(recipe, process_group, tmp_path, monkeypatch):
         config.trainer.save_freq = 1
         config.trainer.load_ckpt_from = "latest"
         made = object.__new__(worker.PPOTrainer)  # without the engines that its __init__ starts
-        made.config, made.train_dataloader = config, worker.Steps([[]])
+        made.config = config
+        made.train_dataloader = worker.Steps([[]])
         made.actor = worker.Actor(config.actor, True)
         made.actor.scheduler = made.prepare_scheduler(made.actor)
         return made
@@ -52,7 +53,7 @@ def weights(made):
     return [p.detach().clone() for p in made.actor.model.parameters()]
 
 
-def test_a_resumed_run_goes_on_exactly(trainer, recipe, tmp_path):
+def test_a_resumed_run_continues_exactly(trainer, recipe, tmp_path):
     first = trainer()
     update(first, recipe, 1)
     checkpointing.save_ckpt(first, (first.actor, None), 1)
@@ -67,7 +68,7 @@ def test_a_resumed_run_goes_on_exactly(trainer, recipe, tmp_path):
     assert second.actor.scheduler.get_last_lr() == lr != [recipe.algorithm.lr]
 
 
-def test_old_checkpoints_go_and_a_killed_save_is_not_one(trainer, recipe, tmp_path):
+def test_old_checkpoints_are_deleted_and_a_killed_save_is_not_one(trainer, recipe, tmp_path):
     made = trainer()
     for step in (1, 2, 3, 9):
         checkpointing.save_ckpt(made, (made.actor, None), step)
@@ -79,14 +80,15 @@ def test_old_checkpoints_go_and_a_killed_save_is_not_one(trainer, recipe, tmp_pa
 
 def test_several_passes_have_a_ratio(trainer, recipe):
     """The second pass must start from the log-probs before the first, or its ratio would be 1."""
-    made, seen = trainer(), []
+    made = trainer()
+    old_logps = []
     forward = made.actor.forward
 
     def spy(batch, **kwargs):
-        seen.append(batch.get("old_logps"))
+        old_logps.append(batch.get("old_logps"))
         return forward(batch, **kwargs)
 
     made.actor.forward = spy
     update(made, recipe, 1)
-    inference, first, second = seen
+    inference, first, second = old_logps
     assert inference is None and torch.equal(first, second) and bool(first.any())

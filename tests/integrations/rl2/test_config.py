@@ -21,13 +21,17 @@ def test_tiny(tiny):
     keys = ["algorithm.kl_coef=0.1", "algorithm.warmup_steps=3", "train.steps=10"]
     keys += ["algorithm.lr=1e-3", "algorithm.lr_schedule=constant"]
     config = composed(tiny(*keys))
-    assert config.train_data.prompts_per_rollout == 96 and config.trainer.n_epochs == 10
-    assert config.actor.lr == 1e-3 and list(config.actor.betas) == [0.9, 0.95]
-    assert config.actor.kl.coef == 0.1 and config.actor.kl.type == "loss"
+    assert config.train_data.prompts_per_rollout == 96
+    assert config.trainer.n_epochs == 10
+    assert config.actor.lr == 1e-3
+    assert list(config.actor.betas) == [0.9, 0.95]
+    assert config.actor.kl.coef == 0.1
+    assert config.actor.kl.type == "loss"
     assert config.actor.scheduler == "constant_with_warmup"
     assert int(config.actor.warmup_ratio * 10) == 3
     assert config.rollout.dynamic_filtering is False
-    assert config.adv.estimator == "rebn" and config.adv.gamma == 0.9
+    assert config.adv.estimator == "rebn"
+    assert config.adv.gamma == 0.9
 
 
 @pytest.mark.parametrize(("warmup", "steps"), [(3, 10), (29, 100), (7, 300), (1, 3)])
@@ -41,19 +45,21 @@ def test_paper_profile_on_gpus():
     overrides = ["hardware.engine=sglang", "hardware.gpus_per_node=8", "algorithm.estimator=gae"]
     config = composed(load_recipe("guess-the-number-easy", "paper", overrides))
     assert config.actor.max_length_per_device == 12800 * 16
-    assert config.actor.gradient_checkpointing and config.actor.epochs == 2
+    assert config.actor.gradient_checkpointing
+    assert config.actor.epochs == 2
     assert config.rollout.server_args.dtype == "bfloat16"
     assert config.rollout.train_sampling_params.max_new_tokens == 4096
     assert config.rollout.test_sampling_params.temperature == 0.6
     assert config.critic.max_length_per_device == config.actor.max_length_per_device
 
 
-def test_native_keys_win_and_names_are_checked_by_hydra(tiny):
-    native = ["trainer.rl2.actor.tis_coef=2.0", "trainer.rl2.actor.lr=0.5"]
-    config = composed(tiny(*native))
-    assert config.actor.tis_coef == 2.0 and config.actor.lr == 0.5
-    with pytest.raises(Exception, match="no_such_key"):
-        composed(tiny("trainer.rl2.actor.no_such_key=1"))
+def test_the_critic_follows_the_actor(tiny):
+    keys = ["algorithm.lr_schedule=cosine", "algorithm.betas=[0.8, 0.9]", "algorithm.epochs=3"]
+    config = composed(tiny(*keys, "algorithm.critic_lr=0.25"))
+    assert config.critic.scheduler == "cosine"
+    assert list(config.critic.betas) == [0.8, 0.9]
+    assert config.critic.epochs == 3
+    assert config.critic.lr == 0.25
 
 
 def test_an_estimator_by_place_survives_the_override_grammar(tiny):
@@ -63,20 +69,26 @@ def test_an_estimator_by_place_survives_the_override_grammar(tiny):
 
 @pytest.mark.parametrize("estimator", ["rebn", "gae"])
 @pytest.mark.parametrize("schedule", ["constant", "cosine"])
-def test_the_newer_dialect(tiny, estimator, schedule):
+def test_the_names_of_the_newer_api(tiny, estimator, schedule):
     keys = [f"algorithm.estimator={estimator}", f"algorithm.lr_schedule={schedule}"]
     keys += ["algorithm.epochs=1", "algorithm.lr=1e-3", "train.steps=60"]
     settings = {"rollout.train.path": "/x y/rows.jsonl", "actor.model_name": "m"}
     overrides = translate(tiny(*keys), newer=True, settings=settings)
     with initialize_config_dir(str(Path(__file__).parent), version_base=None):
         config = compose("newer_ppo", overrides)
-    assert config.rollout.train.prompts_per_rollout == 96 and config.trainer.total_steps == 60
-    assert config.actor.optimizer.lr == 1e-3 and list(config.actor.optimizer.betas) == [0.9, 0.95]
-    assert "min_lr" not in config.actor.scheduler and config.actor.dtype == "float32"
-    assert config.rollout.train.path == "/x y/rows.jsonl" and config.critic.model_name == "m"
+    assert config.rollout.train.prompts_per_rollout == 96
+    assert config.rollout.train.path == "/x y/rows.jsonl"
     assert config.rollout.train.dynamic_filtering is False
-    assert config.critic.optimizer.lr == 1e-3 and config.critic.dtype == "float32"
     assert config.rollout.test.prompts_per_rollout == 64
+    assert config.trainer.total_steps == 60
+    assert config.actor.optimizer.lr == 1e-3
+    assert list(config.actor.optimizer.betas) == [0.9, 0.95]
+    assert config.actor.dtype == "float32"
+    assert "min_lr" not in config.actor.scheduler
+    assert config.critic.model_name == "m"
+    assert config.critic.optimizer.lr == 1e-3
+    assert list(config.critic.optimizer.betas) == [0.9, 0.95]
+    assert config.critic.dtype == "float32"
 
 
 @pytest.mark.parametrize(

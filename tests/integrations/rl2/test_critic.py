@@ -29,9 +29,12 @@ def critic(tiny, monkeypatch):
         dist.init_process_group("gloo", rank=0, world_size=1, store=dist.HashStore())
     recipe = tiny("algorithm.estimator=gae", "algorithm.epochs=1")
     logged = defaultdict(list)
-    monkeypatch.setattr(
-        wandb, "log", lambda found, step=None: [logged[k].append(v) for k, v in found.items()]
-    )
+
+    def log(metrics, step=None):
+        for name, value in metrics.items():
+            logged[name].append(value)
+
+    monkeypatch.setattr(wandb, "log", log)
     _compat.patch_rl2("float32")
     path = model_path(recipe)
     config = native_config(recipe, {"actor.model_name": path, "critic.model_name": path})

@@ -41,9 +41,8 @@ class Sample:
 
 
 @pytest.fixture
-def hook(tiny, say, engine, tokenizer, tmp_path):
-    """``hook(config, count)``: samples filled by the file that RL2 loads, by an engine that always
-    says the same."""
+def hook(tiny, answer_text, engine, tokenizer, tmp_path):
+    """``hook(config, count)``: samples filled by the file that RL2 loads; one answer for all."""
     recipe = tiny(
         "batch.episodes=6", "batch.group_size=2", "eval.inside_episodes=2", "eval.every=3"
     )
@@ -55,7 +54,7 @@ def hook(tiny, say, engine, tokenizer, tmp_path):
     custom = util.module_from_spec(spec)
     spec.loader.exec_module(custom)
 
-    with engine(lambda number, body: say("\\boxed{3}")) as (url, bodies):
+    with engine(lambda number, body: answer_text("\\boxed{3}")) as (url, bodies):
 
         def play(config, count):
             samples = [Sample(sample={"row": 0}) for _ in range(count)]
@@ -66,7 +65,8 @@ def hook(tiny, say, engine, tokenizer, tmp_path):
             asyncio.run(all_of_them())
             return samples
 
-        play.asked, play.player = bodies, rollout.PLAYERS[0]
+        play.bodies = bodies
+        play.player = rollout.PLAYERS[0]
         yield play
     rollout.PLAYERS.clear()
 
@@ -84,7 +84,7 @@ def test_samples_are_filled(hook):
         assert sample.status is Sample.Status.DONE
         assert sum(state["rewards"]) == pytest.approx(sample.metrics["rewards"][0])
         json.dumps({**vars(sample), "status": sample.status.value})  # RL2 writes it to disk
-    assert sum(s.turn for s in samples) == len(hook.asked)
+    assert sum(s.turn for s in samples) == len(hook.bodies)
 
 
 def test_groups_share_a_seed_and_steps_follow_each_other(hook):

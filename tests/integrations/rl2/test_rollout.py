@@ -10,14 +10,14 @@ from aiohttp import web
 from RL2.datasets import initialize_state_dict
 
 from gem_core.envs.games.guess_the_number import GuessTheNumber
-from gem_core.episodes.data import Completion
+from gem_core.episodes.data import Completion, Episode, Segment, Turn
 from gem_core.errors import GemError
 from gem_core.registration import register
 from gem_core.training.runs import RunDir
 from gem_core.training.tasks import MachineFactory, step_tasks
 from gem_rl2.advantages import Advantages
 from gem_rl2.cpu.replay import batch as pack
-from gem_rl2.rollout import Player
+from gem_rl2.rollout import Player, to_native
 
 
 @pytest.fixture
@@ -40,9 +40,9 @@ def play(tokenizer, engine, tmp_path):
     return run
 
 
-def test_what_the_engine_is_asked(tiny, tokenizer, play, say):
+def test_what_the_engine_is_asked(tiny, tokenizer, play, answer_text):
     recipe = tiny("batch.episodes=4", "batch.group_size=2", "limits.max_tokens_per_turn=6")
-    episodes, bodies = play(recipe, lambda n, body: say("\\boxed{3}"))
+    episodes, bodies = play(recipe, lambda n, body: answer_text("\\boxed{3}"))
     for body in bodies:
         assert body["return_logprob"] is True
         assert body["sampling_params"]["max_new_tokens"] == 6
@@ -51,16 +51,17 @@ def test_what_the_engine_is_asked(tiny, tokenizer, play, say):
     assert len(bodies) == sum(len(e.turns) for e in episodes)
 
 
-def test_tokens_go_in_and_out_unchanged(tiny, play, say):
+def test_tokens_go_in_and_out_unchanged(tiny, play, answer_text):
     recipe = tiny("batch.episodes=2")
-    said = say("\\boxed{11}")
-    episodes, bodies = play(recipe, lambda n, body: said)
+    answer = answer_text("\\boxed{11}")
+    episodes, bodies = play(recipe, lambda n, body: answer)
     tensors, cu_seqs = pack(episodes)
     prompts = {tuple(body["input_ids"]) for body in bodies}
-    action = [token for _, token, _ in said["meta_info"]["output_token_logprobs"]]
+    action = [token for _, token, _ in answer["meta_info"]["output_token_logprobs"]]
     for number, episode in enumerate(episodes):
         (segment,) = episode.segments
-        row, length = int(cu_seqs[number]), len(segment.token_ids) - 1
+        row = int(cu_seqs[number])
+        length = len(segment.token_ids) - 1
         assert tensors["states"][row, :length].tolist() == segment.token_ids[:-1]
         for turn, start, end in segment.spans:
             assert tuple(segment.token_ids[:start]) in prompts
@@ -73,13 +74,13 @@ def test_tokens_go_in_and_out_unchanged(tiny, play, say):
         assert int(tensors["action_mask"][row].sum()) == trained
 
 
-def test_rl2_would_tokenise_the_text_alike(tiny, tokenizer, play, say):
+def test_rl2_would_tokenise_the_text_alike(tiny, tokenizer, play, answer_text):
     """RL2 0.0.2 tokenises text on its own: each piece of text must give the ids we train on."""
     recipe = tiny("batch.episodes=4")
-    episodes, _ = play(recipe, lambda n, body: say("\\boxed{5}"))
+    episodes, _ = play(recipe, lambda n, body: answer_text("\\boxed{5}"))
     factory = MachineFactory(recipe, tokenizer)
     for task, episode in zip(step_tasks(recipe, 0), episodes, strict=True):
-        machine, before = factory(task), ""
+        machine = factory(task)
         ids = machine.start()
         theirs = initialize_state_dict(tokenizer, machine.prompt_text)["states"]
         assert theirs == ids
@@ -92,36 +93,35 @@ def test_rl2_would_tokenise_the_text_alike(tiny, tokenizer, play, say):
             after = machine.prompt_text[len(before) :]
             text = tokenizer.decode(action[:-1])
             assert after.startswith(text)
-            theirs = (
-                theirs + action + initialize_state_dict(tokenizer, after[len(text) :])["states"]
-            )
+            observation = initialize_state_dict(tokenizer, after[len(text) :])["states"]
+            theirs = theirs + action + observation
             assert theirs == ids
 
 
-def test_step_s_plays_the_tasks_of_step_s(tiny, play, say):
+def test_step_s_plays_the_tasks_of_step_s(tiny, play, answer_text):
     recipe = tiny("batch.episodes=4", "batch.group_size=2", "seed=3")
-    episodes, _ = play(recipe, lambda n, body: say("\\boxed{1}"), step=5)
+    episodes, _ = play(recipe, lambda n, body: answer_text("\\boxed{1}"), step=5)
     assert [e.index for e in episodes] == [20, 21, 22, 23]
     assert [e.seed for e in episodes] == [3_000_000_010] * 2 + [3_000_000_011] * 2
 
 
-def test_an_action_without_a_stop_token_is_cut(tiny, play, tokenizer, reply_ids):
+def test_an_action_without_a_stop_token_is_cut(tiny, play, tokenizer, answer_ids):
     recipe = tiny("batch.episodes=2", "limits.max_tokens_per_turn=3")
     ids = tokenizer.encode("\\boxed{77", add_special_tokens=False)[:3]
-    episodes, _ = play(recipe, lambda n, body: reply_ids(ids, "length"))
+    episodes, _ = play(recipe, lambda n, body: answer_ids(ids, "length"))
     assert all(turn.finish_reason.value == "length" for e in episodes for turn in e.turns)
 
 
-def test_truncation_from_outside_ends_the_episode(tiny, play, say):
+def test_truncation_from_outside_ends_the_episode(tiny, play, answer_text):
     recipe = tiny("batch.episodes=2", "limits.max_turns=2")
-    episodes, _ = play(recipe, lambda n, body: say("\\boxed{99}"))
+    episodes, _ = play(recipe, lambda n, body: answer_text("\\boxed{99}"))
     assert {e.stop_reason.value for e in episodes} == {"truncated_turns"}
     assert all(e.turns[-1].truncated and len(e.turns) == 2 for e in episodes)
 
 
-def test_the_state_of_a_cut_episode_is_there_for_a_critic(tiny, play, say, tokenizer):
+def test_the_state_of_a_cut_episode_is_there_for_a_critic(tiny, play, answer_text, tokenizer):
     recipe = tiny("batch.episodes=2", "limits.max_turns=2", "algorithm.estimator=gae")
-    episodes, _ = play(recipe, lambda n, body: say("\\boxed{99}"))
+    episodes, _ = play(recipe, lambda n, body: answer_text("\\boxed{99}"))
     finals = [machine.bootstrap_state() for machine in play.machines]
     for episode, ids in zip(episodes, finals, strict=True):
         before = episode.segments[0].token_ids
@@ -134,30 +134,32 @@ def test_the_state_of_a_cut_episode_is_there_for_a_critic(tiny, play, say, token
         assert tensors["states"][row, : len(ids)].tolist() == ids
         assert tensors["eos_mask"][row].nonzero().tolist() == [[len(ids) - 1]]
         assert not tensors["action_mask"][row].any() and not tensors["rewards"][row].any()
-    tensors["values"] = (
-        torch.arange(tensors["states"].numel()).view(tensors["states"].shape) / 100.0
-    )
-    bootstraps = [float(tensors["values"][2 * n + 1, len(ids) - 1]) for n, ids in enumerate(finals)]
-    last_values = [
-        float(tensors["values"][2 * n, e.segments[0].spans[-1][1] - 1])
-        for n, e in enumerate(episodes)
-    ]
+    shape = tensors["states"].shape
+    values = torch.arange(tensors["states"].numel()).view(shape) / 100.0
+    tensors["values"] = values
     Advantages(recipe, episodes)(None, tensors, cu_seqs, 1)
     assert len(tensors["states"]) == len(tensors["advantages"]) == 2
-    for n, episode in enumerate(episodes):
-        expected = episode.turns[-1].reward + 0.9 * bootstraps[n] - last_values[n]
-        position = episode.segments[0].spans[-1][1] - 1
-        assert float(tensors["advantages"][n, position]) == pytest.approx(expected, abs=1e-5)
+    for number, episode in enumerate(episodes):
+        last_prompt_token = episode.segments[0].spans[-1][1] - 1
+        value = float(values[2 * number, last_prompt_token])
+        bootstrap = float(values[2 * number + 1, len(finals[number]) - 1])
+        expected = episode.turns[-1].reward + 0.9 * bootstrap - value
+        advantage = float(tensors["advantages"][number, last_prompt_token])
+        assert advantage == pytest.approx(expected, abs=1e-5)
 
 
-def test_a_finished_episode_has_no_state_to_value(tiny, play, say):
-    play(tiny("batch.episodes=2"), lambda n, body: say("x"))
+def test_a_finished_episode_has_no_state_to_value(tiny, play, answer_text):
+    play(tiny("batch.episodes=2"), lambda n, body: answer_text("x"))
     assert [machine.bootstrap_state() for machine in play.machines] == [[], []]
 
 
-def test_an_aborted_request_is_not_trained_on(tiny, play, say, reply_ids):
+def test_an_aborted_request_is_not_trained_on(tiny, play, answer_text, answer_ids):
     recipe = tiny("batch.episodes=4")
-    episodes, _ = play(recipe, lambda n, body: reply_ids([], "abort") if n == 0 else say("x"))
+
+    def first_is_aborted(number, body):
+        return answer_ids([], "abort") if number == 0 else answer_text("x")
+
+    episodes, _ = play(recipe, first_is_aborted)
     assert sum(e.stop_reason.value == "aborted" for e in episodes) == 1
     tensors, cu_seqs = pack(episodes)
     assert sorted((cu_seqs[1:] - cu_seqs[:-1]).tolist()) == [0, 1, 1, 1]
@@ -169,7 +171,8 @@ class Raising(GuessTheNumber):
 
     def __init__(self, every=2):
         super().__init__(min_number=1, max_number=10, max_turns=4)
-        self.every, self.broken = every, False
+        self.every = every
+        self.broken = False
 
     def reset(self, *, seed=None, options=None):
         self.broken = seed % self.every == 0
@@ -187,23 +190,23 @@ def broken_env():
     return "rl2-test:Raising-v0"
 
 
-def test_broken_environments_are_kept_as_records(tiny, play, say, broken_env):
+def test_broken_environments_are_kept_as_records(tiny, play, answer_text, broken_env):
     recipe = tiny("batch.episodes=4", f'env=[{{id="{broken_env}", kwargs={{every=4}}}}]')
-    episodes, _ = play(recipe, lambda n, body: say("\\boxed{2}"))
+    episodes, _ = play(recipe, lambda n, body: answer_text("\\boxed{2}"))
     assert [e.stop_reason.failed for e in episodes] == [True, False, False, False]
     assert "scripted fault" in episodes[0].error
     assert pack(episodes)[1].tolist() == [0, 0, 1, 2, 3]
 
 
-def test_a_batch_that_breaks_stops_the_run(tiny, play, say, broken_env):
+def test_a_batch_that_breaks_stops_the_run(tiny, play, answer_text, broken_env):
     recipe = tiny("batch.episodes=4", f'env=[{{id="{broken_env}", kwargs={{every=1}}}}]')
     with pytest.raises(GemError, match="scripted fault"):
-        play(recipe, lambda n, body: say("\\boxed{2}"))
+        play(recipe, lambda n, body: answer_text("\\boxed{2}"))
 
 
-def test_nothing_to_train_on_is_an_error_with_the_reason(tiny, play, say):
+def test_nothing_to_train_on_is_an_error_with_the_reason(tiny, play, answer_text):
     recipe = tiny("batch.episodes=2", "limits.max_context_tokens=4")
-    episodes, bodies = play(recipe, lambda n, body: say("x"))
+    episodes, bodies = play(recipe, lambda n, body: answer_text("x"))
     assert bodies == []
     play.player.played = dict(enumerate(episodes))
     with pytest.raises(GemError, match="context_overflow"):
@@ -211,6 +214,29 @@ def test_nothing_to_train_on_is_an_error_with_the_reason(tiny, play, say):
 
 
 def test_an_engine_fault_is_raised_with_its_text(tiny, play):
-    reply = lambda n, body: web.Response(status=500, text="out of memory")  # noqa: E731
+    def fault(number, body):
+        return web.Response(status=500, text="out of memory")
+
     with pytest.raises(GemError, match="500: out of memory"):
-        play(tiny("batch.episodes=2"), reply)
+        play(tiny("batch.episodes=2"), fault)
+
+
+def test_actions_with_nothing_between_are_refused():
+    """Two trained turns that touch: RL2's rows could not tell them apart."""
+    segment = Segment(
+        token_ids=[5, 6, 7, 8],
+        loss_mask=[0, 1, 1, 1],
+        logprobs=[0.0] * 4,
+        spans=[(0, 1, 2), (1, 2, 4)],
+    )
+    episode = Episode("test", seed=0, turns=[Turn(0, "", "a"), Turn(1, "", "b")])
+    episode.segments.append(segment)
+    with pytest.raises(GemError, match="without a token between them"):
+        to_native(episode)
+
+
+def test_an_action_without_a_prompt_is_refused():
+    segment = Segment(token_ids=[5, 6], loss_mask=[1, 1], logprobs=None, spans=[(0, 0, 2)])
+    episode = Episode("test", seed=0, turns=[Turn(0, "", "a")], segments=[segment])
+    with pytest.raises(GemError, match="begins with an action"):
+        to_native(episode)

@@ -12,7 +12,7 @@ from RL2.datasets import pack_tensor_dicts
 from RL2.datasets.rl import state_dict_to_tensor_dict
 
 from gem_core.advantages import TurnBatch, compute_advantages, list_estimators, register_estimator
-from gem_core.errors import GemError
+from gem_core.errors import AdvantageError, GemError
 from gem_core.parity.frozen import frozen_episodes
 from gem_core.parity.replay import turn_batch
 from gem_rl2.advantages import Advantages, require_installed
@@ -37,11 +37,13 @@ def random_batch(rng, group_size=2):
 
 def to_tensors(episodes, rng):
     """RL2's batch of them, through RL2's own functions; random ids, rewards on last tokens."""
-    rows, counts = [], [0]
+    rows = []
+    counts = [0]
     for sequences in episodes:
         counts.append(counts[-1] + len(sequences))
         for turns in sequences:
-            mask, rewards = [], []
+            mask = []
+            rewards = []
             for observation, action, reward in turns:
                 mask += [0] * observation + [1] * action
                 rewards += [0.0] * (observation + action - 1) + [reward]
@@ -54,7 +56,9 @@ def to_tensors(episodes, rng):
 
 def expected(episodes, per_turn, shape):
     """Brute force: each turn's number on its action tokens, one position earlier than the token."""
-    table, numbers, row = torch.zeros(shape), iter(per_turn), 0
+    table = torch.zeros(shape)
+    numbers = iter(per_turn)
+    row = 0
     for sequences in episodes:
         for turns in sequences:
             at = 0
@@ -85,7 +89,7 @@ def flat_turns(episodes):
 
 @pytest.fixture
 def numbered():
-    """An estimator that numbers the turns it is given, from 1 on."""
+    """An estimator that numbers the turns that it gets, from 1 on."""
     name = "rl2-test-numbered"
 
     @register_estimator(name)
@@ -96,7 +100,8 @@ def numbered():
 
 
 def test_recovered_turns_are_those_that_were_laid_out(tiny, numbered):
-    rng, recipe = random.Random(0), tiny(f"algorithm.estimator={numbered}")
+    rng = random.Random(0)
+    recipe = tiny(f"algorithm.estimator={numbered}")
     for _ in range(300):
         episodes = random_batch(rng)
         tensors, cu_seqs = to_tensors(episodes, rng)
@@ -122,8 +127,8 @@ def test_estimators_on_random_batches(tiny, estimator):
             group=np.array([number // 2 for number, _ in turns]),
         )
         per_turn = compute_advantages(estimator, batch, gamma=0.7)
-        wanted = expected(episodes, per_turn, tensors["advantages"].shape)
-        np.testing.assert_allclose(tensors["advantages"], wanted, rtol=0, atol=2e-6)
+        table = expected(episodes, per_turn, tensors["advantages"].shape)
+        np.testing.assert_allclose(tensors["advantages"], table, rtol=0, atol=2e-6)
 
 
 def test_gae_reads_the_critic_at_the_last_prompt_token(tiny):
@@ -134,9 +139,13 @@ def test_gae_reads_the_critic_at_the_last_prompt_token(tiny):
         tensors, cu_seqs = to_tensors(episodes, rng)
         tensors["values"] = torch.randn(tensors["rewards"].shape)
         Advantages(recipe)(None, tensors, cu_seqs, 1)
-        wanted_a, wanted_r, mask, row = [], [], torch.zeros(tensors["rewards"].shape), 0
+        expected_advantages = []
+        expected_returns = []
+        mask = torch.zeros(tensors["rewards"].shape)
+        row = 0
         for sequences in episodes:
-            values, rewards = [], []
+            values = []
+            rewards = []
             for turns in sequences:
                 at = 0
                 for observation, action, reward in turns:
@@ -146,14 +155,19 @@ def test_gae_reads_the_critic_at_the_last_prompt_token(tiny):
                     rewards.append(reward)
                     at += observation + action
                 row += 1
-            running, advantages = 0.0, []
+            running = 0.0
+            advantages = []
             for t in reversed(range(len(values))):
                 after = values[t + 1] if t + 1 < len(values) else 0.0
                 running = rewards[t] + 0.9 * after - values[t] + 0.9 * 0.8 * running
                 advantages.append(running)
-            wanted_a += advantages[::-1]
-            wanted_r += [a + v for a, v in zip(advantages[::-1], values, strict=True)]
-        for key, numbers in (("advantages", wanted_a), ("returns", wanted_r)):
+            advantages.reverse()
+            expected_advantages += advantages
+            expected_returns += [a + v for a, v in zip(advantages, values, strict=True)]
+        for key, numbers in (
+            ("advantages", expected_advantages),
+            ("returns", expected_returns),
+        ):
             table = expected(episodes, numbers, mask.shape)
             np.testing.assert_allclose(tensors[key], table, rtol=0, atol=1e-5)
         assert torch.equal(tensors["value_mask"], mask.to(tensors["value_mask"].dtype))
@@ -163,7 +177,8 @@ def test_whitened_gae_keeps_targets_that_are_not(tiny):
     rng = random.Random(2)
     tensors, cu_seqs = to_tensors(random_batch(rng), rng)
     tensors["values"] = torch.randn(tensors["rewards"].shape)
-    plain, whitened = dict(tensors), dict(tensors)
+    plain = dict(tensors)
+    whitened = dict(tensors)
     keys = ["algorithm.estimator=gae", "algorithm.options.whiten=true"]
     Advantages(tiny(keys[0]))(None, plain, cu_seqs, 1)
     Advantages(tiny(*keys))(None, whitened, cu_seqs, 1)
@@ -191,6 +206,16 @@ def test_frozen_episodes_with_options_per_environment(tiny):
     np.testing.assert_allclose(of_turns(tensors), flat[kept], rtol=0, atol=1e-6)
 
 
+def test_environments_that_are_not_known_cannot_be_told_apart(tiny):
+    """The newer API loses the order of the episodes; nothing is normalised per guessed one."""
+    episodes = frozen_episodes(4)
+    tensors, cu_seqs = pack(episodes)
+    advantages = Advantages(tiny("algorithm.options.per_env=true"), episodes)
+    advantages.in_order = False
+    with pytest.raises(AdvantageError, match="environment id of each turn"):
+        advantages(None, tensors, cu_seqs, 1)
+
+
 def test_an_estimator_of_a_third_party(tiny):
     @register_estimator("rl2-test-constant")
     def constant(batch, *, gamma, lam, reduce, size=1.0):
@@ -206,7 +231,7 @@ def test_an_estimator_of_a_third_party(tiny):
 def test_actions_with_nothing_between_are_an_error(tiny):
     episodes = frozen_episodes(2)
     tensors, cu_seqs = pack(episodes)
-    _, (_, first_end), (second_start, _) = (0, *(s[1:] for s in episodes[0].segments[0].spans[:2]))
+    (_, _, first_end), (_, second_start, _) = episodes[0].segments[0].spans[:2]
     tensors["action_mask"][0, first_end - 1 : second_start] = 1
     with pytest.raises(GemError, match="no token between them"):
         Advantages(tiny(), episodes)(None, tensors, cu_seqs, 1)

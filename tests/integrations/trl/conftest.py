@@ -39,7 +39,8 @@ def make_trainer(make_recipe, tmp_path):
     def make(*overrides, cls=GemTrainer, callbacks=()):
         recipe = make_recipe(*overrides)
         tokenizer = AutoTokenizer.from_pretrained(source)
-        return cls(recipe, source, tokenizer, tmp_path / "checkpoints", callbacks)
+        folder = tmp_path / "checkpoints"
+        return cls.from_recipe(recipe, source, tokenizer, folder, callbacks)
 
     return make
 
@@ -49,18 +50,18 @@ def scripted():
     """``scripted(trainer, texts)``: TRL generates these texts, in turn, instead of sampling."""
 
     def install(trainer, texts):
-        made = []
+        generated = []
 
         def generate(prompt_ids, images, multimodal_fields, num_generations):
             rows = []
             for _ in prompt_ids:
-                text = texts[len(made) % len(texts)]
-                made.append(text)
+                text = texts[len(generated) % len(texts)]
+                generated.append(text)
                 ids = trainer.processing_class.encode(text, add_special_tokens=False)
                 rows.append([*ids, trainer.processing_class.eos_token_id])
             return rows, None
 
         trainer._generate_single_turn = generate
-        return made
+        return generated
 
     return install

@@ -37,7 +37,8 @@ class Client:
     """A vLLM server's client that answers at once and counts what it was asked."""
 
     def __init__(self, trainer):
-        self.trainer, self.sizes = trainer, []
+        self.trainer = trainer
+        self.sizes = []
 
     def generate(self, prompts, **_):
         self.sizes.append(len(prompts))
@@ -50,30 +51,44 @@ def serve(trainer):
     """TRL's own server code path (gather, one call, broadcast, slice) over the stub client."""
     engine = object.__new__(VLLMGeneration)
     fields = {
-        "accelerator": trainer.accelerator, "mode": "server", "vllm_client": Client(trainer),
-        "temperature": 1.0, "top_p": 1.0, "top_k": 0, "min_p": None, "repetition_penalty": 1.0,
-        "max_completion_length": 8, "enable_sleep_mode": False, "logprobs": 0,
-        "structured_outputs_regex": None, "generation_kwargs": {}, "tensor_parallel_size": 1,
-    }  # fmt: skip
+        "accelerator": trainer.accelerator,
+        "mode": "server",
+        "vllm_client": Client(trainer),
+        "temperature": 1.0,
+        "top_p": 1.0,
+        "top_k": 0,
+        "min_p": None,
+        "repetition_penalty": 1.0,
+        "max_completion_length": 8,
+        "enable_sleep_mode": False,
+        "logprobs": 0,
+        "structured_outputs_regex": None,
+        "generation_kwargs": {},
+        "tensor_parallel_size": 1,
+    }
     vars(engine).update(fields)
     engine.sync_weights = lambda: None
-    trainer.use_vllm, trainer.vllm_mode = True, "server"
-    trainer.vllm_generation, trainer._last_loaded_step = engine, 0
+    trainer.use_vllm = True
+    trainer.vllm_mode = "server"
+    trainer.vllm_generation = engine
+    trainer._last_loaded_step = 0
     return engine.vllm_client
 
 
 def play(trainer, server):
     client = serve(trainer) if server else None
     if not server:
-        trainer.sampler.complete_batch = lambda requests: [by_task(trainer, r) for r in requests]
+        policy = trainer.engine_policy
+        policy.complete_batch = lambda requests: [by_task(trainer, r) for r in requests]
     trainer.model.train()
     local = trainer.recipe.batch.episodes // trainer.accelerator.num_processes
-    first, repeat = trainer.first_task(local), trainer.args.num_generations
+    first = trainer.first_task(local)
+    repeat = trainer.args.num_generations
     rows = [{"prompt": "", "first_task": (first + k) // repeat * repeat} for k in range(local)]
     # TRL's importance-sampling correction needs a real engine's log-probabilities.
     trainer.vllm_importance_sampling_correction = False
     out = trainer._generate_and_score_completions(rows)
-    mine = trainer.step_batch.episodes[trainer.step_batch.mine]
+    mine = trainer.step_batch.mine
     return {
         "tasks": [e.index for e in mine],
         "turns": [len(e.turns) for e in mine],
@@ -93,17 +108,15 @@ def uneven(trainer):
     """Rank 0 has three prompts in a first call and none in the second; rank 1 has one in each."""
     client = serve(trainer)
     rank = trainer.accelerator.process_index
-    found = []
+    right = []
     for count in ((3,), (1, 1))[rank]:
         machines = [trainer.machines.train(rank * 10 + k) for k in range(count)]
         requests = [Request(m.start(), 8, m) for m in machines]
-        answers = trainer.sampler.complete_batch(requests)
-        found += [
-            a.token_ids == chosen(trainer, r.prompt_ids)
-            for a, r in zip(answers, requests, strict=True)
-        ]
-    trainer.sampler.drain()
-    return {"right": found, "calls": client.sizes}
+        answers = trainer.engine_policy.complete_batch(requests)
+        for answer, request in zip(answers, requests, strict=True):
+            right.append(answer.token_ids == chosen(trainer, request.prompt_ids))
+    trainer.engine_policy.drain()
+    return {"right": right, "calls": client.sizes}
 
 
 def main(mode, out, model):
@@ -113,7 +126,8 @@ def main(mode, out, model):
     keys += ["algorithm.estimator=grpo", "batch.group_size=8"] if mode == "grpo" else []
     keys += ["algorithm.estimator=gae", "algorithm.critic_lr=0.01"] if mode == "gae" else []
     recipe = load_recipe("guess-the-number-easy", "tiny", keys)
-    trainer = GemTrainer(recipe, model, AutoTokenizer.from_pretrained(model), Path(out) / "ckpt")
+    tokenizer = AutoTokenizer.from_pretrained(model)
+    trainer = GemTrainer.from_recipe(recipe, model, tokenizer, Path(out) / "checkpoints")
     if mode == "gae":  # a critic that starts at zero would show nothing
         torch.manual_seed(0)
         trainer.critic.model[1].weight.data.normal_()

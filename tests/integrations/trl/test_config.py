@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from trl import GRPOConfig
 
 from gem_core.errors import MissingDependencyError, RecipeError
-from gem_core.training.recipe import load_recipe
+from gem_core.training.recipe import flatten, load_recipe, parse_override, recipe_keys
 from gem_trl._compat import GRPOTrainer, check_private_signatures
-from gem_trl.config import translate
-from gem_trl.trainer import native_config
+from gem_trl.config import (
+    _COMPUTED,
+    _COPIED,
+    _REPLACED,
+    NATIVE_DEFAULTS,
+    NATIVE_OWNED,
+    native_config,
+    translate,
+)
 
 GPU = ["hardware.device=gpu", "hardware.engine=default", "hardware.gpus_per_node=4"]
 
@@ -87,8 +96,8 @@ def test_native_tables_merge_and_stop_tokens_are_set(make_recipe, tmp_path):
         (["hardware.engine=vllm"], "hardware.engine"),
         (["batch.episodes=1"], "batch.episodes"),
         (["algorithm.minibatches=3"], "algorithm.minibatches"),
-        (["trainer.trl.num_generations=4"], "num_generations"),
-        (["trainer.trl.scale_rewards=none"], "scale_rewards"),
+        (["trainer.trl.num_generations=4"], "set batch.group_size instead"),
+        (["trainer.trl.generation_kwargs=x"], "write a table"),
     ],
 )
 def test_refusals_name_the_key(make_recipe, keys, word):
@@ -96,19 +105,71 @@ def test_refusals_name_the_key(make_recipe, keys, word):
         translate(make_recipe(*keys))
 
 
-def test_unknown_native_keys_are_refused_with_a_guess(make_recipe, tmp_path):
+def test_unknown_native_keys_are_refused_with_a_guess(make_recipe):
     with pytest.raises(RecipeError, match="Did you mean 'vllm_mode'"):
-        native_config(make_recipe("trainer.trl.vlm_mode=server"), [2], tmp_path)
+        translate(make_recipe("trainer.trl.vlm_mode=server"))
 
 
-def test_the_seams_are_as_in_the_tested_version():
+@pytest.mark.parametrize("key", sorted(NATIVE_OWNED))
+def test_what_the_recipe_decides_is_refused_by_name(make_recipe, key):
+    with pytest.raises(RecipeError) as error:
+        translate(make_recipe(f"trainer.trl.{key}=1"))
+    assert str(error.value) == f"trainer.trl.{key}: {NATIVE_OWNED[key]}."
+
+
+def test_every_field_that_is_set_is_owned_or_a_default(make_recipe):
+    recipes = [
+        make_recipe(),
+        load_recipe("guess-the-number-easy", "paper", [*GPU, "model.path=some/model"]),
+        load_recipe("guess-the-number-easy", "paper", [*GPU, "hardware.engine=hf"]),
+    ]
+    defaults = flatten(NATIVE_DEFAULTS)
+    assert not defaults.keys() & NATIVE_OWNED.keys()
+    for recipe in recipes:
+        fields = flatten(translate(recipe))
+        assert fields.keys() - defaults.keys() <= NATIVE_OWNED.keys()
+
+
+def test_the_tables_name_fields_and_recipe_keys_that_exist():
+    fields = {field.name for field in dataclasses.fields(GRPOConfig)}
+    assert {key.partition(".")[0] for key in NATIVE_OWNED} <= fields
+    named = [*_COPIED.values(), *(keys for keys, _ in _COMPUTED.values()), *_REPLACED.values()]
+    known = set(recipe_keys())
+    for keys in named:
+        assert set(keys.replace(" or ", " ").replace(" and ", " ").split()) <= known
+
+
+@pytest.mark.parametrize("key", sorted(flatten(NATIVE_DEFAULTS)))
+def test_defaults_may_be_changed(make_recipe, key):
+    native = parse_override(f"{key}=other")
+    config = translate(make_recipe(f"trainer.trl.{key}=other"))
+    assert flatten(native).items() <= flatten(config).items()
+
+
+def test_fields_that_no_recipe_key_decides_pass_through(make_recipe, tmp_path):
+    native = ["trainer.trl.min_p=0.25", "trainer.trl.model_init_kwargs.attn_implementation=eager"]
+    config = native_config(make_recipe(*native), [2], tmp_path)
+    assert config.min_p == 0.25
+    tables = {"dtype": "float32", "revision": None, "attn_implementation": "eager"}
+    assert config.model_init_kwargs == tables
+
+
+def test_private_methods_are_as_in_the_tested_version():
     check_private_signatures(GRPOTrainer)
 
 
-def test_a_changed_seam_is_named():
+def test_a_changed_private_method_is_named():
     class Changed(GRPOTrainer):
         def _generate_single_turn(self, prompts):
             raise NotImplementedError
 
     with pytest.raises(MissingDependencyError, match="_generate_single_turn"):
         check_private_signatures(Changed)
+
+
+def test_a_private_method_that_is_gone_is_named():
+    class Gone:
+        _generate_and_score_completions = GRPOTrainer._generate_and_score_completions
+
+    with pytest.raises(MissingDependencyError, match="_generate_single_turn takes \\(nothing\\)"):
+        check_private_signatures(Gone)

@@ -1,12 +1,11 @@
-"""The critic for trainers without one: where it reads, what it learns, that padding is nothing."""
+"""The critic beside TRL's policy: where it reads, what it learns, that padding has no effect."""
 
 from __future__ import annotations
-
-from contextlib import nullcontext
 
 import numpy as np
 import pytest
 import torch
+from accelerate import Accelerator
 
 from gem_core.parity.frozen import frozen_episodes
 from gem_core.tiny import model_path
@@ -14,19 +13,6 @@ from gem_core.training.recipe import load_recipe
 from gem_trl.critic import States, TurnCritic
 
 KEYS = ["model.tiny.warm_start_steps=0", "algorithm.estimator=gae", "algorithm.critic_lr=0.01"]
-
-
-class Alone:
-    """One process."""
-
-    device = torch.device("cpu")
-
-    def reduce(self, tensor, reduction):
-        assert reduction == "sum"
-        return tensor
-
-    def autocast(self):
-        return nullcontext()
 
 
 @pytest.fixture
@@ -37,9 +23,9 @@ def critic(tmp_path_factory, monkeypatch):
     def make(*overrides):
         recipe = load_recipe("guess-the-number-easy", "tiny", [*KEYS, *overrides])
         torch.manual_seed(0)
-        made = TurnCritic(recipe, model_path(recipe), Alone())
-        made.model[1].weight.data.normal_()
-        return made
+        critic = TurnCritic(recipe, model_path(recipe), Accelerator(cpu=True))
+        critic.model[1].weight.data.normal_()
+        return critic
 
     return make
 
@@ -53,18 +39,20 @@ STATES = [
 
 
 def test_states_are_before_the_actions():
-    cut = 0
+    several_turns = 0
     for episode in frozen_episodes(12):
         if len(episode.segments) != 1:
             continue
         (segment,) = episode.segments
         state = States.of(episode, [])
         assert [p + 1 for p in state.positions] == [start for _, start, _ in segment.spans]
+        assert not state.truncated
         longer = [*segment.token_ids, 3, 4]
         state = States.of(episode, longer)
-        assert state.positions[-1] == len(longer) - 1 and state.token_ids == longer
-        cut += len(segment.spans) > 1
-    assert cut
+        assert state.truncated and state.token_ids == longer
+        assert state.positions[-1] == len(longer) - 1
+        several_turns += len(segment.spans) > 1
+    assert several_turns
 
 
 def test_an_episode_is_read_alike_alone_and_in_a_batch(critic):
@@ -96,7 +84,7 @@ def test_micro_batches_change_nothing(critic):
         torch.testing.assert_close(a, b, atol=1e-4, rtol=1e-3)
 
 
-def test_a_saved_critic_goes_on_where_it_was(critic, tmp_path):
+def test_a_loaded_critic_continues_where_the_saved_one_was(critic, tmp_path):
     targets = [np.array([1.0, -1.0]), np.array([0.5]), np.array([]), np.array([0.0, 1.0, 2.0])]
     made = critic()
     made.learn(STATES, targets)

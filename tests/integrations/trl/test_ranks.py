@@ -26,10 +26,8 @@ def ranks(make_recipe, tmp_path):
         out.mkdir()
         command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
         command += [f"--nproc-per-node={count}", str(SCRIPT), mode, str(out), model]
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=800,
-            env={**os.environ, "ACCELERATE_USE_CPU": "1"},
-        )  # fmt: skip
+        environment = {**os.environ, "ACCELERATE_USE_CPU": "1"}
+        done = subprocess.run(command, capture_output=True, text=True, timeout=800, env=environment)
         assert done.returncode == 0, done.stderr[-3000:]
         return [json.loads((out / f"{mode}-{rank}.json").read_text()) for rank in range(count)]
 
@@ -44,10 +42,9 @@ def test_advantages_are_pooled_over_ranks(ranks, mode):
         assert parts[0][key] + parts[1][key] == alone[key]
     assert parts[0]["tasks"] == [0, 1, 2, 3]
     assert len(set(alone["turns"])) > 1, "all episodes are equally long: the test shows nothing"
-    for found, expected in zip(
-        parts[0]["advantages"] + parts[1]["advantages"], alone["advantages"], strict=True
-    ):
-        np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
+    pooled = parts[0]["advantages"] + parts[1]["advantages"]
+    for advantages, expected in zip(pooled, alone["advantages"], strict=True):
+        np.testing.assert_allclose(advantages, expected, rtol=1e-6, atol=1e-6)
     assert parts[0]["items"] == parts[1]["items"] == alone["items"]
     if mode == "gae":  # the critics learned the same from gradients summed over ranks
         assert parts[0]["critic"] == parts[1]["critic"]
@@ -63,7 +60,7 @@ def test_a_vllm_server_is_called_by_all_ranks_together(ranks):
     assert all(size % 2 == 0 for size in parts[0]["calls"]) and not parts[1]["calls"]
 
 
-def test_ranks_with_fewer_episodes_keep_the_others_company(ranks):
+def test_ranks_with_fewer_episodes_make_dummy_calls(ranks):
     first, second = ranks("uneven", 2)
     assert first["right"] == [True] * 3 and second["right"] == [True] * 2
     assert first["calls"] == [6, 2]

@@ -5,15 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from transformers import AutoTokenizer
 
 from gem_core.advantages import TurnBatch, compute_advantages
 from gem_core.core import Env
 from gem_core.episodes.data import Episode, FinishReason, StopReason
 from gem_core.episodes.rollout import Request
-from gem_core.errors import GemError
+from gem_core.errors import GemError, RecipeError
 from gem_core.registration import register
+from gem_core.tiny import model_path
 from gem_core.training.tasks import step_tasks
 from gem_trl.rollout import EnginePolicy, sampling_at, to_native
+from gem_trl.trainer import GemTrainer
 
 ACTIONS = ["\\boxed{5}", "\\boxed{2}", "nonsense", "\\boxed{7}", "\\boxed{9}", "\\boxed{1}"]
 
@@ -161,22 +164,59 @@ def test_real_generation_keeps_the_caps_and_the_stop_token(make_trainer, kind):
     trainer = make_trainer(native)
     machines = [trainer.machines.train(k) for k in range(4)]
     requests = [Request(m.start(), cap, m) for m, cap in zip(machines, (8, 1, 3, 8), strict=True)]
-    for completion, request in zip(trainer.sampler.complete_batch(requests), requests, strict=True):
+    for completion, request in zip(
+        trainer.engine_policy.complete_batch(requests), requests, strict=True
+    ):
         ids, stops = completion.token_ids, set(trainer.machines.stop_ids)
         assert 1 <= len(ids) <= request.max_tokens
         assert not stops & set(ids[:-1])
-        closed = completion.finish_reason is FinishReason.STOP
-        assert closed == (ids[-1] in stops)
-        assert closed or len(ids) == request.max_tokens
+        stopped = completion.finish_reason is FinishReason.STOP
+        assert stopped == (ids[-1] in stops)
+        assert stopped or len(ids) == request.max_tokens
 
 
-def test_a_completion_is_cut_after_its_first_stop_token(make_trainer):
+@pytest.fixture
+def complete(make_trainer):
+    """``complete(ids, logprobs, cap)``: the completion of a row that TRL generated.
+
+    ``"stop"`` among the ids is the stop token, ``"end"`` one at which TRL alone ends a row.
+    """
     trainer = make_trainer()
     stop = trainer.machines.stop_ids[0]
-    trainer._generate_single_turn = lambda ids, *_: ([[9, stop, 9, stop]], [[-1.0, -2.0, 0, 0]])
-    machine = trainer.machines.train(0)
-    (found,) = EnginePolicy(trainer, [stop]).complete_batch([Request(machine.start(), 8, machine)])
-    assert (found.token_ids, found.logprobs) == ([9, stop], [-1.0, -2.0])
+    end = 11
+    trainer.eos_token_ids = [stop, end]
+
+    def run(ids, logprobs=None, cap=8):
+        ids = [{"stop": stop, "end": end}.get(token, token) for token in ids]
+        trainer._generate_single_turn = lambda *_: ([ids], None if logprobs is None else [logprobs])
+        machine = trainer.machines.train(0)
+        request = Request(machine.start(), cap, machine)
+        (completion,) = EnginePolicy(trainer, [stop]).complete_batch([request])
+        assert completion.token_ids == ids[: len(completion.token_ids)]
+        return len(completion.token_ids), completion.logprobs, completion.finish_reason
+
+    return run
+
+
+def test_a_completion_is_cut_after_its_first_stop_token(complete):
+    row = complete([9, "stop", 9, "stop"], [-1.0, -2.0, 0, 0])
+    assert row == (2, [-1.0, -2.0], FinishReason.STOP)
+
+
+def test_a_completion_is_cut_at_the_cap_of_its_turn(complete):
+    assert complete([9, 8, 7, "stop"], cap=2) == (2, None, FinishReason.LENGTH)
+    assert complete([9, "stop", 7], cap=2) == (2, None, FinishReason.STOP)
+
+
+def test_a_row_that_trl_ended_at_another_end_token_is_a_whole_action(complete):
+    assert complete([9, "end"]) == (2, None, FinishReason.STOP)
+    assert complete(["end", 9, "stop"]) == (3, None, FinishReason.STOP)
+
+
+@pytest.mark.parametrize("ids", [[], [9, 8]])
+def test_a_row_that_ends_for_no_reason_stops_the_run(complete, ids):
+    with pytest.raises(GemError, match="no stop token"):
+        complete(ids)
 
 
 def test_evaluation_leaves_the_training_as_it_was(make_trainer):
@@ -191,3 +231,15 @@ def test_evaluation_leaves_the_training_as_it_was(make_trainer):
     assert all(e.seed < 0 for e in first)
     with sampling_at(trainer, 0.5):
         assert trainer.generation_config.temperature == 0.5
+
+
+def test_a_chat_template_that_drops_thinking_is_refused_at_load(
+    make_recipe, make_trainer, tmp_path
+):
+    make_trainer("context.template=chat")
+    recipe = make_recipe("context.template=chat")
+    tokenizer = AutoTokenizer.from_pretrained(model_path(recipe))
+    dropping = "message['content'].split('</think>')[-1]"
+    tokenizer.chat_template = tokenizer.chat_template.replace("message['content']", dropping)
+    with pytest.raises(RecipeError, match="drops or rewrites"):
+        GemTrainer.from_recipe(recipe, model_path(recipe), tokenizer, tmp_path)

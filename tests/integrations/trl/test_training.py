@@ -11,18 +11,18 @@ import time
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerState
 from trl import GRPOTrainer
 
 from gem_core.episodes.metrics import COMMON
-from gem_core.errors import GemError, RecipeError
+from gem_core.errors import GemError, RecipeError, RunError
 from gem_core.parity.frozen import frozen_episodes
 from gem_core.parity.reference import compare, reference
 from gem_core.parity.replay import expected_rows
 from gem_core.training.runs import RunDir
 from gem_core.training.tasks import train_task
 from gem_trl import launch
-from gem_trl.advantages import AdvantageGuard
+from gem_trl.advantages import AdvantageCheck, require_installed
 from gem_trl.critic import FILE
 from gem_trl.metrics import RunLog
 from gem_trl.trainer import GemTrainer
@@ -54,9 +54,16 @@ def test_advantages_that_are_not_ours_stop_the_run_before_the_first_update(make_
     assert all(torch.equal(p, before[name]) for name, p in trainer.model.named_parameters())
 
 
-def test_the_guard_is_always_there(make_trainer):
+def test_the_check_is_always_there(make_trainer):
     kinds = [type(callback) for callback in make_trainer().callback_handler.callbacks]
-    assert AdvantageGuard in kinds
+    assert AdvantageCheck in kinds
+
+
+def test_advantages_that_were_never_made_are_not_installed(make_trainer):
+    trainer = make_trainer()
+    trainer._buffered_inputs = [{"advantages": torch.zeros(8, 3)}]
+    with pytest.raises(GemError, match="own advantages"):
+        require_installed(trainer)
 
 
 @pytest.fixture
@@ -97,7 +104,7 @@ def test_epochs_minibatches_kl_and_entropy_train_too(train):
     assert run.metrics()[-1]["kl"] > 0
 
 
-def test_a_run_goes_on_exactly_where_its_checkpoint_was(train):
+def test_a_run_resumes_exactly_where_its_checkpoint_was(train):
     whole = train("train.steps=4", name="whole")
     half = train("train.steps=4", "train.save_every=2", name="half")
     shutil.rmtree(half.model)
@@ -107,11 +114,11 @@ def test_a_run_goes_on_exactly_where_its_checkpoint_was(train):
     again = train("train.steps=4", "train.save_every=2", name="half", resume=True)
     assert [row["step"] for row in again.metrics()] == [3, 4]
     expected = AutoModelForCausalLM.from_pretrained(whole.model).state_dict()
-    found = AutoModelForCausalLM.from_pretrained(again.model).state_dict()
-    assert all(torch.equal(found[name], expected[name]) for name in expected)
+    resumed = AutoModelForCausalLM.from_pretrained(again.model).state_dict()
+    assert all(torch.equal(resumed[name], expected[name]) for name in expected)
 
 
-def test_ppo_trains_a_critic_and_goes_on_with_it(train):
+def test_ppo_trains_a_critic_and_resumes_with_it(train):
     keys = ["algorithm.estimator=gae", "algorithm.critic_lr=0.01", "train.save_every=2"]
     whole = train(*keys, "train.steps=4", name="whole")
     losses = [row["loss/value"] for row in whole.metrics()]
@@ -123,8 +130,8 @@ def test_ppo_trains_a_critic_and_goes_on_with_it(train):
     critic.unlink()  # what a kill between the policy's and the critic's checkpoint leaves
     again = train(*keys, "train.steps=4", name="half", resume=True)
     assert [row["loss/value"] for row in again.metrics()][2:] == losses[2:]
-    found = torch.load(critic, weights_only=True)["model"]
-    assert all(torch.equal(found[name], weight) for name, weight in expected.items())
+    resumed = torch.load(critic, weights_only=True)["model"]
+    assert all(torch.equal(resumed[name], weight) for name, weight in expected.items())
 
 
 class Watched(GemTrainer):
@@ -133,9 +140,14 @@ class Watched(GemTrainer):
     def play_step(self, count):
         torch.manual_seed(1)
         self.critic.model[1].weight.data.normal_()
-        read = self.critic.read
-        self.critic.read = lambda states: self.values.append(read(states)) or self.values[-1]
         self.values = []
+        read = self.critic.read
+
+        def read_and_keep(states):
+            self.values.append(read(states))
+            return self.values[-1]
+
+        self.critic.read = read_and_keep
         return super().play_step(count)
 
 
@@ -144,15 +156,54 @@ def test_gae_reads_the_critic_at_turn_boundaries(make_trainer, scripted):
     trainer = make_trainer(*keys, "limits.max_turns=2", "train.steps=1", cls=Watched)
     scripted(trainer, ["\\boxed{5}", "\\boxed{3}", "\\boxed{8}"])
     trainer.train()
-    batch, (values,) = trainer.step_batch, trainer.values
+    batch = trainer.step_batch
+    (values,) = trainer.values
     assert any(len(v) > len(e.turns) for v, e in zip(values, batch.episodes, strict=True))
-    for episode, read, found in zip(batch.episodes, values, batch.advantages, strict=True):
-        following = [*read[1:], 0.0][: len(episode.turns)]  # the cut state's value, or the end's 0
+    for episode, read, advantages in zip(batch.mine, values, batch.advantages, strict=True):
+        # After the last turn: the value of the state in which a limit cut it off, or the end's 0.
+        following = [*read[1:], 0.0][: len(episode.turns)]
         later = 0.0
         for n in reversed(range(len(episode.turns))):
             delta = episode.turns[n].reward + 0.9 * following[n] - read[n]
             later = delta + 0.9 * 0.8 * later
-            assert found[n] == pytest.approx(later, abs=1e-9)
+            assert advantages[n] == pytest.approx(later, abs=1e-9)
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_the_first_rank_deletes_unfinished_checkpoints(make_trainer, tmp_path, rank):
+    for step in (2, 4, 10):
+        (tmp_path / f"checkpoint-{step}").mkdir()
+    (tmp_path / "checkpoint-2" / "trainer_state.json").write_text("{}")
+    (tmp_path / "checkpoint-10" / "trainer_state.json").write_text("{")
+    trainer = make_trainer()
+    trainer.rank = rank
+    assert launch.restore(trainer, tmp_path) == str(tmp_path / "checkpoint-2")
+    left = {path.name for path in tmp_path.glob("checkpoint-*")}
+    assert left == ({"checkpoint-2"} if rank == 0 else {f"checkpoint-{n}" for n in (2, 4, 10)})
+
+
+def test_several_nodes_are_told_what_to_run(make_recipe):
+    recipe = make_recipe("hardware.device=gpu", "hardware.nodes=2", "hardware.gpus_per_node=4")
+    assert launch.needs_processes(recipe)
+    with pytest.raises(
+        RecipeError, match=r"--nproc-per-node=4 --nnodes=2 .* -- script --key 'a b'"
+    ):
+        launch.start_processes(recipe, "script", ["--key", "a b"])
+
+
+def test_a_process_that_fails_is_an_error(make_recipe, tmp_path):
+    (tmp_path / "script.py").write_text("raise SystemExit(3)")
+    with pytest.raises(RunError, match="exit code 1"):
+        launch.start_processes(make_recipe(), str(tmp_path / "script.py"), [])
+
+
+def test_the_launcher_runs_in_two_processes(make_recipe, tmp_path):
+    recipe = make_recipe("train.steps=1")
+    run = RunDir.create(tmp_path / "run", recipe, "trl")
+    two = make_recipe("hardware.gpus_per_node=2")
+    launch.start_processes(two, "gem_trl.launch", [str(run.path), "--resume"], module=True)
+    assert [row["step"] for row in run.metrics()] == [1]
+    assert (run.model / "config.json").exists()
 
 
 def test_a_killed_run_loses_no_more_than_the_step_under_way(make_recipe, tmp_path):
@@ -177,7 +228,7 @@ def test_a_killed_run_loses_no_more_than_the_step_under_way(make_recipe, tmp_pat
     assert [row["step"] for row in run.metrics()] == list(range(1, 16))
     played = [e.index for _, e in run.episodes()]
     assert set(played) == set(range(15 * 8))
-    # The step after the checkpoint again, or what was written of it when the run was killed.
+    # The step after the checkpoint is played again; some of it was written before the kill.
     assert len(played) - len(set(played)) <= 8
 
 
@@ -191,12 +242,12 @@ def test_nothing_but_the_advantage_weights_the_loss(make_recipe, tmp_path, episo
         for micro in (16, 4):
             recipe = make_recipe(*keys, f"batch.micro_batch={micro}", "batch.group_size=2")
             batch = frozen_episodes(16, group_size=2)
-            found = replay(recipe, batch, episodes_model)
+            replayed = replay(recipe, batch, episodes_model)
             model = AutoModelForCausalLM.from_pretrained(episodes_model).float()
             expected = reference(recipe, expected_rows(recipe, batch), model)
-            cosine, ratio = compare(found.gradients, expected.gradients)
+            cosine, ratio = compare(replayed.gradients, expected.gradients)
             assert cosine >= 1 - 1e-9 and ratio == pytest.approx(1, abs=1e-6), (aggregation, micro)
-            assert found.loss == pytest.approx(expected.loss, rel=1e-3, abs=1e-5)
+            assert replayed.loss == pytest.approx(expected.loss, rel=1e-3, abs=1e-5)
 
 
 @pytest.fixture(scope="module")
@@ -206,9 +257,16 @@ def episodes_model(tmp_path_factory):
 
     torch.manual_seed(1)
     config = Qwen3Config(
-        vocab_size=258, hidden_size=32, intermediate_size=64, num_hidden_layers=2,
-        num_attention_heads=2, num_key_value_heads=2, head_dim=16, pad_token_id=0, eos_token_id=1,
-    )  # fmt: skip
+        vocab_size=258,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        head_dim=16,
+        pad_token_id=0,
+        eos_token_id=1,
+    )
     path = tmp_path_factory.mktemp("bytes")
     Qwen3ForCausalLM(config).save_pretrained(path)
     return str(path)
@@ -219,11 +277,42 @@ def test_a_loss_that_is_not_finite_stops_the_run(make_trainer, tmp_path):
         def _compute_loss(self, model, inputs):
             return super()._compute_loss(model, inputs) * float("inf")
 
-    logger = RunLog(RunDir(tmp_path))
-    trainer = make_trainer(cls=Infinite, callbacks=[logger])
+    log = RunLog(RunDir(tmp_path))
+    trainer = make_trainer(cls=Infinite, callbacks=[log])
     with pytest.raises(GemError, match=r"lower algorithm\.lr"):
         trainer.train()
-    assert not logger.run.metrics()
+    assert not log.run.metrics()
+
+
+def test_a_critic_whose_loss_is_not_finite_stops_the_run(make_trainer, tmp_path):
+    class Diverged(GemTrainer):
+        def estimate_step(self, episodes):
+            batch = super().estimate_step(episodes)
+            batch.metrics["loss/value"] *= float("nan")
+            return batch
+
+    log = RunLog(RunDir(tmp_path))
+    trainer = make_trainer("algorithm.estimator=gae", cls=Diverged, callbacks=[log])
+    with pytest.raises(GemError, match="loss/value is nan in step 1"):
+        trainer.train()
+    assert not log.run.metrics()
+
+
+@pytest.mark.parametrize("first_rank", [True, False])
+def test_every_rank_stops_and_the_first_one_writes(make_trainer, tmp_path, first_rank):
+    trainer = make_trainer("train.steps=1")
+    run = RunDir.create(tmp_path / "run", trainer.recipe, "trl")
+    log = RunLog(run)
+    log.trainer = trainer
+    trainer.train()
+    state = TrainerState(global_step=1, is_world_process_zero=first_rank)
+    log.on_log(trainer.args, state, None, {"loss": 0.5, "grad_norm": 1.0})
+    assert [row["step"] for row in run.metrics()] == [1] * first_rank
+    with pytest.raises(GemError, match="grad_norm is inf"):
+        log.on_log(trainer.args, state, None, {"loss": 0.5, "grad_norm": float("inf")})
+    with pytest.raises(GemError, match="loss/policy is nan"):
+        nan = {"loss": float("nan"), "policy_loss": 0.5, "grad_norm": 1.0}
+        log.on_log(trainer.args, state, None, nan)
 
 
 def test_hardware_that_is_not_here_is_refused(make_recipe, tmp_path):

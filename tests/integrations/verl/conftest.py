@@ -1,4 +1,4 @@
-"""The harness comes first: it chooses verl's CPU platform before verl is imported anywhere."""
+"""The CPU backend comes first: it chooses verl's CPU platform before verl is imported anywhere."""
 
 from __future__ import annotations
 
@@ -39,13 +39,14 @@ def tokenizer(model_dir):
 
 
 class StubClient:
-    """verl's server client with a function in place of the servers; keeps what it was asked."""
+    """verl's server client with a function in place of the servers; keeps the requests."""
 
     def __init__(self, answer):
-        self.answer, self.asked = answer, []
+        self.answer = answer
+        self.requests = []
 
     async def generate(self, request_id, *, prompt_ids, sampling_params):
-        self.asked.append((request_id, list(prompt_ids), dict(sampling_params)))
+        self.requests.append((request_id, list(prompt_ids), dict(sampling_params)))
         await asyncio.sleep(0)
         return self.answer(prompt_ids, sampling_params)
 
@@ -79,17 +80,18 @@ def make_loop(tokenizer, model_dir):
 def play_task(make_loop):
     """``play_task(recipe, answer, index)``: ``(samples, client)`` of one task."""
 
-    def run(recipe, answer, index=0, **fields):
+    def run(recipe, answer, index=0, **changes):
         client = StubClient(answer)
-        given = {
+        fields = {
             "index": index,
             "data_source": "gem:train",
             "global_steps": index // recipe.batch.episodes + 1,
+            **changes,
         }
         sampling = {"temperature": 1.0, "top_p": 1.0, "top_k": -1, "logprobs": True}
 
         async def play():
-            return await make_loop(recipe, client).run(sampling, **{**given, **fields})
+            return await make_loop(recipe, client).run(sampling, **fields)
 
         return asyncio.run(play()), client
 
@@ -110,8 +112,8 @@ def sample_from(model_dir):
         def answer(prompt_ids, sampling_params):
             policy = HFPolicy(model.eval(), sampling_params, generator)
             request = Request(list(prompt_ids), sampling_params["max_tokens"], None)
-            (done,) = policy.complete_batch([request])
-            return TokenOutput(token_ids=done.token_ids, log_probs=done.logprobs)
+            (completion,) = policy.complete_batch([request])
+            return TokenOutput(token_ids=completion.token_ids, log_probs=completion.logprobs)
 
         return answer
 

@@ -48,12 +48,12 @@ def rows_of(batch, per_turn):
     for number, (group, env, turns) in enumerate(batch):
         parts = [[turn] for turn in turns] if per_turn else [turns]
         for first, part in enumerate(parts):
-            mask, reward, value = [], [], []
-            for length, gap, r, v in part:
+            mask, rewards, values = [], [], []
+            for length, gap, reward, value in part:
                 mask += [1] * length + [0] * gap
-                reward += [0.0] * (length - 1) + [r] + [0.0] * gap
-                value += [v] + [9.0] * (length - 1 + gap)  # only the first is the turn's value
-            rows.append((RowLabel(number, first, group, env), mask, reward, value))
+                rewards += [0.0] * (length - 1) + [reward] + [0.0] * gap
+                values += [value] + [9.0] * (length - 1 + gap)  # only the first is the turn's
+            rows.append((RowLabel(number, first, group, env), mask, rewards, values))
     return rows
 
 
@@ -78,14 +78,20 @@ def as_data(rows, padding=3, seed=0):
     return rows, data
 
 
+def as_float32(number):
+    """What is left of a number in verl's batch."""
+    return np.float64(np.float32(number))
+
+
 def expected(batch, name, **options):
+    """The core's own turns of ``batch`` and their advantages by episode."""
+    rewards = [[as_float32(turn[2]) for turn in turns] for _, _, turns in batch]
+    values = [[as_float32(turn[3]) for turn in turns] for _, _, turns in batch]
     turns = TurnBatch.from_episodes(
-        [[np.float64(np.float32(r)) for _, _, r, _ in turns] for _, _, turns in batch],
+        rewards,
         groups=[group for group, _, _ in batch],
         envs=[env for _, env, _ in batch],
-        values=[[np.float64(np.float32(v)) for *_, v in turns] for _, _, turns in batch]
-        if name == "gae"
-        else None,
+        values=values if name == "gae" else None,
     )
     advantages = compute_advantages(name, turns, gamma=GAMMA, lam=LAM, **options)
     return turns, turns.by_episode(advantages)
@@ -120,19 +126,20 @@ def run(data, name, critic=False, **options):
     ).batch
 
 
-def check(rows, batch, found, want):
+def check(rows, batch, tokens, per_turn):
     """Every action token has its turn's number, every other token of every row has 0."""
     for row, (label, mask, _, _) in enumerate(rows):
-        numbers = np.zeros(found.shape[1])
+        numbers = np.zeros(tokens.shape[1])
         if label is not None:
             _, _, turns = batch[label.episode]
-            turn, before = label.turn - 1, 0
-            for at, one in enumerate(mask):
+            turn = label.turn - 1
+            before = 0
+            for position, one in enumerate(mask):
                 turn += one and not before
                 before = one
-                numbers[at] = want[label.episode][turn] if one else 0.0
+                numbers[position] = per_turn[label.episode][turn] if one else 0.0
             assert turn < len(turns)
-        np.testing.assert_allclose(found[row].numpy(), numbers, rtol=0, atol=1e-6)
+        np.testing.assert_allclose(tokens[row].numpy(), numbers, rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("per_turn", [False, True], ids=["row-per-episode", "row-per-turn"])
@@ -141,8 +148,8 @@ def test_same_as_the_core(name, per_turn):
     for seed in range(3):
         batch = episodes(seed)
         rows, data = as_data(rows_of(batch, per_turn), seed=seed)
-        _, want = expected(batch, name)
-        check(rows, batch, run(data, name)["advantages"], want)
+        _, advantages = expected(batch, name)
+        check(rows, batch, run(data, name)["advantages"], advantages)
 
 
 @pytest.mark.parametrize("per_turn", [False, True], ids=["row-per-episode", "row-per-turn"])
@@ -150,13 +157,13 @@ def test_same_as_the_core(name, per_turn):
 def test_gae_reads_the_value_at_the_last_prompt_token(per_turn, options):
     batch = episodes(7)
     rows, data = as_data(rows_of(batch, per_turn))
-    turns, want = expected(batch, "gae", **options)
-    found = run(data, "gae", critic=True, **options)
-    check(rows, batch, found["advantages"], want)
+    turns, advantages = expected(batch, "gae", **options)
+    computed = run(data, "gae", critic=True, **options)
+    check(rows, batch, computed["advantages"], advantages)
     _, plain = expected(batch, "gae")  # the critic's targets never see the whitening
     flat = np.concatenate([plain[i] for i in sorted(plain)])
     targets = turns.by_episode(value_targets(flat, turns.values))
-    check(rows, batch, found["returns"], targets)
+    check(rows, batch, computed["returns"], targets)
 
 
 def test_gae_without_a_critic_says_so():
@@ -168,8 +175,8 @@ def test_gae_without_a_critic_says_so():
 def test_options_reach_the_estimator():
     batch = episodes(1)
     rows, data = as_data(rows_of(batch, False))
-    _, want = expected(batch, "rebn", per_env=True, ddof=1)
-    check(rows, batch, run(data, "rebn", per_env=True, ddof=1)["advantages"], want)
+    _, advantages = expected(batch, "rebn", per_env=True, ddof=1)
+    check(rows, batch, run(data, "rebn", per_env=True, ddof=1)["advantages"], advantages)
 
 
 def test_padding_rows_change_nothing():
@@ -184,13 +191,13 @@ def test_padding_rows_change_nothing():
 def test_rows_without_labels_are_episodes_and_equal_uids_are_groups():
     mask = torch.tensor([[1, 1, 0], [1, 0, 1], [1, 1, 1]])
     rewards = torch.tensor([[0.0, 1, 0], [1, 0, 1], [0, 0, 5]])
-    found, _ = get_adv_estimator_fn("gem_dr_grpo")(
+    advantages, _ = get_adv_estimator_fn("gem_dr_grpo")(
         token_level_rewards=rewards,
         response_mask=mask,
         config=algorithm("dr_grpo"),
         index=np.array(["a", "a", "b"], dtype=object),
     )
-    assert found.tolist() == [[-0.5, -0.5, 0], [0.5, 0, 0.5], [0, 0, 0]]
+    assert advantages.tolist() == [[-0.5, -0.5, 0], [0.5, 0, 0.5], [0, 0, 0]]
 
 
 def test_an_estimator_of_a_third_party():
@@ -200,20 +207,20 @@ def test_an_estimator_of_a_third_party():
 
     batch = episodes(3)
     _, data = as_data(rows_of(batch, False))
-    found = run(data, "verl-test-constant", level=2.0)["advantages"]
-    assert torch.equal(found, 2.0 * data.batch["response_mask"])
+    advantages = run(data, "verl-test-constant", level=2.0)["advantages"]
+    assert torch.equal(advantages, 2.0 * data.batch["response_mask"])
 
 
-def test_a_wrong_or_missing_registration_is_found():
+def test_a_wrong_registration_is_an_error():
     with pytest.raises(GemError, match=r"would run the estimator 'grpo'.*'gem_rebn'"):
         require_installed("rebn", OmegaConf.create({"adv_estimator": "grpo"}))
-    stolen = ADV_ESTIMATOR_REGISTRY["gem_rebn"]
+    own = ADV_ESTIMATOR_REGISTRY["gem_rebn"]
     ADV_ESTIMATOR_REGISTRY["gem_rebn"] = lambda **_: None
     try:
         with pytest.raises((GemError, ValueError), match="gem_rebn"):
             require_installed("rebn", algorithm("rebn"))
     finally:
-        ADV_ESTIMATOR_REGISTRY["gem_rebn"] = stolen
+        ADV_ESTIMATOR_REGISTRY["gem_rebn"] = own
     install()
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 
 import pytest
 from verl.trainer.ppo.utils import need_critic, need_reference_policy
@@ -11,8 +13,12 @@ from verl.utils.config import validate_config
 
 from gem_core.errors import RecipeError
 from gem_core.training.recipe import load_recipe, recipe_from_dict
-from gem_verl.config import translate
+from gem_core.training.runs import RunDir
+from gem_verl.config import NATIVE_DEFAULTS, NATIVE_OWNED, translate
+from gem_verl.cpu import harness
 from gem_verl.cpu.local import configuration
+from gem_verl.launch import run_settings, session
+from gem_verl.native import bare, native_keys
 from gem_verl.rollout import TaskDataset, read_recipe
 
 
@@ -30,7 +36,8 @@ def composed(recipe, model="model"):
 @pytest.mark.parametrize(("engine", "length"), [("vllm", 12800), ("sglang", 12801)])
 def test_the_paper_profile_on_gpus(engine, length):
     config = composed(paper(f"hardware.engine={engine}"))
-    actor, rollout = config.actor_rollout_ref.actor, config.actor_rollout_ref.rollout
+    actor = config.actor_rollout_ref.actor
+    rollout = config.actor_rollout_ref.rollout
     assert rollout.name == engine and rollout.max_model_len == length
     assert (config.trainer.nnodes, config.trainer.n_gpus_per_node) == (1, 8)
     assert config.trainer.device == "cuda" and "address" not in config.ray_kwargs.ray_init
@@ -42,7 +49,7 @@ def test_the_paper_profile_on_gpus(engine, length):
     assert (actor.strategy, actor.use_dynamic_bsz) == ("fsdp2", True)
     assert config.data.max_prompt_length == config.data.max_response_length == 12800
     assert not need_critic(config) and not need_reference_policy(config)
-    assert "gem_hf" not in str(config), "the CPU harness leaked into a GPU run"
+    assert "gem_hf" not in str(config), "the CPU backend got into a GPU run"
 
 
 @pytest.mark.parametrize("engine", ["vllm", "sglang"])
@@ -74,30 +81,152 @@ def test_loss_aggregation(aggregation, mode):
     assert config.actor_rollout_ref.actor.loss_agg_mode == mode
 
 
-def test_native_keys_come_last():
-    recipe = recipe_from_dict(
-        paper().to_dict()
-        | {"trainer": {"verl": {"actor_rollout_ref.actor.optim.lr": 0.5, "data.seed": 7}}}
-    )
-    config = composed(recipe)
-    assert config.actor_rollout_ref.actor.optim.lr == 0.5 and config.data.seed == 7
+PREFIXES = ("", "+", "++", "~")
+
+
+def with_native(table, recipe=None):
+    """A recipe with ``table`` as its ``[trainer.verl]``."""
+    recipe = recipe or paper()
+    return recipe_from_dict(recipe.to_dict() | {"trainer": {"verl": table}})
+
+
+@pytest.mark.parametrize("prefix", PREFIXES)
+def test_every_owned_native_key_is_refused_by_name(prefix):
+    for key, reason in NATIVE_OWNED.items():
+        with pytest.raises(RecipeError) as error:
+            translate(with_native({f"{prefix}{key}": 1}))
+        assert str(error.value) == f"trainer.verl.{key}: {reason}."
+
+
+@pytest.mark.parametrize("prefix", PREFIXES)
+def test_what_the_stand_ins_need_is_refused_on_a_cpu_only(prefix, tiny):
+    for key, reason in {**harness.NATIVE_OWNED, **NATIVE_OWNED}.items():
+        with pytest.raises(RecipeError) as error:
+            translate(with_native({f"{prefix}{key}": 1}, tiny()))
+        assert str(error.value) == f"trainer.verl.{key}: {reason}."
+    translate(with_native({"critic.model.use_remove_padding": False}))
 
 
 @pytest.mark.parametrize(
-    ("key", "value"),
+    ("key", "instead"),
     [
-        ("trainer.use_v1", False),
-        ("trainer.v1.trainer_mode", "separate_async"),
-        ("trainer.v1.sampler.custom_sampler.path", None),
-        ("data.custom_cls.name", "Other"),
-        ("~data.custom_cls.path", None),
-        ("actor_rollout_ref.rollout.n", 4),
+        ("actor_rollout_ref.actor.optim.lr", "set algorithm.lr instead"),
+        ("critic.optim.lr", "set algorithm.critic_lr instead"),
+        ("critic.ppo_epochs", "set algorithm.epochs instead"),
+        ("algorithm.adv_estimator", "set algorithm.estimator instead"),
+        ("actor_rollout_ref.model.path", "set model.path instead"),
+        ("trainer.use_v1", "the adapter needs True there"),
+        ("data.custom_cls.name", "the adapter needs 'TaskDataset' there"),
     ],
 )
-def test_native_keys_that_would_unplug_the_adapter_are_refused_by_name(key, value):
-    recipe = recipe_from_dict(paper().to_dict() | {"trainer": {"verl": {key: value}}})
-    with pytest.raises(RecipeError, match=rf"trainer\.verl\.{re.escape(key.lstrip('~'))}: "):
-        translate(recipe)
+def test_the_refusal_says_what_to_do_instead(key, instead):
+    assert NATIVE_OWNED[key] == instead
+
+
+@pytest.mark.parametrize(
+    ("key", "owned"),
+    [
+        ("~data.custom_cls", "data.custom_cls.name"),
+        ("~trainer.v1", "trainer.v1.sampler.custom_sampler.name"),
+        ("+algorithm.gem_options.eps", "algorithm.options"),
+    ],
+)
+def test_a_key_that_holds_an_owned_one_or_lies_in_it_is_refused(key, owned):
+    name = re.escape(key.lstrip("+~"))
+    with pytest.raises(RecipeError, match=rf"trainer\.verl\.{name}: .*{re.escape(owned)}"):
+        translate(with_native({key: 1}))
+
+
+def test_nested_tables_are_dotted_keys():
+    with pytest.raises(RecipeError, match=r"trainer\.verl\.data\.shuffle: "):
+        translate(with_native({"data": {"shuffle": True}}))
+    config = composed(with_native({"critic": {"cliprange_value": 0.25}}))
+    assert config.critic.cliprange_value == 0.25
+
+
+def native_names(recipe):
+    return {bare(text.partition("=")[0]) for text in translate(recipe)}
+
+
+EVERYTHING = [
+    "algorithm.estimator=gae",
+    "algorithm.kl_coef=0.01",
+    "algorithm.options={whiten=true}",
+    "model.dtype=float32",
+    "batch.micro_batch=2",
+]
+
+
+@pytest.mark.parametrize("more", [[], ["hardware.nodes=2"], ["hardware.engine=sglang"]])
+def test_a_native_key_that_is_set_is_owned_or_a_default(more):
+    recipe = paper(*EVERYTHING, *more)
+    names = native_names(recipe) - {"algorithm.gem_options.whiten"}
+    defaults = {bare(key) for key in NATIVE_DEFAULTS}
+    assert names - defaults <= NATIVE_OWNED.keys()
+    assert not defaults & NATIVE_OWNED.keys()
+
+
+def test_a_native_key_that_is_set_for_a_run_is_owned(tiny, tmp_path):
+    recipe = tiny()
+    run = RunDir.create(tmp_path / "run", recipe, "verl")
+    assert {bare(key) for key in run_settings(recipe, run)} <= NATIVE_OWNED.keys()
+    with session(recipe) as (settings, _):
+        assert {bare(key) for key in settings} <= harness.NATIVE_OWNED.keys()
+    names = native_names(recipe) - NATIVE_OWNED.keys() - harness.NATIVE_OWNED.keys()
+    assert names <= {bare(key) for key in {**NATIVE_DEFAULTS, **harness.DEFAULTS}}
+
+
+def test_owned_keys_are_verls():
+    """All but those that the adapter adds: a key that verl renamed would protect nothing."""
+    added = {"algorithm.gem_options", "data.gem_recipe", "data.gem_run"}
+    unknown = NATIVE_OWNED.keys() - native_keys() - added
+    assert {key for key in unknown if ".mixed_precision." not in key} == set()
+
+
+@pytest.mark.parametrize("key", NATIVE_DEFAULTS)
+def test_a_default_can_be_changed(key):
+    overrides = translate(with_native({key: "other"}, paper("hardware.nodes=2")))
+    assert [text for text in overrides if bare(text).startswith(f"{bare(key)}=")] == [
+        f"{key}='other'"
+    ]
+
+
+def test_native_keys_pass_through_and_come_last():
+    table = {
+        "critic.cliprange_value": 0.25,
+        "actor_rollout_ref.actor.ppo_max_token_len_per_gpu": 40000,
+        "+actor_rollout_ref.rollout.engine_kwargs.vllm.max_num_seqs": 64,
+        "++trainer.project_name": "mine",
+        "~trainer.esi_redundant_time": None,
+    }
+    recipe = with_native(table)
+    config = composed(recipe)
+    assert config.critic.cliprange_value == 0.25
+    assert config.actor_rollout_ref.actor.ppo_max_token_len_per_gpu == 40000
+    assert config.actor_rollout_ref.rollout.engine_kwargs.vllm.max_num_seqs == 64
+    assert config.trainer.project_name == "mine"
+    assert "esi_redundant_time" not in config.trainer
+    last = [text.partition("=")[0] for text in translate(recipe)[-len(table) :]]
+    assert last == list(table)
+
+
+def test_an_unknown_native_key_is_an_error_with_a_guess():
+    with pytest.raises(RecipeError, match=r"no such key\. Did you mean '.*critic\.cliprange_value"):
+        translate(with_native({"critic.cliprange_valeu": 0.25}))
+    with pytest.raises(RecipeError, match=r"write '\+trainer\.something_else'"):
+        translate(with_native({"trainer.something_else": 1}))
+
+
+def test_a_gpu_recipe_does_not_import_the_cpu_backend():
+    code = (
+        "import sys; from gem_core.training.recipe import load_recipe; "
+        "from gem_verl.config import translate; from gem_verl.launch import session; "
+        "recipe = load_recipe('guess-the-number-easy', 'paper'); translate(recipe); "
+        "session(recipe).__enter__(); "
+        "print([name for name in sys.modules if name.startswith('gem_verl.cpu')])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
 
 
 @pytest.mark.parametrize(

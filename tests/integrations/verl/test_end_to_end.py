@@ -51,28 +51,48 @@ def register():
 '''
 
 
+THIEF = """
+from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY
+
+ADV_ESTIMATOR_REGISTRY["gem_rebn"] = lambda **_: None
+"""
+
+
 @pytest.fixture
-def faulty(tmp_path, monkeypatch):
-    """An installed package that brings an environment with faults, in verl's processes too."""
-    (tmp_path / "verltest_faulty.py").write_text(FAULTY)
-    info = tmp_path / "verltest_faulty-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: verltest-faulty\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[gem_core.envs]\nfaulty = verltest_faulty:register\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+def package(tmp_path, monkeypatch):
+    """``package(name, source, entry_points)``: an installed package, in verl's processes too."""
+
+    def make(name, source, entry_points):
+        (tmp_path / f"{name}.py").write_text(source)
+        info = tmp_path / f"{name}-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text(entry_points)
+        paths = [str(tmp_path), os.environ.get("PYTHONPATH", "")]
+        monkeypatch.syspath_prepend(str(tmp_path))
+        monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
+
+    return make
+
+
+@pytest.fixture
+def faulty(package, monkeypatch):
+    """A package that brings an environment with faults."""
     import gem_core.registration
 
+    package("verltest_faulty", FAULTY, "[gem_core.envs]\nfaulty = verltest_faulty:register\n")
     monkeypatch.setattr(gem_core.registration, "_plugins_loaded", False)
 
 
 def distance(run, model_dir):
     """Largest change of a weight between the first model and the run's."""
-    first, last = (
-        AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32).state_dict()
-        for path in (model_dir, run.model)
-    )
+    first = weights_of(model_dir)
+    last = weights_of(run.model)
     return max(float((first[name] - last[name]).abs().max()) for name in first)
+
+
+def weights_of(path):
+    return AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32).state_dict()
 
 
 def test_two_ranks_train_on_episodes_some_of_which_fail(tiny, faulty, tmp_path, model_dir):
@@ -94,9 +114,9 @@ def test_two_ranks_train_on_episodes_some_of_which_fail(tiny, faulty, tmp_path, 
     train(recipe, run)
 
     episodes = list(run.episodes())
-    played = [(tags["step"], e.index, e.seed) for tags, e in episodes]
+    numbers = [(tags["step"], e.index, e.seed) for tags, e in episodes]
     tasks = [train_task(recipe, index) for index in range(20)]
-    assert played == [(task.index // 10 + 1, task.index, task.seed) for task in tasks]
+    assert numbers == [(task.index // 10 + 1, task.index, task.seed) for task in tasks]
     failed = [e for _, e in episodes if e.stop_reason.failed]
     assert failed and all("scripted fault" in e.error for e in failed)
     assert all(not any(e.segments[0].loss_mask) for e in failed)
@@ -104,14 +124,14 @@ def test_two_ranks_train_on_episodes_some_of_which_fail(tiny, faulty, tmp_path, 
     metrics = run.metrics()
     assert [row["step"] for row in metrics] == [1, 2]
     for step, row in enumerate(metrics, 1):
-        mine = [e for tags, e in episodes if tags["step"] == step]
-        share = sum(e.stop_reason.failed for e in mine) / 10
+        played = [e for tags, e in episodes if tags["step"] == step]
+        share = sum(e.stop_reason.failed for e in played) / 10
         assert row["stop/env_error"] == pytest.approx(share)
-        assert row["rows/masked"] == sum(not any(e.segments[0].loss_mask) for e in mine)
-        expected = estimate(turn_batch(mine), recipe.algorithm).metrics
-        assert expected["turns/masked"] > 0 or not any(e.stop_reason.failed for e in mine)
+        assert row["rows/masked"] == sum(not any(e.segments[0].loss_mask) for e in played)
+        expected = estimate(turn_batch(played), recipe.algorithm).metrics
+        assert expected["turns/masked"] > 0 or not any(e.stop_reason.failed for e in played)
         assert {name: row[name] for name in expected} == pytest.approx(expected, abs=1e-6)
-        assert row["reward/mean"] == pytest.approx(sum(e.total_reward for e in mine) / 10)
+        assert row["reward/mean"] == pytest.approx(sum(e.total_reward for e in played) / 10)
         assert row.keys() >= COMMON
         assert row["grad_norm"] > 0 and row["entropy"] > 0 and "loss/kl" in row
         assert row["logprobs/rollout_diff_max"] < 1e-4
@@ -124,12 +144,16 @@ def test_two_ranks_train_on_episodes_some_of_which_fail(tiny, faulty, tmp_path, 
     assert AutoModelForCausalLM.from_pretrained(run.model).dtype == torch.float32
 
 
-def test_an_overridden_estimator_stops_the_run_before_its_first_step(tiny, tmp_path):
-    recipe = tiny("trainer.verl={'algorithm.adv_estimator'='grpo'}")
+def test_an_estimator_of_another_plugin_stops_the_run_before_its_first_step(
+    package, tiny, tmp_path
+):
+    package("verltest_thief", THIEF, "[verl.plugins]\nthief = verltest_thief\n")
+    recipe = tiny()
     run = RunDir.create(tmp_path / "run", recipe, "verl")
-    with pytest.raises(GemError, match="would run the estimator 'grpo'"):
+    with pytest.raises(GemError, match="gem_rebn"):
         train(recipe, run)
-    assert run.metrics() == [] and not run.model.exists()
+    assert run.metrics() == []
+    assert not run.model.exists()
 
 
 RUN = "from gem_core.training.runs import RunDir; from gem_verl.launch import run; import sys; "

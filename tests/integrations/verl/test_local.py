@@ -35,7 +35,8 @@ def test_episodes_to_update_to_weights(recipe, samples, model_dir):
     batch = actor.prepare(samples)
 
     mask = batch["response_mask"].values().bool()
-    sampled, trained = batch["rollout_log_probs"].values(), batch["old_log_probs"].values()
+    sampled = batch["rollout_log_probs"].values()
+    trained = batch["old_log_probs"].values()
     assert (sampled - trained)[mask].abs().max() < 1e-5
     advantages = batch["advantages"].values()
     assert not advantages[~mask].any() and advantages[mask].any()
@@ -55,15 +56,15 @@ def test_episodes_to_update_to_weights(recipe, samples, model_dir):
     assert server.version == 7
 
 
-def test_the_harness_takes_log_probs_at_once():
+def test_the_cpu_backend_takes_log_probs_at_once():
     from verl.utils.torch_functional import logprobs_from_logits
 
     logits = torch.randn(7, 11, generator=torch.Generator().manual_seed(0), requires_grad=True)
     labels = torch.arange(7)
-    found = logprobs_from_logits(logits, labels)
+    logprobs = logprobs_from_logits(logits, labels)
     one_by_one = [logits[i, i] - torch.logsumexp(logits[i], -1) for i in range(7)]
-    torch.testing.assert_close(found, torch.stack(one_by_one))
-    (gradient,) = torch.autograd.grad(found.sum(), logits)
+    torch.testing.assert_close(logprobs, torch.stack(one_by_one))
+    (gradient,) = torch.autograd.grad(logprobs.sum(), logits)
     torch.testing.assert_close(gradient, torch.eye(7, 11) - logits.softmax(-1))
 
 
@@ -91,8 +92,8 @@ def test_padding_rows_of_verl_do_not_move_the_loss(recipe, samples, model_dir, m
         for key in batch.keys()  # noqa: SIM118 - a TensorDict iterates over rows
     }
     padded = TensorDict(nested, batch_size=len(rows))
-    found = LocalActor(recipe, model_dir).update(padded)
+    metrics = LocalActor(recipe, model_dir).update(padded)
     for key in ("actor/pg_loss", "grad_norm"):
-        assert torch.as_tensor(found[key]).sum() == pytest.approx(
+        assert torch.as_tensor(metrics[key]).sum() == pytest.approx(
             float(torch.as_tensor(expected[key]).sum()), rel=1e-4, abs=1e-6
         )

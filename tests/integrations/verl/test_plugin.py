@@ -11,6 +11,7 @@ import pytest
 
 from gem_core.errors import MissingDependencyError
 from gem_core.training import trainers
+from gem_verl import _compat as compat
 
 REGISTERED = (
     "from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY as r; "
@@ -37,7 +38,7 @@ def test_external_lib_does_it_where_plugins_are_off():
     assert first == "[]" and "'gem_rebn'" in second, done.stderr
 
 
-def test_a_plugin_that_fails_is_heard():
+def test_a_plugin_that_fails_prints_why():
     broken = (
         "import sys; sys.modules['gem_core.advantages'] = None\n"
         "import verl; print('verl swallowed it')"
@@ -48,13 +49,22 @@ def test_a_plugin_that_fails_is_heard():
     assert "gem_core.advantages" in done.stdout
 
 
-@pytest.mark.parametrize("found", ["0.8.0", "0.10.0", None])
-def test_an_untested_verl_is_an_error_that_names_the_range(monkeypatch, found):
-    import gem_verl._compat as compat
-
-    monkeypatch.setattr(trainers, "installed_version", lambda _: found)
+@pytest.mark.parametrize("version", ["0.8.0", "0.10.0", None])
+def test_an_untested_verl_is_an_error_that_names_the_range(monkeypatch, version):
+    monkeypatch.setattr(trainers, "installed_version", lambda _: version)
     with pytest.raises(MissingDependencyError, match=r"gem-core\[verl\]") as error:
         importlib.reload(compat)
-    assert found is None or ">=0.9.1,<0.10" in str(error.value)
+    assert version is None or ">=0.9.1,<0.10" in str(error.value)
     monkeypatch.undo()
     importlib.reload(compat)
+
+
+def test_what_the_adapter_relies_on_is_there():
+    compat.check_private_signatures()
+
+
+@pytest.mark.parametrize("path", compat.PRIVATE_SIGNATURES)
+def test_a_changed_signature_is_an_error_that_names_it(monkeypatch, path):
+    monkeypatch.setitem(compat.PRIVATE_SIGNATURES, path, "self something else")
+    with pytest.raises(MissingDependencyError, match=rf"{path} takes \(.*verl>=0\.9\.1,<0\.10"):
+        compat.check_private_signatures()

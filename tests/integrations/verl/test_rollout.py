@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from itertools import count
 
 import pytest
 from verl.workers.rollout.replica import TokenOutput
@@ -24,7 +25,8 @@ class Slow(Env):
 
     def __init__(self, raises: bool = False) -> None:
         super().__init__()
-        self.raises, self.count = raises, 0
+        self.raises = raises
+        self.count = 0
 
     def _reset(self, options):
         self.count = 0
@@ -47,16 +49,17 @@ def episode_of(samples):
     return Episode.from_dict(json.loads(samples[0].extra_fields["episode"]))
 
 
-def closing(tokenizer):
-    """An engine that guesses 1, 2, 3 ... and closes its turns, numbering its log-probs."""
-    guess, count = iter(range(1, 100)), iter(range(10**6))
+def stopping(tokenizer):
+    """An engine that guesses 1, 2, 3 ... and stops by a stop token, numbering its log-probs."""
+    guesses = count(1)
+    numbers = count(0)
 
     def answer(prompt_ids, sampling):
-        ids = tokenizer.encode(f"\\boxed{{{next(guess)}}}", add_special_tokens=False)
+        ids = tokenizer.encode(f"\\boxed{{{next(guesses)}}}", add_special_tokens=False)
         ids.append(sampling["stop_token_ids"][0])
         return TokenOutput(
             token_ids=ids,
-            log_probs=[-float(next(count)) for _ in ids],
+            log_probs=[-float(next(numbers)) for _ in ids],
             extra_fields={"min_global_steps": 3, "max_global_steps": 4},
         )
 
@@ -65,9 +68,10 @@ def closing(tokenizer):
 
 def test_samples_are_aligned_token_by_token(play_task, tiny, tokenizer):
     recipe = tiny()
-    samples, client = play_task(recipe, closing(tokenizer))
+    samples, client = play_task(recipe, stopping(tokenizer))
     (sample,) = samples
-    episode, fields = episode_of(samples), sample.as_dict()
+    episode = episode_of(samples)
+    fields = sample.as_dict()
     (segment,) = episode.segments
     ids = [*fields["prompts"].tolist(), *fields["responses"].tolist()]
     assert ids == segment.token_ids
@@ -78,20 +82,20 @@ def test_samples_are_aligned_token_by_token(play_task, tiny, tokenizer):
     assert [rewards.get(i, 0.0) for i in range(len(ids) - start)] == pytest.approx(
         fields["rm_scores"].tolist()
     )
-    assert len(client.asked) == len(episode.turns) > 1
-    for (_, prompt, _), (_, begin, end) in zip(client.asked, segment.spans, strict=True):
+    assert len(client.requests) == len(episode.turns) > 1
+    for (_, prompt, _), (_, begin, end) in zip(client.requests, segment.spans, strict=True):
         assert prompt == segment.token_ids[:begin]
         assert 1 <= end - begin <= recipe.limits.max_tokens_per_turn
-    assert len({request for request, _, _ in client.asked}) == 1  # one server per episode
+    assert len({request for request, _, _ in client.requests}) == 1  # one server per episode
 
 
 def test_the_engine_is_asked_for_the_recipes_tokens(play_task, tiny, tokenizer):
     recipe = tiny("limits.max_episode_tokens=14", "limits.max_tokens_per_turn=6")
-    samples, client = play_task(recipe, closing(tokenizer))
-    caps = [sampling["max_tokens"] for _, _, sampling in client.asked]
+    samples, client = play_task(recipe, stopping(tokenizer))
+    caps = [sampling["max_tokens"] for _, _, sampling in client.requests]
     assert caps[0] == 6 and min(caps) >= 1
     stop_ids = MachineFactory(recipe, tokenizer).stop_ids
-    assert all(sampling["stop_token_ids"] == stop_ids for _, _, sampling in client.asked)
+    assert all(sampling["stop_token_ids"] == stop_ids for _, _, sampling in client.requests)
     assert episode_of(samples).stop_reason is StopReason.TRUNCATED_TOKENS
     assert samples[0].extra_fields["min_global_steps"] == 3
     assert samples[0].extra_fields["max_global_steps"] == 4
@@ -114,7 +118,7 @@ def test_a_task_of_another_step_is_a_fault(play_task, tiny, sample_from):
 
 def test_row_per_turn_where_the_history_rewrites_itself(play_task, tiny, tokenizer):
     recipe = tiny("context.history=last")
-    samples, _ = play_task(recipe, closing(tokenizer))
+    samples, _ = play_task(recipe, stopping(tokenizer))
     episode = episode_of(samples)
     assert len(samples) == len(episode.turns) > 1
     labels = read_labels([s.extra_fields["label"] for s in samples])
@@ -137,10 +141,10 @@ def fault_of(samples):
 @pytest.mark.parametrize(
     ("output", "message"),
     [
-        (TokenOutput(token_ids=[5], log_probs=[-1.0]), "strips them"),
+        (TokenOutput(token_ids=[5], log_probs=[-1.0], stop_reason="completed"), "strips them"),
         (TokenOutput(token_ids=[], log_probs=[]), "returned 0 of"),
-        (TokenOutput(token_ids=[5] * 9, log_probs=[-1.0] * 9), "9 tokens where 1 to 8"),
-        (TokenOutput(token_ids=[5] * 8, log_probs=[-1.0] * 3), "3 logprobs came with 8"),
+        (TokenOutput(token_ids=[5] * 9, log_probs=[-1.0] * 9), "9 tokens"),
+        (TokenOutput(token_ids=[5] * 8, log_probs=[-1.0] * 3), "3 logprobs"),
     ],
     ids=["stop token stripped", "nothing", "more than the cap", "logprobs missing"],
 )
@@ -160,7 +164,7 @@ def test_an_aborted_request_is_an_aborted_episode(play_task, tiny):
 )
 def test_a_broken_environment_keeps_its_reason(play_task, tiny, tokenizer, env, reason):
     recipe = tiny(f"env=[{{id='{env}'}}]", "limits.turn_deadline_s=0.2")
-    samples, _ = play_task(recipe, closing(tokenizer))
+    samples, _ = play_task(recipe, stopping(tokenizer))
     episode = episode_of(samples)
     assert episode.stop_reason is reason and len(episode.turns) == 2
     assert not any(samples[0].response_mask) and not any(samples[0].rm_scores)
@@ -169,7 +173,7 @@ def test_a_broken_environment_keeps_its_reason(play_task, tiny, tokenizer, env, 
 
 def test_a_hanging_environment_does_not_hold_the_event_loop(make_loop, tiny, tokenizer):
     recipe = tiny("env=[{id='verltest:Hangs'}]", "limits.turn_deadline_s=1.0")
-    answer = closing(tokenizer)
+    answer = stopping(tokenizer)
 
     class Client:
         async def generate(self, *_, prompt_ids, sampling_params):
@@ -192,8 +196,8 @@ def test_a_hanging_environment_does_not_hold_the_event_loop(make_loop, tiny, tok
 
 def test_an_episode_without_an_action_keeps_a_row(play_task, tiny, tokenizer):
     recipe = tiny("limits.max_context_tokens=5")
-    samples, client = play_task(recipe, closing(tokenizer))
-    assert client.asked == []
+    samples, client = play_task(recipe, stopping(tokenizer))
+    assert client.requests == []
     fields = samples[0].as_dict()
     assert len(fields["prompts"]) > 5 and fields["response_mask"].tolist() == [0]
     assert fields["rm_scores"].tolist() == [0.0]

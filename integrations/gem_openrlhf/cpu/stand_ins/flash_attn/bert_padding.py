@@ -6,4 +6,6 @@ from flash_attn import unavailable
 
 __all__ = ["index_first_axis", "pad_input", "rearrange", "unpad_input"]
 
-index_first_axis = pad_input = unpad_input = unavailable
+index_first_axis = unavailable
+pad_input = unavailable
+unpad_input = unavailable

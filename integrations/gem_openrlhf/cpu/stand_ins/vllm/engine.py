@@ -1,4 +1,4 @@
-"""The stand-in engine: gem_core's batched sampler, weight updates over a TCP store."""
+"""The stand-in engine: gem_core's batched sampler, with weight updates over a TCP store."""
 
 from __future__ import annotations
 
@@ -79,11 +79,13 @@ class AsyncLLMEngine:
         if self._server is None or self._server.done():
             self._server = asyncio.ensure_future(self._serve())
         done = await future
-        ids, found = done.token_ids, None
+        ids = done.token_ids
+        tables = None
         if params.logprobs is not None:
-            found = [{t: Logprob(p)} for t, p in zip(ids, done.logprobs or [], strict=True)]
+            pairs = zip(ids, done.logprobs or [], strict=True)
+            tables = [{token: Logprob(number)} for token, number in pairs]
         text = self.tokenizer.decode(ids, skip_special_tokens=params.skip_special_tokens)
-        output = CompletionOutput(text, ids, found, done.finish_reason.value)
+        output = CompletionOutput(text, ids, tables, done.finish_reason.value)
         yield RequestOutput(request_id, [output])
 
     async def collective_rpc(self, method: str, args: Sequence[Any] = ()) -> list[Any]:
@@ -120,16 +122,18 @@ class AsyncLLMEngine:
                 count = len(self._waiting)
                 await asyncio.sleep(GATHER_S)
             await self._open.wait()
-            batch, self._waiting = self._waiting, []
+            batch = self._waiting
+            self._waiting = []
             self._running = len(batch)
             self.batch_sizes.append(len(batch))
             try:
-                found = await asyncio.to_thread(self._sample, [item[:2] for item in batch])
+                requests = [(prompt_ids, params) for prompt_ids, params, _ in batch]
+                completions = await asyncio.to_thread(self._sample, requests)
             except Exception as error:
                 for _, _, future in batch:
                     future.set_exception(error)
             else:
-                for completion, (_, _, future) in zip(found, batch, strict=True):
+                for completion, (_, _, future) in zip(completions, batch, strict=True):
                     if not future.done():  # its request was cancelled
                         future.set_result(completion)
             finally:
@@ -138,20 +142,21 @@ class AsyncLLMEngine:
     def _sample(self, batch: list[tuple[list[int], SamplingParams]]) -> list[Completion]:
         """Sample a batch of prompts, those with equal parameters together."""
         groups: dict[tuple[Any, ...], list[int]] = {}
-        for number, (_, p) in enumerate(batch):
-            key = (tuple(p.stop_token_ids), p.temperature, p.top_p, p.top_k)
+        for number, (_, params) in enumerate(batch):
+            stop_ids = tuple(params.stop_token_ids)
+            key = (stop_ids, params.temperature, params.top_p, params.top_k)
             groups.setdefault(key, []).append(number)
-        found: dict[int, Completion] = {}
-        for (stops, temperature, top_p, top_k), numbers in groups.items():
-            ends = {*stops, self.tokenizer.eos_token_id} - {None}
+        completions: dict[int, Completion] = {}
+        for (stop_ids, temperature, top_p, top_k), numbers in groups.items():
+            ends = {*stop_ids, self.tokenizer.eos_token_id} - {None}
             policy = HFPolicy(
                 self.model, sorted(ends), temperature=temperature, top_p=top_p, top_k=top_k
             )
             policy.generator = self.generator
-            prompts, params = zip(*(batch[n] for n in numbers), strict=True)
-            requests = [
-                Request(ids, p.max_tokens or 16, None)
-                for ids, p in zip(prompts, params, strict=True)
-            ]
-            found |= dict(zip(numbers, policy.complete_batch(requests), strict=True))
-        return [found[number] for number in range(len(batch))]
+            requests = []
+            for number in numbers:
+                prompt_ids, params = batch[number]
+                requests.append(Request(prompt_ids, params.max_tokens or 16, None))
+            sampled = policy.complete_batch(requests)
+            completions.update(zip(numbers, sampled, strict=True))
+        return [completions[number] for number in range(len(batch))]

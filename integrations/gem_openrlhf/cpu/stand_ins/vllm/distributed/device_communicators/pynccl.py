@@ -13,11 +13,13 @@ class PyNcclCommunicator:
     """Broadcasts tensors one after the other; all members call it in the same order."""
 
     def __init__(self, group: StatelessProcessGroup, device: Any = None) -> None:
-        self.group, self.count = group, 0
+        self.group = group
+        self.count = 0
 
     def broadcast(self, tensor: torch.Tensor, src: int = 0, stream: Any = None) -> None:
         """Send ``tensor`` from ``src``, or receive it in place."""
-        key, store = f"broadcast/{self.count}", self.group.store
+        store = self.group.store
+        key = f"broadcast/{self.count}"
         self.count += 1
         if self.group.rank == src:
             raw = tensor.detach().contiguous().view(torch.uint8).numpy().tobytes()

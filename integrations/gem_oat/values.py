@@ -1,0 +1,71 @@
+"""Values of Oat's arguments that are computed from several keys of a recipe."""
+
+from __future__ import annotations
+
+from gem_core.training.recipe import Recipe
+
+
+def on_gpu(recipe: Recipe) -> bool:
+    """Whether Oat's own engine and processes run."""
+    return recipe.hardware.device == "gpu"
+
+
+def is_bfloat16(recipe: Recipe) -> bool:
+    """Whether weights are bfloat16; else they are float32."""
+    return recipe.model.dtype == "bfloat16"
+
+
+def critic_type(recipe: Recipe) -> str:
+    """``ppo`` trains a critic, ``drgrpo`` none."""
+    return "ppo" if recipe.algorithm.estimator == "gae" else "drgrpo"
+
+
+def critic_lr(recipe: Recipe) -> float:
+    """The critic's learning rate."""
+    return recipe.algorithm.critic_lr or recipe.algorithm.lr
+
+
+def kl_in_loss(recipe: Recipe) -> float:
+    """Weight of the KL term in the loss."""
+    return recipe.algorithm.kl_coef if recipe.algorithm.kl_in == "loss" else 0.0
+
+
+def kl_in_reward(recipe: Recipe) -> float:
+    """Weight of the KL penalty in the reward."""
+    return recipe.algorithm.kl_coef if recipe.algorithm.kl_in == "reward" else 0.0
+
+
+def checkpoints_kept(recipe: Recipe) -> int:
+    """At least two: Oat deletes the oldest before the new one is whole."""
+    return max(2, recipe.train.keep_checkpoints)
+
+
+# Oat plans its schedule for items * max_epochs / train_batch_size updates, and takes the ceiling of
+# ratio * updates for the warm-up. An item of the adapter's data set is one learner's part of a
+# step; how many rows it has is known only in the step, and the learner sets these sizes then.
+
+
+def updates_per_step(recipe: Recipe) -> int:
+    """Optimizer steps per training step."""
+    return recipe.algorithm.epochs * recipe.algorithm.minibatches
+
+
+def micro_batch(recipe: Recipe) -> int:
+    """Rows per forward pass of one learner, before the number of rows is known."""
+    return recipe.batch.micro_batch or 1
+
+
+def train_rows(recipe: Recipe) -> int:
+    """Rows per forward pass of all learners."""
+    return recipe.hardware.gpus * micro_batch(recipe)
+
+
+def passes_per_item(recipe: Recipe) -> int:
+    """Oat's epochs, with which its sum comes to the updates of the run."""
+    return updates_per_step(recipe) * micro_batch(recipe)
+
+
+def warmup_ratio(recipe: Recipe) -> float:
+    """Share of the updates whose ceiling is the warm-up's number of steps."""
+    half_below = max(0.0, recipe.algorithm.warmup_steps - 0.5)
+    return half_below / max(1, recipe.train.steps * updates_per_step(recipe))

@@ -1,0 +1,126 @@
+"""What OpenRLHF's flags are set to, where a recipe's value is not handed over as it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gem_core.errors import RecipeError
+from gem_core.training.recipe import Recipe, flatten
+
+ROLES = ("actor", "ref", "critic", "reward")
+"""OpenRLHF's groups of training processes; all get the same size."""
+
+
+# -- the algorithm --------------------------------------------------------------------------------
+
+
+def clip(recipe: Recipe) -> tuple[float, float]:
+    """Return the lower and upper side of the PPO clip."""
+    return recipe.algorithm.clip_low, recipe.algorithm.clip_high
+
+
+def critic_lr(recipe: Recipe) -> float:
+    """Return the learning rate of the critic."""
+    return recipe.algorithm.critic_lr or recipe.algorithm.lr
+
+
+def estimator(recipe: Recipe) -> str:
+    """Return a name that decides whether there is a critic; the advantages are gem_core's."""
+    return "gae" if recipe.algorithm.estimator == "gae" else "reinforce"
+
+
+def loss_aggregation(recipe: Recipe) -> str:
+    """Return OpenRLHF's name of the mean over the loss."""
+    names = {"token": "token-mean", "sequence": "seq-mean-token-mean"}
+    return names[recipe.algorithm.loss_aggregation]
+
+
+def schedule(recipe: Recipe) -> str:
+    """Return the name of the learning rate's schedule in transformers."""
+    return recipe.algorithm.schedule_name
+
+
+def warmup_ratio(recipe: Recipe) -> float:
+    """Return the ratio that makes ``warmup_steps``: OpenRLHF rounds ratio x updates up."""
+    algorithm = recipe.algorithm
+    updates = recipe.train.steps * algorithm.epochs * algorithm.minibatches
+    return max(0.0, algorithm.warmup_steps - 0.5) / max(1, updates)
+
+
+# -- batches and steps ----------------------------------------------------------------------------
+
+
+def minibatch(recipe: Recipe) -> int:
+    """Return the episodes per optimizer step, over all ranks."""
+    return recipe.batch.episodes // recipe.algorithm.minibatches
+
+
+def micro_batch(recipe: Recipe) -> int:
+    """Return the sequences per forward pass of a training process.
+
+    Raises:
+        RecipeError: a batch cannot be divided like that.
+    """
+    episodes = recipe.batch.episodes
+    minibatches = recipe.algorithm.minibatches
+    ranks = recipe.hardware.nodes * train_gpus(recipe)
+    per_rank, rest = divmod(episodes, minibatches * ranks)
+    micro = min(recipe.batch.micro_batch or per_rank, per_rank)
+    if rest or per_rank % micro:
+        raise RecipeError(
+            f"batch.episodes = {episodes} must be a multiple of algorithm.minibatches x ranks x "
+            f"batch.micro_batch = {minibatches} x {ranks} x {micro}."
+        )
+    return micro
+
+
+def eval_steps(recipe: Recipe) -> int:
+    """Return the training steps between evaluations; -1 is never."""
+    return recipe.eval.every or -1
+
+
+def save_steps(recipe: Recipe) -> int:
+    """Return the training steps between checkpoints: all of them where only the last is kept."""
+    return recipe.train.save_every or max(1, recipe.train.steps)
+
+
+# -- the hardware ---------------------------------------------------------------------------------
+
+
+def is_async(recipe: Recipe) -> bool:
+    """Return whether generation and training overlap: native flag ``train.async_enable``."""
+    native = flatten(recipe.trainer.get("openrlhf", {}))
+    return bool(native.get("train.async_enable", False))
+
+
+def nodes(recipe: Recipe) -> int:
+    """Return the machines that train."""
+    return recipe.hardware.nodes
+
+
+def train_gpus(recipe: Recipe) -> int:
+    """Return the training processes per node: all GPUs, or half in async mode; ranks on a CPU."""
+    gpus = recipe.hardware.gpus_per_node
+    if recipe.hardware.device == "gpu" and is_async(recipe):
+        return gpus // 2
+    return gpus
+
+
+def layout_flags(recipe: Recipe) -> dict[str, Any]:
+    """Return defaults: training and generation take turns on all GPUs; async mode splits them."""
+    if recipe.hardware.device == "cpu":
+        return {
+            "vllm.num_engines": 1,
+            "vllm.sync_backend": "gloo",
+            "ds.attn_implementation": "sdpa",
+        }
+    flags: dict[str, Any] = {"train.colocate_all": True, "vllm.enable_prefix_caching": True}
+    if is_async(recipe):
+        engines = recipe.hardware.gpus_per_node - train_gpus(recipe)
+        flags["vllm.num_engines"] = recipe.hardware.nodes * engines
+        return flags
+    flags["vllm.num_engines"] = recipe.hardware.nodes * train_gpus(recipe)
+    flags["vllm.enable_sleep"] = True
+    flags["vllm.gpu_memory_utilization"] = 0.6
+    flags["ds.enable_sleep"] = True
+    return flags

@@ -1,0 +1,52 @@
+"""The line of a training step: OpenRLHF's status under the common names, and what stops a run."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from gem_core.errors import GemError
+from gem_core.parity.frozen import frozen_episodes
+from gem_core.training.runs import RunDir
+from gem_openrlhf.metrics import NAMES, RunLog
+
+STATUS = {"policy_loss": 0.25, "actor_grad_norm": 1.5, "actor_lr": 1e-3, "reward": 7.0}
+
+
+@pytest.fixture
+def run(tiny, tmp_path):
+    recipe = tiny("batch.episodes=8", "train.log_episodes=3")
+    return RunDir.create(tmp_path / "run", recipe, "openrlhf")
+
+
+def test_a_step_is_logged_under_the_common_names(run):
+    episodes = frozen_episodes(8)
+    RunLog(run).log_step(1, episodes, {"advantage/std": 1.0}, STATUS)
+    (row,) = run.metrics()
+    assert (row["loss/policy"], row["grad_norm"], row["lr"]) == (0.25, 1.5, 1e-3)
+    assert row["advantage/std"] == 1.0
+    assert row["episodes"] == 8
+    assert "reward" not in row  # OpenRLHF's own names stay out
+    assert [episode.index for _, episode in run.episodes()] == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("native", "value"),
+    [
+        ("policy_loss", math.nan),
+        ("critic_loss", math.inf),
+        ("actor_grad_norm", math.nan),
+        ("critic_grad_norm", math.nan),
+    ],
+)
+def test_a_loss_or_gradient_that_is_not_finite_stops_the_run(run, native, value):
+    with pytest.raises(GemError, match=f"{NAMES[native]} is (nan|inf) in step 2"):
+        RunLog(run).log_step(2, frozen_episodes(8), {}, {**STATUS, native: value})
+    assert run.metrics() == []
+
+
+def test_evaluations_are_logged_with_their_step(run):
+    RunLog(run).log_evaluation(4, frozen_episodes(8))
+    (row,) = run.evals()
+    assert (row["step"], row["when"], row["episodes"]) == (4, "during", 8)
