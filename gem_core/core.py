@@ -1,8 +1,8 @@
-"""``Env`` and ``Wrapper``: the whole interface between a task and whoever plays it.
+"""`Env` and `Wrapper`: the interface between a task and the agent that plays it.
 
-``reset`` and ``step`` are short template methods that check the call and hand on to ``_reset`` and
-``_step``, which a subclass writes. Every random number of an environment comes from ``self.rng``;
-the global ``random`` and ``numpy.random`` are neither read nor written.
+`Env.reset` and `Env.step` are short template methods that check the call and delegate to `_reset`
+and `_step`, which a subclass implements. Every random number of an environment comes from
+``self.rng``; the global ``random`` and ``numpy.random`` are neither read nor written.
 """
 
 from __future__ import annotations
@@ -36,25 +36,30 @@ _STATE_MESSAGES = {
 class Env(ABC):
     """A task played in text, one episode at a time.
 
-    A subclass writes `_reset`, `_step` and `random_action`, and names the
-    attributes that hold the state of an episode in `_state_fields`.
+    A subclass implements `_reset`, `_step` and `random_action`, and lists the attributes that hold
+    the state of an episode in `_state_fields`.
 
-    Observations are strings. After ``reset`` the observation is the rules of the task; after a
-    step it is what just happened. A board, if there is one, is text in ``info["suffix"]``.
+    Observations are strings. After `reset` the observation is the rules of the task; after a step
+    it describes what just happened. A board, if there is one, is text in ``info["suffix"]``.
     ``info["success"]`` (bool) is set at the end of an episode, ``info["error"]`` after an action
     that was not accepted.
 
     Attributes:
-        spec: What `gem_core.make` built this environment from; ``None`` without ``make``.
-        rng: The only source of randomness. Set by the first ``reset``.
-        slow: ``True`` if a step may block (network, subprocess): callers then use a worker.
-        version: Raised when the same id and parameters would give different episodes than before;
-            part of the fingerprint.
+        spec: what `gem_core.make` built this environment from; ``None`` without ``make``.
+        rng: the only source of randomness, set by the first `reset`.
+        slow: whether a step may block (network, subprocess): callers then use a worker.
+        fast: whether the class guarantees that no call ever blocks. It is then called directly,
+            in the caller's thread and without a deadline; other environments are called in
+            threads, which may differ from call to call. Environments of gem_core that are not slow
+            do not need it.
+        version: increased when the same id and parameters give different episodes than before; part
+            of the fingerprint.
     """
 
     spec: EnvSpec | None = None
     rng: Random
     slow: bool = False
+    fast: bool = False
     version: int = 0
 
     _state_fields: tuple[str, ...] = ()
@@ -66,17 +71,17 @@ class Env(ABC):
         """Start an episode.
 
         Args:
-            seed: Any integer, also negative or beyond 64 bits: the same seed gives the same
-                episode. ``None`` goes on with the generator as it is; a generator that was
+            seed: any integer, also a negative one or one beyond 64 bits: the same seed gives the
+                same episode. ``None`` continues with the generator as it is; a generator that was
                 never seeded starts from the entropy of the operating system.
-            options: Passed on to the task; most take none.
+            options: passed on to the task; most tasks take none.
 
         Returns:
             The first observation and the info dict.
 
         Raises:
-            TypeError: The seed is not an integer.
-            EpisodeStateError: The environment was closed.
+            TypeError: the seed is not an integer.
+            EpisodeStateError: the environment was closed.
         """
         if self._status == _CLOSED:
             raise EpisodeStateError(_STATE_MESSAGES[_CLOSED])
@@ -92,15 +97,16 @@ class Env(ABC):
         """Play one action.
 
         Args:
-            action: The text of the agent. Any string is accepted.
+            action: the agent's text. Any string is accepted.
 
         Returns:
-            ``(obs, reward, terminated, truncated, info)``. ``terminated``: the task came to its
-            own end. ``truncated``: it was cut off from outside, so a value bootstrap is right.
+            ``(obs, reward, terminated, truncated, info)``. ``terminated``: the task ended by its
+            own rules. ``truncated``: it was cut off from outside, so bootstrapping a value is
+            right.
 
         Raises:
-            ActionTypeError: The action is not a ``str``.
-            EpisodeStateError: No episode is running.
+            ActionTypeError: the action is not a ``str``.
+            EpisodeStateError: no episode is running.
         """
         if not isinstance(action, str):
             raise ActionTypeError(
@@ -114,16 +120,16 @@ class Env(ABC):
         return result
 
     def close(self) -> None:
-        """Free what the environment holds. Closing twice is fine."""
+        """Free the resources of the environment. It may be called more than once."""
         if self._status != _CLOSED:
             self._close()
             self._status = _CLOSED
 
     def get_state(self) -> State:
-        """Return the complete state as JSON-serialisable data, the generator's included.
+        """Return the complete state, including the generator's, as JSON-serialisable data.
 
-        Together with the parameters of the environment it fixes everything that follows:
-        ``other.set_state(env.get_state())`` makes ``other`` go on exactly as ``env`` would.
+        Together with the parameters of the environment it determines everything that follows: after
+        ``other.set_state(env.get_state())``, ``other`` continues exactly as ``env`` would.
         """
         rng = getattr(self, "rng", None)
         return {
@@ -134,10 +140,10 @@ class Env(ABC):
         }
 
     def set_state(self, state: State) -> None:
-        """Take over a state from `get_state` of an environment with the same parameters.
+        """Restore a state that `get_state` of an environment with the same parameters returned.
 
         Raises:
-            ValueError: The state belongs to another kind of environment.
+            ValueError: the state belongs to another kind of environment.
         """
         self._check_state(state)
         if state["rng"] is None:
@@ -156,7 +162,7 @@ class Env(ABC):
     def random_action(self, rng: Random) -> str:
         """Return a random action in the right format, drawn from the caller's ``rng``.
 
-        Well-formed does not mean legal or good: the square may be taken.
+        The action is well-formed, but not necessarily legal or good: a square may be occupied.
         """
         raise NotImplementedError(f"{type(self).__name__} does not define random_action(rng).")
 
@@ -167,17 +173,17 @@ class Env(ABC):
 
     @abstractmethod
     def _reset(self, options: dict[str, Any] | None) -> ResetResult:
-        """Start an episode: draw the task from ``self.rng``, return observation and info."""
+        """Draw the task of an episode from ``self.rng``; return the observation and the info."""
 
     @abstractmethod
     def _step(self, action: str) -> StepResult:
         """Play one action of a running episode. Must not raise, whatever the text."""
 
     def _close(self) -> None:  # noqa: B027
-        """Free resources; called once."""
+        """Free resources; called at most once."""
 
     def _restored(self) -> None:  # noqa: B027
-        """Rebuild what is derived from the fields of a started episode, after `set_state`."""
+        """Rebuild what is derived from the fields of a started episode; called by `set_state`."""
 
     def _seed(self, seed: int) -> None:
         try:
@@ -195,7 +201,7 @@ class Env(ABC):
             rng.seed(number)
 
     def _get_fields(self) -> State:
-        # Not through __dict__: asking for it makes every later attribute access of CPython slower.
+        # Not through __dict__: reading it makes every later attribute access in CPython slower.
         missing = _MISSING
         values = ((name, getattr(self, name, missing)) for name in self._state_fields)
         return {name: _copy(value) for name, value in values if value is not missing}
@@ -226,11 +232,10 @@ class Env(ABC):
 
 
 class Wrapper(Env):
-    """An environment around another one; whatever it does not define is the inner one's.
+    """An environment around another one; attributes that it does not define are the inner one's.
 
-    Attributes are looked up in the inner environment at each access, never copied. A subclass
-    overrides ``reset`` and ``step`` and names the attributes of its own state in
-    ``_state_fields``.
+    They are looked up in the inner environment at each access, never copied. A subclass overrides
+    `reset` and `step` and lists the attributes of its own state in `_state_fields`.
     """
 
     def __init__(self, env: Env):
@@ -259,7 +264,7 @@ class Wrapper(Env):
         }
 
     def set_state(self, state: State) -> None:
-        """Take over a state from `get_state` of the same stack of wrappers."""
+        """Restore a state that `get_state` of the same stack of wrappers returned."""
         self._check_state(state)
         self.env.set_state(state["inner"])
         self._set_fields(state["fields"])
@@ -295,7 +300,8 @@ class Wrapper(Env):
         return self.env.version
 
     def __getattr__(self, name: str) -> Any:
-        # The second test is for unpickling and copying, which look before `env` is there.
+        # The second test is for unpickling and copying, which ask for attributes before `env` is
+        # set.
         if name.startswith("_") or "env" not in self.__dict__:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return getattr(self.env, name)

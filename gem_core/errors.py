@@ -1,4 +1,4 @@
-"""The exceptions of gem-core: one tree, and every message says what to do next."""
+"""The exceptions of gem-core. Every message tells the user what to do next."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class UnknownNameError(GemError, LookupError):
 
 
 class RegistrationError(GemError, ValueError):
-    """A name that cannot be registered: malformed, or taken by something else."""
+    """A name that cannot be registered: it is malformed, or another object has it."""
 
 
 class ActionTypeError(GemError, TypeError):
@@ -26,20 +26,24 @@ class EpisodeStateError(GemError, RuntimeError):
     """A call in the wrong state: ``step`` before ``reset`` or after the end."""
 
 
+class EnvResultError(GemError, TypeError):
+    """What an environment returned is not what `gem_core.core.Env` promises."""
+
+
 class AdvantageError(GemError, ValueError):
     """Turn arrays, options or an estimator that cannot give one finite advantage per turn."""
 
 
 class RecipeError(GemError, ValueError):
-    """A recipe that cannot be read, or that asks for what a trainer cannot do."""
+    """A recipe that cannot be read, or that asks for something that a trainer cannot do."""
 
 
 class MissingDependencyError(GemError, ImportError):
-    """A package or Python version that is needed and not here; the message has the command."""
+    """A required package or Python version is missing; the message tells how to install it."""
 
 
 class DataError(GemError, LookupError):
-    """A data set that cannot be read here, or is not the one that was asked for."""
+    """A data set that cannot be read, or that is not the requested one."""
 
 
 class RunError(GemError, RuntimeError):
@@ -61,6 +65,6 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def unknown(kind: str, name: str, known: Iterable[str], listing: str = "") -> UnknownNameError:
-    """Build the error for an unknown ``name``; ``listing`` says how to list all of its ``kind``."""
+    """Build the error for an unknown ``name``; ``listing`` tells how to list the ``kind``."""
     hint = did_you_mean(name, known)
     return UnknownNameError(f"Unknown {kind} {name!r}.{hint}{' ' + listing if listing else ''}")

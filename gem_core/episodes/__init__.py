@@ -1,1 +1,1 @@
-"""Episodes: their data, the machine that plays one, policies, metrics."""
+"""Episodes: their data, the machine that plays one, the loops around it, metrics."""

@@ -1,6 +1,6 @@
-"""How observations become the tokens a policy reads: templates, tokenizers, histories.
+"""How observations become the tokens that a policy reads: templates, tokenizers, histories.
 
-An append-only history tokenises each observation once, alone, and never touches what was sampled
+An append-only history tokenises each observation once, by itself, and never changes sampled tokens
 (token in, token out). The other histories rewrite the prompt, so each turn begins a new segment.
 """
 
@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any, Literal, NamedTuple, Protocol
 
+from gem_core.episodes.chat import ChatRenderer, same_text
+from gem_core.episodes.special_tokens import SpecialTokens, added_tokens
+from gem_core.episodes.token_cache import TokenCache
+from gem_core.episodes.turn_ends import find_stop_ids, split_turn_end
 from gem_core.errors import RecipeError, unknown
 
 History = Literal["append", "last", "window", "concat", "concat_with_action"]
@@ -22,16 +25,22 @@ class Template:
     """Text around an observation.
 
     Attributes:
-        name: what recipes call it.
+        name: its name in recipes.
         first: the prompt of the first turn; ``{observation}`` is replaced.
-        next: what follows a closed action in an append-only history; ``{observation}`` is replaced.
-        close: what ends an action that has no stop token of its own (it was cut off), "" for none.
+        next: the text after an action in an append-only history; ``{observation}`` is replaced.
+        close: the text that ends an action without a stop token (it was cut off), ``""`` for none.
+        close_opens: ``close`` also begins the next message (GLM-4), so that an action which ends
+            with another stop token needs it too.
+        renderer: renders a conversation that ``next`` cannot continue, because the chat template
+            rewrites earlier turns (Qwen3 drops their thinking); ``None`` = it never does.
     """
 
     name: str
     first: str
     next: str
     close: str = ""
+    close_opens: bool = field(default=False, repr=False)
+    renderer: ChatRenderer | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for part in ("first", "next"):
@@ -40,8 +49,9 @@ class Template:
 
 
 def _chatml(name: str, head: str, tail: str, label: str) -> Template:
-    """A ChatML template: ``head`` + observation + ``tail`` first, the bare observation later."""
-    open_, close = "<|im_start|>user\n", "<|im_end|>\n<|im_start|>assistant\n"
+    """Return a ChatML template: ``head``, observation, ``tail`` first, the observation later."""
+    open_ = "<|im_start|>user\n"
+    close = "<|im_end|>\n<|im_start|>assistant\n"
     return Template(
         name,
         f"{open_}{head}{_SLOT}{tail}{close}",
@@ -76,13 +86,13 @@ TEMPLATES: dict[str, Template] = {
 
 
 class Tokenizer(Protocol):
-    """What the context needs of a tokenizer."""
+    """The interface of a tokenizer that `Context` needs."""
 
     def encode(self, text: str) -> list[int]:
-        """Token ids of ``text``, no special tokens added."""
+        """Return the token ids of ``text``, without added special tokens."""
 
     def decode(self, token_ids: Sequence[int]) -> str:
-        """Text of ``token_ids``, special tokens left out."""
+        """Return the text of ``token_ids``, without special tokens."""
 
     @property
     def stop_ids(self) -> frozenset[int]:
@@ -90,27 +100,25 @@ class Tokenizer(Protocol):
 
 
 class HFTokenizer:
-    """A Hugging Face tokenizer as a `Tokenizer`; observations that repeat are cached."""
+    """A Hugging Face tokenizer as a `Tokenizer`; observations that repeat are cached.
 
-    def __init__(self, tokenizer: Any, template: Template | None = None) -> None:
-        self.hf = tokenizer
-        self._stop_ids = self._find_stop_ids(template)
-        self._encode = lru_cache(maxsize=4096)(self._encode_uncached)
+    Args:
+        tokenizer: the tokenizer.
+        template: decides with the tokenizer and the model's generation config what ends an action.
+        revision: revision of the model, if ``tokenizer.name_or_path`` is a Hugging Face id.
+    """
 
-    def _find_stop_ids(self, template: Template | None) -> frozenset[int]:
-        ids = {self.hf.eos_token_id} - {None}
-        closing = template.close.strip() if template else ""
-        if closing:
-            # A base model's eos differs from the template's turn end; both must stop a turn.
-            encoded = self.hf.encode(closing, add_special_tokens=False)
-            if len(encoded) == 1:
-                ids.add(encoded[0])
-        if not ids:
-            raise RecipeError("The tokenizer has no eos token: a turn could never end. Set one.")
-        return frozenset(int(i) for i in ids)
+    def __init__(
+        self, tokenizer: Any, template: Template | None = None, revision: str | None = None
+    ) -> None:
+        closing = template.close if template else ""
+        self._set_up(tokenizer, find_stop_ids(tokenizer, closing, revision))
 
-    def _encode_uncached(self, text: str) -> tuple[int, ...]:
-        return tuple(self.hf.encode(text, add_special_tokens=False))
+    def _set_up(self, hf: Any, stop_ids: frozenset[int]) -> None:
+        self.hf = hf
+        self._stop_ids = stop_ids
+        self.special = SpecialTokens(hf)
+        self._encode = TokenCache(lambda text: tuple(self.special.encode(text)))
 
     def encode(self, text: str) -> list[int]:
         """See `Tokenizer`."""
@@ -130,8 +138,8 @@ class HFTokenizer:
 
 
 def _rebuild_tokenizer(hf: Any, stop_ids: frozenset[int]) -> HFTokenizer:
-    tokenizer = HFTokenizer(hf)
-    tokenizer._stop_ids = stop_ids
+    tokenizer = HFTokenizer.__new__(HFTokenizer)
+    tokenizer._set_up(hf, stop_ids)
     return tokenizer
 
 
@@ -139,7 +147,7 @@ def get_template(name: str, tokenizer: Any = None, system: str | None = None) ->
     """Return the template called ``name``; ``"chat"`` derives it from a Hugging Face tokenizer.
 
     Raises:
-        UnknownNameError: no such template.
+        UnknownNameError: there is no such template.
         RecipeError: ``"chat"`` without a usable chat template.
     """
     if name == "chat":
@@ -152,38 +160,46 @@ def get_template(name: str, tokenizer: Any = None, system: str | None = None) ->
 def chat_template(tokenizer: Any, system: str | None = None) -> Template:
     """Derive an append-only `Template` from a tokenizer's own chat template.
 
-    A conversation with marker texts is rendered once and cut at the markers. Templates that rewrite
-    earlier turns (Qwen3 drops old thinking) are used as they render the first time: what was
-    sampled stays in the history.
+    A conversation of marker texts is rendered once and cut at the markers. A chat template that
+    rewrites earlier turns (Qwen3 drops old thinking) gives a template with a ``renderer``: the
+    machine then begins a new segment where the history changes, and only there.
 
     Raises:
-        RecipeError: no chat template, or one that cannot be cut (it changes the texts it is given).
+        RecipeError: there is no chat template, it changes the texts of the messages, or nothing in
+            it ends a turn.
     """
     if tokenizer is None or not getattr(tokenizer, "chat_template", None):
-        raise RecipeError("template 'chat' needs a tokenizer with a chat template; this has none.")
-    user, action, later = "\u2983first\u2984", "\u2983action\u2984", "\u2983later\u2984"
-    head = [{"role": "system", "content": system}] if system else []
-    start = [*head, {"role": "user", "content": user}]
+        raise RecipeError(
+            "context.template = 'chat' needs a tokenizer with a chat template; this one has none. "
+            "Choose another template."
+        )
+    user = "\u2983first\u2984"
+    action = "\u2983action\u2984"
+    later = "\u2983later\u2984"
+    render = ChatRenderer(tokenizer, system)
+    start = [{"role": "user", "content": user}]
     more = [{"role": "assistant", "content": action}, {"role": "user", "content": later}]
-    first = tokenizer.apply_chat_template(start, tokenize=False, add_generation_prompt=True)
-    full = tokenizer.apply_chat_template(
-        [*start, *more], tokenize=False, add_generation_prompt=True
-    )
+    first = render(start)
+    full = render([*start, *more])
     if first.count(user) != 1 or full.count(action) != 1 or full.count(later) != 1:
-        raise RecipeError("The chat template changes the message texts; use a plain template.")
-    between = full.split(action)[1]
-    eos = tokenizer.eos_token or ""
-    close = between[: between.index(eos) + len(eos)] if eos and eos in between else ""
+        raise RecipeError(
+            "The chat template changes the texts of messages; choose another context.template."
+        )
+    between, rest = full.split(action)[1].split(later)
+    close, opening = split_turn_end(between, tokenizer)
+    first = first.replace(user, _SLOT)
     return Template(
         "chat",
-        first.replace(user, _SLOT),
-        between[len(close) :].replace(later, _SLOT),
+        first,
+        f"{opening}{_SLOT}{rest}",
         close,
+        close_opens=not any(token in opening for token in added_tokens(tokenizer)),
+        renderer=render if render.rewrites(first, close + opening, rest) else None,
     )
 
 
 class Extension(NamedTuple):
-    """What a turn adds to the prompt: its text, and whether it replaces all that came before."""
+    """What a turn adds to the prompt: a text to encode, and whether it replaces the prompt."""
 
     text: str
     fresh: bool
@@ -191,11 +207,11 @@ class Extension(NamedTuple):
 
 @dataclass
 class Context:
-    """Renders one episode's prompts; one instance per episode.
+    """Renders the prompts of one episode.
 
     Attributes:
-        template: texts around the observations.
-        tokenizer: None where prompts are used as text or messages only.
+        template: the texts around the observations.
+        tokenizer: ``None`` where prompts are used only as text or as messages.
         history: ``append`` (token in, token out), or a prompt that is rewritten each turn: ``last``
             (instructions and the current observation), ``window`` (instructions and the last
             ``window`` turns), ``concat`` (all observations), ``concat_with_action``.
@@ -209,27 +225,48 @@ class Context:
     messages: list[dict[str, str]] = field(default_factory=list)
     _events: list[tuple[str, str]] = field(default_factory=list)
     _instructions: str = ""
+    _rendered: str = ""
+    _special: SpecialTokens | None = None
+    _close_id: int | None = None
 
     def __post_init__(self) -> None:
         if (self.history == "window") != (self.window is not None):
             raise RecipeError("history='window' and window=<number of turns> go together.")
+        if isinstance(self.tokenizer, HFTokenizer):
+            self._special = self.tokenizer.special
+            if self.template.close_opens:
+                self._close_id = self.tokenizer.encode(self.template.close)[-1]
 
     def start(self, observation: str, info: dict[str, Any]) -> str:
-        """Begin an episode; return the first prompt as text."""
-        self._instructions, self._events = observation, []
+        """Begin an episode; return the first prompt as a text to encode (see `plain`)."""
+        self._instructions = observation
+        self._events = []
         shown = with_suffix(observation, info)
         self.messages = [{"role": "user", "content": shown}]
-        return self.template.first.replace(_SLOT, shown)
+        self._rendered = self.template.first.replace(_SLOT, self._guarded(shown))
+        return self._rendered
+
+    def closes(self, stop_id: int) -> bool:
+        """Return whether an action that ends with ``stop_id`` needs no closing text."""
+        return self._close_id is None or stop_id == self._close_id
+
+    def plain(self, text: str) -> str:
+        """Return a text to encode in its readable form.
+
+        With a Hugging Face tokenizer, the texts to encode have marks in place of special tokens
+        that an environment or a policy spelt, so that they become letters.
+        """
+        return text if self._special is None else self._special.unguard(text)
 
     def extend(
         self, action: str, stopped: bool, observation: str, info: dict[str, Any]
     ) -> Extension:
-        """Add an action and the observation that answers it.
+        """Add an action and the observation that follows it.
 
         Args:
             action: decoded action text.
-            stopped: the sampled tokens already end with a stop token.
-            observation: the environment's answer.
+            stopped: whether the sampled tokens end with a token that closes the turn.
+            observation: the environment's observation after the action.
             info: its info; ``info["suffix"]`` is the current state as text.
         """
         self._events.append((action, observation))
@@ -239,20 +276,39 @@ class Context:
                 {"role": "assistant", "content": action},
                 {"role": "user", "content": shown},
             ]
-            text = self.template.next.replace(_SLOT, shown)
-            return Extension(text if stopped else self.template.close + text, fresh=False)
+            text = self.template.next.replace(_SLOT, self._guarded(shown))
+            extension = Extension(text if stopped else self.template.close + text, fresh=False)
+            if self.template.renderer is None:
+                return extension
+            return self._rerendered(self.template.renderer, action, text, extension)
         content = with_suffix(self._rewritten(), info)
         self.messages = [{"role": "user", "content": content}]
-        return Extension(self.template.first.replace(_SLOT, content), fresh=True)
+        return Extension(self.template.first.replace(_SLOT, self._guarded(content)), fresh=True)
+
+    def _rerendered(
+        self, render: ChatRenderer, action: str, text: str, extension: Extension
+    ) -> Extension:
+        """Return ``extension``, or the whole conversation where the chat template rewrites it."""
+        expected = f"{self._rendered}{self._guarded(action)}{self.template.close}{text}"
+        guarded = [{**m, "content": self._guarded(m["content"])} for m in self.messages]
+        whole = render(guarded)
+        if same_text(whole, expected):
+            self._rendered = expected
+            return extension
+        self._rendered = whole
+        return Extension(whole, fresh=True)
+
+    def _guarded(self, text: str) -> str:
+        return text if self._special is None else self._special.guard(text)
 
     def _rewritten(self) -> str:
-        """Instructions and the part of the history that the mode keeps, without the state."""
+        """Return the instructions and the part of the history that the mode keeps."""
         keep = {"last": 1, "window": (self.window or 0) + 1}.get(self.history, len(self._events))
         with_actions = self.history in ("window", "concat_with_action")
         parts = [self._instructions]
         kept = self._events[max(0, len(self._events) - keep) :]
         for number, (action, observation) in enumerate(kept):
-            # The window's oldest observation answers an action that is no longer shown.
+            # The oldest observation of a window follows an action that is no longer shown.
             oldest_cut = self.history == "window" and number == 0 and len(kept) < len(self._events)
             if with_actions and not oldest_cut:
                 parts.append(action)
@@ -261,6 +317,6 @@ class Context:
 
 
 def with_suffix(observation: str, info: dict[str, Any]) -> str:
-    """The observation followed by the current state (``info["suffix"]``) on a line of its own."""
+    """Return the observation and, on the next line, the current state (``info["suffix"]``)."""
     suffix = info.get("suffix")
     return f"{observation}\n{suffix}" if suffix else observation

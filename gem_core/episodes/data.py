@@ -1,7 +1,7 @@
-"""The data that flows through the house: completions in, turns, segments and episodes out.
+"""The data of an episode: completions of the engine, turns, segments, the episode itself.
 
-Nothing here knows an environment, a tokenizer or a trainer. All of it pickles and all of it
-round-trips through JSON (`Episode.to_dict`).
+Nothing here depends on an environment, a tokenizer or a trainer. Every class can be pickled, and
+episodes can be written as JSON and read back (`Episode.to_dict`).
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ class FinishReason(str, Enum):
     """Why the engine stopped sampling one completion."""
 
     STOP = "stop"
-    """The policy emitted a stop token; it is the last of ``token_ids``."""
+    """The policy sampled a stop token; it is the last of ``token_ids``."""
     LENGTH = "length"
     """The token cap of the turn was reached; the action is cut off."""
     ABORT = "abort"
-    """The engine gave the request up (weight sync, shutdown); the episode cannot go on."""
+    """The engine aborted the request (weight sync, shutdown); the episode cannot continue."""
 
 
 class StopReason(str, Enum):
@@ -29,30 +29,30 @@ class StopReason(str, Enum):
     TERMINATED = "terminated"
     """The environment ended the task."""
     TRUNCATED_TURNS = "truncated_turns"
-    """A turn limit from outside the task was reached."""
+    """A turn limit that is not part of the task was reached."""
     TRUNCATED_TOKENS = "truncated_tokens"
     """The token budget of the whole episode was used up."""
     CONTEXT_OVERFLOW = "context_overflow"
-    """The next prompt leaves no room in the model's context; nothing was cut silently."""
+    """The next prompt leaves no space in the model's context; nothing is cut silently."""
     INVALID_FORMAT = "invalid_format"
     """The environment ended the task because an action had the wrong format."""
     ENV_ERROR = "env_error"
-    """The environment raised; the text is in `Episode.error`."""
+    """The environment raised an exception; its text is in `Episode.error`."""
     TOOL_TIMEOUT = "tool_timeout"
-    """A tool ran out of time and the environment could not go on."""
+    """A tool timed out and the environment could not continue."""
     DEADLINE = "deadline"
     """A turn or the episode took longer than its wall-clock deadline."""
     ABORTED = "aborted"
-    """The trainer or the engine gave the episode up."""
+    """The trainer or the engine aborted the episode."""
 
     @property
     def failed(self) -> bool:
-        """True when the episode broke for reasons that are not the policy's decision."""
+        """Whether the episode failed for a reason that is not the policy's decision."""
         return self in _FAILED
 
     @property
     def truncated(self) -> bool:
-        """True when the task was cut off from outside, so a value bootstrap is right."""
+        """Whether the task was cut off from outside, so that bootstrapping a value is right."""
         return self in _TRUNCATED
 
 
@@ -70,10 +70,10 @@ class Completion:
 
     Attributes:
         token_ids: the sampled ids, the stop token included; at least one.
-        logprobs: natural-log probability of each id under the sampling policy, or None where the
-            engine does not report them.
+        logprobs: natural-log probability of each id under the sampling policy, or ``None`` where
+            the engine does not report them.
         finish_reason: why sampling stopped.
-        text: the decoded action where there is no tokenizer on our side (chat endpoints).
+        text: the decoded action, where the context has no tokenizer (chat endpoints).
     """
 
     token_ids: list[int]
@@ -84,13 +84,13 @@ class Completion:
 
 @dataclass(slots=True)
 class Turn:
-    """One action of the policy and what the environment made of it.
+    """One action of the policy and the environment's response to it.
 
     Attributes:
         index: 0-based number of the turn in its episode.
-        observation: text the environment showed before the action.
+        observation: text that the environment showed before the action.
         action: decoded action text, the stop token excluded.
-        reward: reward of this turn, exactly as the environment gave it.
+        reward: reward of this turn, exactly as the environment returned it.
         terminated: the environment ended the task here.
         truncated: the episode was cut off here from outside.
         info: the environment's info after the action.
@@ -111,13 +111,13 @@ class Turn:
 
 @dataclass(slots=True)
 class Segment:
-    """One token sequence the policy was conditioned on.
+    """One token sequence that the policy was conditioned on.
 
     Attributes:
         token_ids: prompt, actions and observations in order, length L; ends on an action token.
-        loss_mask: length L, 1 on tokens the policy sampled and that are trained on, else 0.
-        logprobs: length L, sampling log-probability on action tokens and 0.0 elsewhere; None where
-            the engine reports none.
+        loss_mask: length L, 1 on sampled tokens that are trained on, else 0.
+        logprobs: length L, sampling log-probability on action tokens and 0.0 elsewhere; ``None``
+            where the engine reports none.
         spans: ``(turn, start, end)`` with ``token_ids[start:end]`` = the action of that turn.
     """
 
@@ -128,7 +128,7 @@ class Segment:
 
     @property
     def prompt_length(self) -> int:
-        """Number of tokens before the first action (all of them where there is no action)."""
+        """Number of tokens before the first action (all tokens where there is no action)."""
         return self.spans[0][1] if self.spans else len(self.token_ids)
 
     def add_context(self, token_ids: list[int]) -> None:
@@ -152,19 +152,19 @@ class Segment:
 
 @dataclass(slots=True)
 class Episode:
-    """One finished episode: what happened (turns) and what is trained on (segments).
+    """One finished episode: its turns, and the token segments that are trained on.
 
     Attributes:
         env_id: id of the environment.
-        seed: seed given to ``env.reset``.
+        seed: the seed that ``env.reset`` got.
         group: id of the initial state; episodes of one group share it (GRPO, RLOO).
         index: position of the episode's task in the run, -1 outside a run.
         turns: the turns in time order.
         segments: token sequences; one per episode with an append-only history.
         stop_reason: why it ended.
-        success: the environment's own ``info["success"]``, False where the episode was cut off.
-        final_observation: the last observation, which no action answered.
-        error: what went wrong where ``stop_reason.failed``.
+        success: the environment's own ``info["success"]``, ``False`` where the episode was cut off.
+        final_observation: the last observation, which no action follows.
+        error: what went wrong, if ``stop_reason.failed``.
         seconds: wall time spent, by ``"env"`` and ``"policy"``.
     """
 
@@ -202,14 +202,14 @@ class Episode:
                 yield number, turn, start, end
 
     def exclude(self) -> None:
-        """Keep the episode as a record but train on none of it."""
+        """Keep the episode as a record, but train on none of it."""
         for turn in self.turns:
             turn.aborted = True
         for segment in self.segments:
             segment.loss_mask = [0] * len(segment.loss_mask)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON types; `from_dict` inverts it (infos keep their JSON part)."""
+        """Return plain JSON types; `from_dict` is the inverse, except for non-JSON infos."""
         data = asdict(self)
         data["stop_reason"] = self.stop_reason.value
         for turn in data["turns"]:
@@ -221,7 +221,7 @@ class Episode:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Episode:
-        """Rebuild an episode from `to_dict`."""
+        """Build an episode from the result of `to_dict`."""
         fields = dict(data)
         fields["stop_reason"] = StopReason(fields["stop_reason"])
         fields["turns"] = [

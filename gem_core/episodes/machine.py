@@ -1,4 +1,4 @@
-"""The episode machine: one environment, one context, no waiting of its own (sans-IO).
+"""The episode machine: a state machine over one environment and one context, without I/O.
 
     machine = EpisodeMachine(env, context, limits, seed=7)
     prompt_ids = machine.start()
@@ -6,51 +6,58 @@
         prompt_ids = machine.feed(engine(prompt_ids, machine.max_tokens))
     episode = machine.episode
 
-Prompt building, truncation, masking, reward placement and seeding exist here and nowhere else.
+Prompts, truncation, masks, the placement of rewards and seeding are implemented only here.
 """
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 
 from gem_core.core import Env
 from gem_core.episodes.context import Context
 from gem_core.episodes.data import Completion, Episode, FinishReason, Segment, StopReason, Turn
+from gem_core.episodes.env_results import check_reset, check_step, stop_reason
 from gem_core.errors import EpisodeStateError
 
 __all__ = ["EpisodeMachine", "Limits"]
 
+_AtLeastOne: TypeAlias = Annotated[int, msgspec.Meta(ge=1)]
+_Seconds: TypeAlias = Annotated[float, msgspec.Meta(gt=0, le=sys.float_info.max)]
+
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Limits on one episode, all from outside the task."""
+    """Limits on one episode. None of them is part of the task."""
 
-    max_tokens_per_turn: int = 4096
-    """Tokens the policy may sample in one turn."""
-    max_turns: int | None = None
-    """Turns in an episode; None leaves it to the environment."""
-    max_context_tokens: int | None = None
-    """Prompt plus completion of any turn: the model's context."""
-    max_episode_tokens: int | None = None
+    max_tokens_per_turn: _AtLeastOne = 4096
+    """Tokens that the policy may sample in one turn."""
+    max_turns: _AtLeastOne | None = None
+    """Turns of an episode; ``None`` = the environment alone decides."""
+    max_context_tokens: _AtLeastOne | None = None
+    """Tokens of the prompt and the completion of any turn: the model's context."""
+    max_episode_tokens: _AtLeastOne | None = None
     """Tokens after the first prompt, actions and observations, in the whole episode."""
-    turn_deadline_s: float | None = None
-    """Wall seconds one environment step may take; None = 60 for slow environments, else none."""
-    episode_deadline_s: float | None = None
-    """Wall seconds of a whole episode, generation included."""
+    turn_deadline_s: _Seconds | None = None
+    """Wall seconds of one call of the environment; ``None`` = 60, and no limit for environments of
+    gem_core that cannot block."""
+    episode_deadline_s: _Seconds | None = None
+    """Wall seconds of a whole episode, generation included; ``None`` = no limit."""
     cut_action: Literal["invalid", "pass"] = "invalid"
-    """An action cut off at the token cap: the environment gets "" (``invalid``) or the text."""
+    """What the environment gets for an action that was cut off at the token cap: an empty action
+    (``invalid``) or the text (``pass``)."""
     train_on_failed: bool = False
-    """Train on episodes that broke (environment error, deadline, abort) up to where they broke."""
+    """Train on failed episodes (environment error, deadline, abort) up to the failure."""
 
 
 class EpisodeMachine:
-    """Plays one episode when fed completions; see the module's docstring.
+    """Plays one episode from the completions that it gets; see the module docstring.
 
-    Not reentrant: one call at a time. `abort` may come from another thread while
-    `feed` waits for the environment; the late result is then dropped.
+    It is not reentrant: make one call at a time. Only `abort` may be called from another thread
+    while `feed` waits for the environment; the late result is then dropped.
     """
 
     def __init__(
@@ -64,7 +71,9 @@ class EpisodeMachine:
         index: int = -1,
         env_id: str | None = None,
     ) -> None:
-        self.env, self.context, self.limits = env, context, limits or Limits()
+        self.env = env
+        self.context = context
+        self.limits = limits or Limits()
         spec = getattr(env, "spec", None)
         self._episode = Episode(
             env_id or (spec.id if spec else type(env).__name__), seed, group=group, index=index
@@ -74,25 +83,34 @@ class EpisodeMachine:
         self._generated = 0
         self._last_ids: list[int] = []
         self._prompt_text = ""
-        self._started = self._over = self._busy = False
+        self._started = False
+        self._over = False
+        self._busy = False
+        self._closed = False
+        self._bootstrap: list[int] | None = None
         self._pending_turn: Turn | None = None
+        self._turn_closed = False  # the last action has the text that ends a turn
         self._lock = threading.RLock()
 
     @property
     def done(self) -> bool:
-        """True when the episode is over."""
+        """Whether the episode is over."""
         return self._over
 
     @property
     def episode(self) -> Episode:
-        """The finished episode. Raises EpisodeStateError before the end."""
+        """The finished episode.
+
+        Raises:
+            EpisodeStateError: the episode is not over.
+        """
         if not self._over:
-            raise EpisodeStateError("The episode is not over: feed() until it returns None.")
+            raise EpisodeStateError("The episode is not over: call feed() until it returns None.")
         return self._episode
 
     @property
     def turn(self) -> int:
-        """0-based number of the turn that the next completion will be."""
+        """0-based number of the turn that the next completion belongs to."""
         return len(self._episode.turns)
 
     @property
@@ -106,13 +124,23 @@ class EpisodeMachine:
         return self._observation, self._info
 
     @property
+    def env_id(self) -> str:
+        """Id of the environment."""
+        return self._episode.env_id
+
+    @property
+    def needs_close(self) -> bool:
+        """Whether the episode is over, but its environment is not closed and not in a call."""
+        return self._over and not self._busy and not self._closed
+
+    @property
     def index(self) -> int:
         """Position of the episode's task in the run, -1 outside a run."""
         return self._episode.index
 
     @property
     def prompt_text(self) -> str:
-        """The prompt as text, for trainers that tokenise on their own."""
+        """The prompt as text, for trainers that tokenise it themselves."""
         return self._prompt_text
 
     @property
@@ -122,102 +150,158 @@ class EpisodeMachine:
 
     @property
     def max_tokens(self) -> int:
-        """How many tokens the next completion may have (≥ 1 while the episode runs)."""
+        """Largest number of tokens of the next completion (≥ 1 while the episode runs)."""
         return min(self._token_budgets())
 
     def bootstrap_state(self) -> list[int]:
-        """Ids of the state in which a limit cut the episode, for a critic to value.
+        """Return the ids of the state in which a limit cut off the episode, for a critic to value.
 
-        Empty for every other end, before any action, and where the state does not fit the context.
+        The list is empty for every other end of an episode, for an episode without an action, and
+        where the state does not fit into the context.
         """
-        episode, limit = self.episode, self.limits.max_context_tokens
+        if self._bootstrap is None:
+            self._bootstrap = self._bootstrap_ids(self.episode)
+        return list(self._bootstrap)
+
+    def _bootstrap_ids(self, episode: Episode) -> list[int]:
+        limit = self.limits.max_context_tokens
         if not episode.stop_reason.truncated or not episode.turns:
             return []
         ids = self._last_ids
-        if ids == episode.segments[-1].token_ids:  # no prompt was made of the last answer
+        if ids == episode.segments[-1].token_ids:  # no prompt has the last observation yet
             last = episode.turns[-1]
-            stopped = last.finish_reason is FinishReason.STOP
-            answer = (last.action, stopped, episode.final_observation, last.info)
-            text, fresh = self.context.extend(*answer)
-            ids = [*([] if fresh else ids), *self._encode(text)]
+            text, fresh = self.context.extend(
+                last.action, self._turn_closed, episode.final_observation, last.info
+            )
+            ids = self._encode(text) if fresh else [*ids, *self._encode(text)]
         return ids if limit is None or len(ids) <= limit else []
 
     def start(self) -> list[int] | None:
-        """Reset the environment; return the first prompt's ids, or None if that failed."""
+        """Reset the environment; return the first prompt's ids, or ``None`` if that failed."""
         if self._started:
             raise EpisodeStateError("start() was called before; make a new machine per episode.")
-        self._started = self._busy = True
-        began = time.perf_counter()
-        try:
-            observation, info = self.env.reset(seed=self._episode.seed)
-        except Exception as error:
-            return self._finish(StopReason.ENV_ERROR, error=error)
-        finally:
-            self._spent(began)
-        with self._lock:
-            self._busy = False
-            if self._over:
-                return self._close()
-            self._observation, self._info = observation, info
-            self._prompt_text = self.context.start(observation, info)
-            self._episode.segments.append(Segment())
-            self._segment().add_context(self._encode(self._prompt_text))
-            return self._next_prompt()
-
-    def feed(self, completion: Completion) -> list[int] | None:
-        """Take the current prompt's completion; return the next prompt's ids, None at the end.
-
-        Raises:
-            EpisodeStateError: the episode has not started or is over.
-            ValueError: the completion breaks the engine's contract (no tokens, more than
-                `max_tokens`, or not one log-probability per token).
-        """
-        if not self._started or self._over:
-            raise EpisodeStateError("feed() needs a started episode that is not over.")
-        if completion.finish_reason is FinishReason.ABORT:
-            return self._finish(StopReason.ABORTED, "the engine aborted the request")
-        turn, stopped = self._accept(completion)
-        sent = turn.action
-        if not stopped and self.limits.cut_action == "invalid":
-            sent = ""
+        self._started = True
+        if self._over:  # aborted before it began
+            return None
         self._busy = True
         began = time.perf_counter()
         try:
-            result = self.env.step(sent)
+            observation, info = check_reset(self.env.reset(seed=self._episode.seed))
         except Exception as error:
-            return self._finish(StopReason.ENV_ERROR, error=error)
+            return self._fail(error)
+        except BaseException:
+            self._busy = False
+            raise
         finally:
             self._spent(began)
         with self._lock:
             self._busy = False
-            if self._over:
-                return self._close()
-            return self._advance(turn, stopped, *result)
+            prompt = None if self._over else self._begin(observation, info)
+        return self._closed_at_end(prompt)
 
-    def abort(self, reason: StopReason = StopReason.ABORTED, error: str | None = None) -> None:
-        """End the episode now; safe while another thread is inside `feed`."""
+    def feed(self, completion: Completion) -> list[int] | None:
+        """Play the current prompt's completion; return the next prompt's ids, ``None`` at the end.
+
+        Raises:
+            EpisodeStateError: the episode has not started or is over.
+            ValueError: the completion has no tokens, more than `max_tokens`, or not one
+                log-probability per token.
+        """
+        if not self._started or self._over:
+            raise EpisodeStateError("feed() needs an episode that has started and is not over.")
+        if completion.finish_reason is FinishReason.ABORT:
+            self._end(StopReason.ABORTED, "the engine aborted the request")
+            return self._closed_at_end(None)
+        turn = self._accept(completion)
+        cut = turn.finish_reason is FinishReason.LENGTH
+        sent = "" if cut and self.limits.cut_action == "invalid" else turn.action
+        self._busy = True
+        began = time.perf_counter()
+        try:
+            result = check_step(self.env.step(sent))
+        except Exception as error:
+            return self._fail(error)
+        except BaseException:
+            self._busy = False
+            raise
+        finally:
+            self._spent(began)
+        with self._lock:
+            self._busy = False
+            prompt = None if self._over else self._advance(turn, *result)
+        return self._closed_at_end(prompt)
+
+    def abort(
+        self,
+        reason: StopReason = StopReason.ABORTED,
+        error: str | None = None,
+        *,
+        close: bool = True,
+    ) -> None:
+        """End the episode now; it may be called while another thread is inside `feed`.
+
+        Args:
+            reason: why it ends.
+            error: what went wrong, for `Episode.error`.
+            close: also close the environment, unless another thread is inside it: that thread
+                closes it when it returns. With ``False`` the caller must call `close`.
+        """
         with self._lock:
             if not self._over:
                 self._end(reason, error)
-                if not self._busy:
-                    self._close()
+        if close:
+            self.close()
+
+    def close(self) -> None:
+        """Close the environment of an episode that is over, once; blocks until it is closed."""
+        with self._lock:
+            if not self.needs_close:
+                return
+            self._closed = True
+        try:
+            self.env.close()
+        except Exception as error:
+            self._episode.error = self._episode.error or f"close: {self._described(error)}"
 
     def add_seconds(self, kind: str, seconds: float) -> None:
-        """Add wall time to the episode's account of ``kind`` ("env" or "policy")."""
+        """Add wall time to the episode's total for ``kind`` (``"env"`` or ``"policy"``)."""
         spent = self._episode.seconds
         spent[kind] = spent.get(kind, 0.0) + seconds
 
     # -- inside one turn ---------------------------------------------------------------------
 
-    def _accept(self, completion: Completion) -> tuple[Turn, bool]:
-        """Record the sampled tokens as a turn; return it and whether a stop token ended it."""
-        tokenizer, ids = self.context.tokenizer, completion.token_ids
+    def _begin(self, observation: str, info: dict[str, Any]) -> list[int] | None:
+        """Build the first prompt."""
+        self._observation = observation
+        self._info = info
+        try:
+            text = self.context.start(observation, info)
+            ids = self._encode(text)
+        except Exception as error:  # only the observation is new, so it cannot be rendered
+            return self._finish_with_error(error)
+        self._prompt_text = self.context.plain(text)
+        self._episode.segments.append(Segment())
+        self._segment().add_context(ids)
+        return self._next_prompt()
+
+    def _accept(self, completion: Completion) -> Turn:
+        """Record the sampled tokens as a turn.
+
+        The engine's report that the policy stopped is trusted, even if the last token is none of
+        the tokenizer's stop ids. A stop token is not part of the text.
+        """
+        tokenizer = self.context.tokenizer
+        ids = completion.token_ids
+        stopped = completion.finish_reason is FinishReason.STOP
         if tokenizer is None:
-            text, stopped = completion.text or "", completion.finish_reason is FinishReason.STOP
+            text = completion.text or ""
+            self._turn_closed = stopped
         else:
             self._check(completion)
-            stopped = ids[-1] in tokenizer.stop_ids
-            text = tokenizer.decode(ids[:-1] if stopped else ids)
+            ends_in_stop = ids[-1] in tokenizer.stop_ids
+            text = tokenizer.decode(ids[:-1] if ends_in_stop else ids)
+            stopped = stopped or ends_in_stop
+            self._turn_closed = ends_in_stop and self.context.closes(ids[-1])
             self._segment().add_action(self.turn, completion)
         self._generated += len(ids)
         self._prompt_text += text
@@ -229,85 +313,98 @@ class EpisodeMachine:
         )
         self._episode.turns.append(turn)
         self._pending_turn = turn
-        return turn, stopped
+        return turn
 
     def _check(self, completion: Completion) -> None:
-        count, cap = len(completion.token_ids), self.max_tokens
+        count = len(completion.token_ids)
+        cap = self.max_tokens
         if not 1 <= count <= cap:
-            raise ValueError(f"The engine returned {count} tokens where 1 to {cap} were asked for.")
+            raise ValueError(f"The engine returned {count} tokens; 1 to {cap} were requested.")
         if completion.logprobs is not None and len(completion.logprobs) != count:
-            raise ValueError(f"{len(completion.logprobs)} logprobs came with {count} tokens.")
+            raise ValueError(
+                f"The engine returned {len(completion.logprobs)} logprobs for {count} tokens."
+            )
 
     def _advance(
         self,
         turn: Turn,
-        stopped: bool,
         observation: str,
         reward: float,
         terminated: bool,
         truncated: bool,
         info: dict[str, Any],
     ) -> list[int] | None:
-        """Book the environment's answer and build the next prompt."""
+        """Record the result of the environment's step and build the next prompt."""
         self._pending_turn = None
-        turn.reward, turn.info = float(reward), info
-        turn.terminated, turn.truncated = bool(terminated), bool(truncated)
-        self._observation, self._info = observation, info
-        if terminated:
-            wrong_format = info.get("error") == "invalid_format"
-            reason = StopReason.INVALID_FORMAT if wrong_format else StopReason.TERMINATED
-            return self._finish(StopReason(info.get("stop_reason", reason)))
-        if truncated:
-            return self._finish(StopReason(info.get("stop_reason", StopReason.TRUNCATED_TURNS)))
+        turn.reward = reward
+        turn.info = info
+        turn.terminated = terminated
+        turn.truncated = truncated
+        self._observation = observation
+        self._info = info
+        if terminated or truncated:
+            return self._finish(stop_reason(terminated, info))
         if self.limits.max_turns is not None and self.turn >= self.limits.max_turns:
             return self._finish(StopReason.TRUNCATED_TURNS)
-        extension = self.context.extend(turn.action, stopped, observation, info)
-        ids = self._encode(extension.text)
+        try:
+            extension = self.context.extend(turn.action, self._turn_closed, observation, info)
+            ids = self._encode(extension.text)
+        except Exception as error:  # only the observation is new, so it cannot be rendered
+            return self._finish_with_error(error)
         if extension.fresh:
-            self._prompt_text = extension.text
+            self._prompt_text = self.context.plain(extension.text)
             self._episode.segments.append(Segment())
         else:
-            self._prompt_text += extension.text
+            self._prompt_text += self.context.plain(extension.text)
             self._generated += len(ids)
         self._segment().add_context(ids)
         return self._next_prompt()
 
     def _next_prompt(self) -> list[int] | None:
-        """The ids the policy must continue, or None when no room is left for an action."""
-        *_, context_room, episode_room = self._token_budgets()
-        if context_room < 1:
+        """Return the ids that the policy must continue, ``None`` when no token is left."""
+        _, in_context, in_episode = self._token_budgets()
+        if in_context < 1:
             return self._finish(StopReason.CONTEXT_OVERFLOW)
-        if episode_room < 1:
+        if in_episode < 1:
             return self._finish(StopReason.TRUNCATED_TOKENS)
         return list(self._segment().token_ids)
 
     def _token_budgets(self) -> tuple[int, int, int]:
-        """Tokens left for the next action: by the turn's cap, the context, the episode's budget."""
-        cap, limits = self.limits.max_tokens_per_turn, self.limits
-        context, budget = limits.max_context_tokens, limits.max_episode_tokens
-        return (
-            cap,
-            cap if context is None else context - len(self._segment().token_ids),
-            cap if budget is None else budget - self._generated,
-        )
+        """Return the tokens left for the next action in the turn, the context and the episode."""
+        in_turn = self.limits.max_tokens_per_turn
+        in_context = in_turn
+        in_episode = in_turn
+        if self.limits.max_context_tokens is not None:
+            in_context = self.limits.max_context_tokens - len(self._segment().token_ids)
+        if self.limits.max_episode_tokens is not None:
+            in_episode = self.limits.max_episode_tokens - self._generated
+        return in_turn, in_context, in_episode
 
     # -- the end -----------------------------------------------------------------------------
 
-    def _finish(
-        self, reason: StopReason, message: str | None = None, error: Exception | None = None
-    ) -> list[int] | None:
-        """End the episode from inside start()/feed() and return "no further prompt"."""
+    def _fail(self, error: Exception) -> list[int] | None:
+        """End the episode because the environment failed; return ``None``: no prompt follows."""
         with self._lock:
             self._busy = False
             if not self._over:
-                if error is not None:
-                    message = f"{type(error).__name__}: {error}"
-                self._end(reason, message)
-        return self._close()
+                self._finish_with_error(error)
+        return self._closed_at_end(None)
 
-    def _end(self, reason: StopReason, error: str | None) -> None:
+    def _finish_with_error(self, error: Exception) -> list[int] | None:
         episode = self._episode
-        episode.stop_reason, episode.error = reason, error
+        where = f"{episode.env_id}, seed {episode.seed}"
+        return self._finish(StopReason.ENV_ERROR, f"{where}: {self._described(error)}")
+
+    def _finish(self, reason: StopReason, error: str | None = None) -> list[int] | None:
+        """End the episode; return ``None``: there is no next prompt."""
+        self._end(reason, error)
+        return None
+
+    def _end(self, reason: StopReason, error: str | None = None) -> None:
+        """Fill in the end of the episode; the environment is closed outside the lock."""
+        episode = self._episode
+        episode.stop_reason = reason
+        episode.error = error
         episode.final_observation = self._observation
         self._last_ids = list(episode.segments[-1].token_ids) if episode.segments else []
         self._trim()
@@ -322,18 +419,20 @@ class EpisodeMachine:
         self._over = True
 
     def _trim(self) -> None:
-        """Cut context that no action followed, so that a segment ends on an action token."""
+        """Remove context that no action follows, so that a segment ends on an action token."""
         segments = self._episode.segments
         while len(segments) > 1 and not segments[-1].spans:
             segments.pop()
         if segments and segments[-1].spans:
-            segment, end = segments[-1], segments[-1].spans[-1][2]
-            del segment.token_ids[end:], segment.loss_mask[end:]
+            segment = segments[-1]
+            end = segment.spans[-1][2]
+            del segment.token_ids[end:]
+            del segment.loss_mask[end:]
             if segment.logprobs is not None:
                 del segment.logprobs[end:]
 
     def _drop_pending_turn(self) -> None:
-        """Exclude an action that the environment never answered: it has no reward to learn from."""
+        """Exclude an action for which the environment returned no result: it has no reward."""
         turn = self._pending_turn
         if turn is None:
             return
@@ -343,14 +442,17 @@ class EpisodeMachine:
                 if number == turn.index:
                     segment.loss_mask[start:end] = [0] * (end - start)
 
-    def _close(self) -> list[int] | None:
-        try:
-            self.env.close()
-        except Exception as error:
-            self._episode.error = self._episode.error or f"close: {type(error).__name__}: {error}"
-        return None
+    def _closed_at_end(self, prompt: list[int] | None) -> list[int] | None:
+        """Return ``prompt``; without one, close the environment first."""
+        if prompt is None:
+            self.close()
+        return prompt
 
-    # -- small things ------------------------------------------------------------------------
+    # -- helpers ------------------------------------------------------------------------
+
+    @staticmethod
+    def _described(error: Exception) -> str:
+        return f"{type(error).__name__}: {error}"
 
     def _segment(self) -> Segment:
         return self._episode.segments[-1]

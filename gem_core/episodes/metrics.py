@@ -1,4 +1,4 @@
-"""The common metric names: what every trainer logs, computed from episodes alone."""
+"""The common metric names, and the metrics that are computed from episodes alone."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ COMMON = frozenset({
     "entropy", "clip_ratio", "lr",
     "time/step", "time/rollout", "time/update",
 })  # fmt: skip
-"""What a line of ``metrics.jsonl`` has in every trainer, under these names.
+"""The metrics in each line of ``metrics.jsonl``, under the same names in every trainer.
 
-``clip_ratio`` is the share of action tokens whose ratio the PPO clip cut, ``lr`` the learning rate
-after the step (in TRL that of its last optimizer step), times are in seconds.
+``clip_ratio`` is the share of action tokens whose ratio the PPO clip changed, ``lr`` the learning
+rate after the step (in TRL that of its last optimizer step). Times are in seconds.
 """
 
 
 def episode_metrics(episodes: Sequence[Episode], prefix: str = "") -> dict[str, float]:
-    """Metrics of a batch of episodes.
+    """Compute the metrics of a batch of episodes.
 
-    Rewards are undiscounted sums per episode; ``tokens/*`` are means per episode and count sampled
-    tokens only where the name says ``action``; ``stop/*`` are shares of the batch and cover every
-    reason. With several environments each metric is repeated as ``env/<id>/<metric>``.
+    Rewards are undiscounted sums per episode. ``tokens/*`` are means per episode;
+    ``tokens/action`` counts sampled tokens only. ``stop/*`` are the shares of the stop reasons in
+    the batch. With several environments, each metric is repeated as ``env/<id>/<metric>``.
 
     Args:
         episodes: at least one episode.
-        prefix: put before every name, e.g. ``"eval/"``.
+        prefix: prepended to every name, e.g. ``"eval/"``.
     """
     metrics = _of(episodes)
     ids = sorted({episode.env_id for episode in episodes})
     if len(ids) > 1:
         for env_id in ids:
-            own = _of([e for e in episodes if e.env_id == env_id])
-            metrics |= {f"env/{env_id}/{key}": value for key, value in own.items()}
+            of_env = _of([e for e in episodes if e.env_id == env_id])
+            metrics |= {f"env/{env_id}/{key}": value for key, value in of_env.items()}
     return {prefix + key: value for key, value in metrics.items()}
 
 

@@ -1,44 +1,47 @@
-"""Playing episodes: how machines and generation engines meet.
+"""The loops that play episodes with a generation engine.
 
-* `play` — one episode over an asynchronous `Policy`.
-* `play_many` — many at once, no barrier between them.
-* `play_batch` — many in lockstep over a synchronous `BatchPolicy` (one engine call
-  per turn), for engines that only take batches.
-* `MicroBatcher` — turns a `BatchPolicy` into a `Policy` by collecting the
-  requests of concurrent episodes into one engine call.
+* `play`: one episode with an asynchronous `Policy`.
+* `play_many`: many episodes at the same time; none waits for another.
+* `play_batch`: many episodes in lockstep with a synchronous `BatchPolicy` (one engine call per
+  turn), for engines that only take batches.
+* `MicroBatcher`: makes a `Policy` of a `BatchPolicy` by collecting the requests of concurrent
+  episodes into one engine call.
 
-Environments that may block run in a thread of their own, so neither the event loop nor the other
-episodes wait, and a deadline ends an episode whose environment hangs.
+Environments that may block are called in threads (`gem_core.episodes.env_threads`), so that neither
+the event loop nor the other episodes wait, and a deadline ends an episode whose environment hangs.
+A deadline that `Limits` sets holds for every environment. Where it sets none, a call may take
+`DEFAULT_DEADLINE_S`; environments that cannot block are then called directly (`never_blocks`).
 """
 
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeoutError
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import wait as wait_futures
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
+from gem_core.core import Wrapper
 from gem_core.episodes.data import Completion, Episode, StopReason
+from gem_core.episodes.env_threads import Call, env_threads
 from gem_core.episodes.machine import EpisodeMachine
 from gem_core.errors import GemError
 
-T = TypeVar("T")
-SLOW_ENV_DEADLINE_S = 60.0
-"""Deadline of one step of an environment that declares ``slow``, where the limits set none."""
+DEFAULT_DEADLINE_S = 60.0
+"""Wall seconds of one call of an environment that may block, where the limits set none."""
 
 
 @dataclass(slots=True)
 class Request:
-    """What an engine is asked: continue ``prompt_ids`` by at most ``max_tokens`` tokens.
+    """A request to an engine: continue ``prompt_ids`` by at most ``max_tokens`` tokens.
 
-    ``machine`` identifies the episode (sticky routing, text or message prompts); engines only read
-    from it.
+    Attributes:
+        prompt_ids: the prompt.
+        max_tokens: largest number of tokens of the completion.
+        machine: identifies the episode (sticky routing, text or message prompts); engines must not
+            change it.
     """
 
     prompt_ids: list[int]
@@ -63,34 +66,47 @@ class BatchPolicy(Protocol):
 async def play(machine: EpisodeMachine, policy: Policy) -> Episode:
     """Play one episode to its end.
 
-    Environment faults and deadlines end up in the episode. Faults of the policy are raised: a
-    broken engine is not an episode.
+    Errors of the environment and deadlines are recorded in the episode. Errors of the policy are
+    raised.
     """
     limit = machine.limits.episode_deadline_s
     ends_at = None if limit is None else time.monotonic() + limit
-    prompt_ids = await _in_env(machine, machine.start, ends_at)
-    while prompt_ids is not None:
-        began = time.perf_counter()
-        request = Request(prompt_ids, machine.max_tokens, machine)
-        try:
-            completion = await asyncio.wait_for(policy.complete(request), _left(ends_at))
-        except asyncio.TimeoutError:
-            if ends_at is None or time.monotonic() < ends_at:
-                raise  # the engine's own time-out, not our deadline
-            machine.abort(StopReason.DEADLINE, f"no completion within {limit} s of the episode")
-            break
-        machine.add_seconds("policy", time.perf_counter() - began)
-        prompt_ids = await _in_env(machine, _feeder(machine, completion), ends_at)
+    deadline = _call_deadline(machine)
+    try:
+        prompt_ids = await _in_env(machine, machine.start, deadline, ends_at)
+        while prompt_ids is not None:
+            began = time.perf_counter()
+            request = Request(prompt_ids, machine.max_tokens, machine)
+            try:
+                completion = await asyncio.wait_for(policy.complete(request), _left(ends_at))
+            except asyncio.TimeoutError:
+                if ends_at is None or time.monotonic() < ends_at:
+                    raise  # the engine's own timeout, not the deadline of the episode
+                message = f"no completion within {limit} s of the episode"
+                machine.abort(StopReason.DEADLINE, message, close=False)
+                break
+            machine.add_seconds("policy", time.perf_counter() - began)
+            prompt_ids = await _in_env(machine, _feeder(machine, completion), deadline, ends_at)
+    except GeneratorExit:  # no event loop any more
+        machine.abort(StopReason.ABORTED, "the episode was given up")
+        raise
+    except BaseException as error:  # also a cancellation
+        machine.abort(StopReason.ABORTED, f"the episode was given up: {error!r}", close=False)
+        await _close(machine)
+        raise
+    await _close(machine)
     return machine.episode
 
 
 async def play_many(
     machines: Iterable[EpisodeMachine], policy: Policy, *, concurrency: int = 1024
 ) -> list[Episode]:
-    """Play all ``machines``, at most ``concurrency`` at a time; results in the order given.
+    """Play all ``machines``, at most ``concurrency`` at a time; return the episodes in their order.
 
-    No episode waits for another. The first fault of the policy cancels the rest and is raised.
+    No episode waits for another. The first error of the policy cancels the others and is raised.
+    Every environment is closed in any case.
     """
+    machines = list(machines)
     gate = asyncio.Semaphore(concurrency)
 
     async def one(machine: EpisodeMachine) -> Episode:
@@ -104,14 +120,30 @@ async def play_many(
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        for machine in machines:
+            machine.abort(StopReason.ABORTED, "the episode was never begun", close=False)
+        await asyncio.gather(*map(_close, machines))
         raise
 
 
 def play_batch(machines: Sequence[EpisodeMachine], policy: BatchPolicy) -> list[Episode]:
-    """Play all ``machines`` turn by turn, one engine call per turn for all that still run.
+    """Play all ``machines`` turn by turn, with one engine call per turn for all running episodes.
 
-    The engine is called until every episode is over; the results keep the order given.
+    The episodes are returned in the order of the machines.
     """
+    try:
+        _play_batch(machines, policy)
+    except BaseException as error:
+        for machine in machines:
+            message = f"the episode was given up: {error!r}"
+            machine.abort(StopReason.ABORTED, message, close=False)
+        raise
+    finally:
+        _step_all([(m, _closer(m)) for m in machines if m.needs_close], None)
+    return [machine.episode for machine in machines]
+
+
+def _play_batch(machines: Sequence[EpisodeMachine], policy: BatchPolicy) -> None:
     started = time.monotonic()
     prompts = _step_all([(m, m.start) for m in machines], started)
     while any(prompt is not None for prompt in prompts):
@@ -130,23 +162,24 @@ def play_batch(machines: Sequence[EpisodeMachine], policy: BatchPolicy) -> list[
         prompts = [None] * len(machines)
         for (slot, _), prompt in zip(active, _step_all(calls, started), strict=True):
             prompts[slot] = prompt
-    return [machine.episode for machine in machines]
 
 
 class MicroBatcher:
-    """A `Policy` that gathers concurrent requests into calls of a `BatchPolicy`.
+    """A `Policy` that collects concurrent requests into calls of a `BatchPolicy`.
 
     A call is made when ``max_batch`` requests wait, or ``max_wait_s`` after the first of them. The
-    engine runs in one worker thread; while it is busy, requests gather for the next call. Use it in
-    one event loop, as an asynchronous context manager or with `close` at the end.
+    engine runs in one worker thread; while it is busy, requests are collected for the next call.
+    Use it in one event loop, as an asynchronous context manager, or call `close` at the end.
     """
 
     def __init__(
         self, policy: BatchPolicy, *, max_batch: int = 256, max_wait_s: float = 0.002
     ) -> None:
-        self.policy, self.max_batch, self.max_wait_s = policy, max_batch, max_wait_s
+        self.policy = policy
+        self.max_batch = max_batch
+        self.max_wait_s = max_wait_s
         self.calls: Counter[int] = Counter()
-        """How many engine calls had each batch size."""
+        """Number of engine calls by batch size."""
         self._waiting: list[tuple[Request, asyncio.Future[Completion]]] = []
         self._wake = asyncio.Event()
         self._worker: asyncio.Task[None] | None = None
@@ -193,27 +226,38 @@ class MicroBatcher:
         try:
             completions = await asyncio.to_thread(self.policy.complete_batch, requests)
             if len(completions) != len(requests):
-                raise GemError(f"{len(completions)} completions for {len(requests)} requests.")
+                raise GemError(
+                    f"The engine returned {len(completions)} completions for "
+                    f"{len(requests)} requests."
+                )
         except Exception as error:
             for _, future in batch:
                 if not future.done():
                     future.set_exception(error)
             return
         for (_, future), completion in zip(batch, completions, strict=True):
-            if not future.done():  # its episode may have met a deadline meanwhile
+            if not future.done():  # a deadline may have ended its episode
                 future.set_result(completion)
 
 
 def failed_fraction(episodes: Sequence[Episode]) -> float:
-    """Fraction of the episodes that broke (environment error, deadline, abort)."""
+    """Return the fraction of episodes that failed (environment error, deadline, abort)."""
     return sum(e.stop_reason.failed for e in episodes) / len(episodes) if episodes else 0.0
 
 
 def require_healthy(episodes: Sequence[Episode], max_failed: float = 0.5) -> None:
-    """Raise GemError when more than ``max_failed`` of a batch broke: that is no experiment."""
+    """Check that not too many episodes of a batch failed.
+
+    Args:
+        episodes: the episodes of the batch.
+        max_failed: the largest fraction of them that may have failed.
+
+    Raises:
+        GemError: more episodes failed; the message has the most frequent reason.
+    """
     share = failed_fraction(episodes)
     if share > max_failed:
-        reasons = Counter(e.error or e.stop_reason.value for e in episodes if e.stop_reason.failed)
+        reasons = Counter(_reason(e) for e in episodes if e.stop_reason.failed)
         reason, count = reasons.most_common(1)[0]
         raise GemError(
             f"{share:.0%} of the batch's {len(episodes)} episodes failed; most often "
@@ -221,87 +265,124 @@ def require_healthy(episodes: Sequence[Episode], max_failed: float = 0.5) -> Non
         )
 
 
+def _reason(episode: Episode) -> str:
+    """Return why an episode failed, without what differs from seed to seed."""
+    text = episode.error or episode.stop_reason.value
+    return text.replace(f"{episode.env_id}, seed {episode.seed}: ", f"{episode.env_id}: ")
+
+
 # -- environments that may block --------------------------------------------------------------
+
+
+def never_blocks(env: Any) -> bool:
+    """Return whether calls of ``env`` need neither a thread nor a deadline of their own.
+
+    That holds for environments and wrappers of gem_core that are not ``slow``, and for third-party
+    classes with ``fast = True``. It must hold for every layer of wrappers.
+    """
+    if getattr(env, "slow", False):
+        return False
+    while True:
+        kind = type(env)
+        ours = kind.__module__.partition(".")[0] == "gem_core"
+        if not ours and not getattr(kind, "fast", False):
+            return False
+        if not isinstance(env, Wrapper):
+            return True
+        env = env.env
 
 
 def _feeder(machine: EpisodeMachine, completion: Completion) -> Callable[[], list[int] | None]:
     return lambda: machine.feed(completion)
 
 
-def _step_deadline(machine: EpisodeMachine) -> float | None:
-    """Wall seconds for one environment call; None = call it inline, it cannot block."""
-    limit = machine.limits.turn_deadline_s
-    if limit is None and getattr(machine.env, "slow", False):
-        return SLOW_ENV_DEADLINE_S
-    return limit
+def _closer(machine: EpisodeMachine) -> Callable[[], list[int] | None]:
+    def close() -> None:
+        machine.close()
+
+    return close
+
+
+def _call_deadline(machine: EpisodeMachine) -> float | None:
+    """Return the wall seconds for one environment call; ``None`` = it is called directly."""
+    limits = machine.limits
+    if limits.turn_deadline_s is not None:
+        return limits.turn_deadline_s
+    if limits.episode_deadline_s is None and never_blocks(machine.env):
+        return None
+    return DEFAULT_DEADLINE_S
 
 
 def _left(ends_at: float | None, cap: float | None = None) -> float | None:
-    """Seconds until ``ends_at``, at most ``cap``; None where nothing limits."""
-    left = None if ends_at is None else max(0.0, ends_at - time.monotonic())
-    return min((x for x in (left, cap) if x is not None), default=None)
+    """Return the seconds until ``ends_at``, at most ``cap``; ``None`` where there is no limit."""
+    if ends_at is None:
+        return cap
+    left = max(0.0, ends_at - time.monotonic())
+    return left if cap is None else min(left, cap)
 
 
-def _in_thread(call: Callable[[], T]) -> Future[T]:
-    """Run ``call`` in a daemon thread: a hung environment must not keep the process alive."""
-    future: Future[T] = Future()
-
-    def run() -> None:
-        try:
-            future.set_result(call())
-        except BaseException as error:
-            future.set_exception(error)
-
-    threading.Thread(target=run, daemon=True, name="gem-env").start()
-    return future
-
-
-def _late(machine: EpisodeMachine, seconds: float | None) -> None:
-    machine.abort(StopReason.DEADLINE, f"the environment did not answer within {seconds:g} s")
+def _late(machine: EpisodeMachine, call: Call[Any], ends_at: float | None) -> bool:
+    """Return whether the call or the episode has passed its limit; then both are given up."""
+    seconds = call.limit_s if call.left() <= 0 else machine.limits.episode_deadline_s
+    episode_over = ends_at is not None and time.monotonic() >= ends_at
+    if call.future.done() or (call.left() > 0 and not episode_over):
+        return False
+    env_threads().abandon(call)
+    episode = f"{machine.env_id}, seed {machine.seed}"
+    message = f"{episode}: the environment did not answer within {seconds:g} s"
+    machine.abort(StopReason.DEADLINE, message, close=False)
+    return True
 
 
 async def _in_env(
-    machine: EpisodeMachine, call: Callable[[], list[int] | None], ends_at: float | None
+    machine: EpisodeMachine,
+    function: Callable[[], list[int] | None],
+    deadline: float | None,
+    ends_at: float | None = None,
 ) -> list[int] | None:
-    """Run start()/feed(): inline for fast environments, else in a thread under a deadline."""
-    deadline = _step_deadline(machine)
+    """Call ``function``: directly if it cannot block, otherwise in a thread with a deadline."""
     if deadline is None:
-        return call()
-    limit = _left(ends_at, deadline)
-    waiting: Awaitable[Any] = asyncio.shield(asyncio.wrap_future(_in_thread(call)))
-    try:
-        result: list[int] | None = await asyncio.wait_for(waiting, limit)
-        return result
-    except asyncio.TimeoutError:
-        _late(machine, limit)
-        return None
+        return function()
+    call = env_threads().submit(function, deadline)
+    future = asyncio.wrap_future(call.future)
+    while not future.done() and not _late(machine, call, ends_at):
+        await asyncio.wait([future], timeout=_left(ends_at, max(0.0, call.left())))
+        env_threads().give_up_late()
+    return future.result() if future.done() else None
+
+
+async def _close(machine: EpisodeMachine) -> None:
+    """Close the environment of an episode that is over, unless it is closed already."""
+    if machine.needs_close:
+        await _in_env(machine, _closer(machine), _call_deadline(machine))
 
 
 def _step_all(
-    calls: Sequence[tuple[EpisodeMachine, Callable[[], list[int] | None]]], started: float
+    calls: Sequence[tuple[EpisodeMachine, Callable[[], list[int] | None]]], started: float | None
 ) -> list[list[int] | None]:
-    """Run one environment call per machine; blocking ones side by side, each under its deadline."""
-    futures: dict[int, tuple[Future[list[int] | None], float | None]] = {}
+    """Make one call per machine; those that may block run concurrently, each with its deadline.
+
+    Args:
+        calls: the machines and what to call.
+        started: ``time.monotonic()`` at the start of the episodes; ``None`` = they are over.
+    """
     results: list[list[int] | None] = [None] * len(calls)
-    for slot, (machine, call) in enumerate(calls):
-        deadline = _step_deadline(machine)
+    waiting: list[tuple[int, Call[list[int] | None], float | None]] = []
+    for slot, (machine, function) in enumerate(calls):
         whole = machine.limits.episode_deadline_s
-        if whole is not None and time.monotonic() > started + whole:
-            machine.abort(StopReason.DEADLINE, f"the episode took longer than {whole:g} s")
+        ends_at = None if whole is None or started is None else started + whole
+        deadline = _call_deadline(machine)
+        if ends_at is not None and time.monotonic() >= ends_at:
+            message = f"the episode took longer than {whole:g} s"
+            machine.abort(StopReason.DEADLINE, message, close=False)
         elif deadline is None:
-            results[slot] = call()
+            results[slot] = function()
         else:
-            ends_at = None if whole is None else started + whole
-            futures[slot] = (_in_thread(call), _left(ends_at, deadline))
-    began = time.monotonic()
-    for slot, (future, limit) in futures.items():
-        left = None if limit is None else max(0.0, began + limit - time.monotonic())
-        wait_futures([future], left)
-        try:
-            results[slot] = future.result(0)
-        except FutureTimeoutError:
-            if not future.done():
-                _late(calls[slot][0], limit)
-            else:
-                raise
+            waiting.append((slot, env_threads().submit(function, deadline), ends_at))
+    for slot, call, ends_at in waiting:
+        while not call.future.done() and not _late(calls[slot][0], call, ends_at):
+            wait_futures([call.future], _left(ends_at, max(0.0, call.left())))
+            env_threads().give_up_late()
+        if call.future.done():
+            results[slot] = call.future.result()
     return results

@@ -1,4 +1,4 @@
-"""Evaluation on held-out seeds, the same for every trainer: one sampler, one set of tasks."""
+"""Evaluation on held-out seeds, with the same sampler and the same tasks for every trainer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> object:
-    """Import the evaluator, and with it torch, when it is asked for."""
+    """Import the evaluator, and with it torch, on first use."""
     if name == "evaluate":
         from gem_core.evaluation.local import evaluate
 

@@ -1,4 +1,4 @@
-"""The one evaluator: a saved model on the held-out episodes of a recipe."""
+"""The evaluator: it plays the held-out episodes of a recipe with a saved model."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def evaluate(
     """Play held-out episodes with a saved model and summarise them.
 
     Args:
-        recipe: environments, context, limits, sampling; ``eval.temperature``; ``seed`` seeds the
+        recipe: environments, context, limits, sampling and ``eval.temperature``; ``seed`` seeds the
             sampler. The held-out tasks are the same for every run.
-        model_dir: Hugging Face directory or id, tokenizer included.
-        episodes: how many; None = ``eval.episodes``.
+        model_dir: Hugging Face directory or id, including a tokenizer.
+        episodes: number of episodes; ``None`` = ``eval.episodes``.
 
     Returns:
         `gem_core.episodes.metrics.episode_metrics` and ``success/low``, ``success/high`` (95 %
@@ -38,20 +38,20 @@ def evaluate(
     began = time.perf_counter()
     played = evaluation_episodes(recipe, model_dir, episodes)
     if torch.cuda.is_initialized():
-        torch.cuda.empty_cache()  # the trainer that runs next in this process needs the memory
+        torch.cuda.empty_cache()  # a trainer that runs next in this process needs the memory
     return {**summarise(played), "seconds": time.perf_counter() - began}
 
 
 def evaluation_episodes(
     recipe: Recipe, model_dir: str | Path, episodes: int | None = None
 ) -> list[Episode]:
-    """Play held-out episodes with a saved model; arguments as of `evaluate`.
+    """Play held-out episodes with a saved model; the arguments are those of `evaluate`.
 
     Raises:
-        GemError: more than half of the episodes broke.
+        GemError: more than half of the episodes failed.
     """
     count = recipe.eval.episodes if episodes is None else episodes
-    # A trained model lies in a directory of its own; only the recipe's own id has revisions.
+    # A trained model has a directory of its own; the revision belongs to the recipe's model.
     revision = recipe.model.revision if str(model_dir) == recipe.model.path else None
     source = {"pretrained_model_name_or_path": str(model_dir), "revision": revision or "main"}
     tokenizer = transformers.AutoTokenizer.from_pretrained(**source)
@@ -75,14 +75,14 @@ def evaluation_episodes(
 
 
 def summarise(episodes: list[Episode]) -> dict[str, float]:
-    """Common metrics of evaluation episodes with the interval of the success rate."""
+    """Return the common metrics of evaluation episodes and the interval of the success rate."""
     low, high = wilson(sum(e.success for e in episodes), len(episodes))
     return {**episode_metrics(episodes), "success/low": low, "success/high": high}
 
 
 @contextmanager
 def _threads(recipe: Recipe) -> Iterator[Any]:
-    """One torch thread for the tiny model: more only get in each other's way, and sums differ."""
+    """Use one torch thread for the tiny model: more are slower, and their sums differ."""
     before = torch.get_num_threads()
     if recipe.model.path == "tiny":
         torch.set_num_threads(1)

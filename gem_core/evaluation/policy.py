@@ -1,4 +1,4 @@
-"""A policy over a local Hugging Face model: batched, seeded sampling with a KV cache."""
+"""A policy with a local Hugging Face model: batched, seeded sampling with a KV cache."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from gem_core.episodes.rollout import Request
 
 
 class HFPolicy:
-    """Samples completions from a transformers causal language model.
+    """Samples completions from a causal language model of transformers.
 
     It implements `gem_core.episodes.rollout.BatchPolicy`. Sampling uses a generator of its own: the
     same seed and the same sequence of requests give the same completions, and the global
     generators are neither read nor written.
 
     Args:
-        model: causal language model, on the device it is to run on.
+        model: the causal language model, on the device on which it runs.
         stop_ids: ids that end a completion.
-        temperature: 0 takes the most likely token.
+        temperature: sampling temperature; 0 = the most likely token.
         top_p: keep the smallest set of tokens whose probability is at least this.
-        top_k: keep that many tokens; -1 = all.
-        seed: of the generator.
+        top_k: keep this many tokens; -1 = all.
+        seed: seed of the generator.
         max_batch: sequences per forward pass.
     """
 
@@ -43,12 +43,14 @@ class HFPolicy:
             raise ValueError(f"Impossible sampling: {temperature=}, {top_p=}, {top_k=}.")
         self.model = model.eval()
         self.stop_ids = torch.tensor(sorted(stop_ids), device=model.device)
-        self.temperature, self.top_p, self.top_k = temperature, top_p, top_k
+        self.temperature = temperature
+        self.top_p = top_p
+        self.top_k = top_k
         self.max_batch = max_batch
         self.generator = torch.Generator(device=model.device).manual_seed(seed)
 
     def complete_batch(self, requests: Sequence[Request]) -> list[Completion]:
-        """See `BatchPolicy`; log-probs are those of the sampling policy."""
+        """See `BatchPolicy`; the log-probabilities are those of the sampling policy."""
         completions: list[Completion] = []
         with torch.no_grad():
             for first in range(0, len(requests), self.max_batch):
@@ -83,14 +85,14 @@ class HFPolicy:
         )
 
     def _left_padded(self, prompts: Sequence[list[int]]) -> tuple[torch.Tensor, torch.Tensor]:
-        """Ids and attention mask, both (sequences, longest prompt); the padding id is masked."""
+        """Return ids and attention mask, both (sequences, longest prompt); padding is masked."""
         length = max(map(len, prompts))
         ids = torch.tensor([[0] * (length - len(p)) + p for p in prompts])
         mask = torch.tensor([[0] * (length - len(p)) + [1] * len(p) for p in prompts])
         return ids.to(self.model.device), mask.to(self.model.device)
 
     def _sample(self, logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Tokens (sequences,) and their log-probabilities, from logits (sequences, vocabulary)."""
+        """Sample tokens and their log-probabilities (sequences,) from logits (sequences, vocab)."""
         if self.temperature == 0:
             token = logits.argmax(-1)
             return token, torch.zeros_like(token, dtype=logits.dtype)
@@ -110,10 +112,10 @@ class HFPolicy:
         self, tokens: list[list[int]], logprobs: list[list[float]], caps: list[int]
     ) -> list[Completion]:
         stops = set(self.stop_ids.tolist())
-        made = []
+        completions = []
         for ids, logps, cap in zip(tokens, logprobs, caps, strict=True):
-            end = next((n for n, i in enumerate(ids[:cap], 1) if i in stops), 0)
-            reason = FinishReason.STOP if end else FinishReason.LENGTH
-            end = end or cap
-            made.append(Completion(ids[:end], logps[:end], reason))
-        return made
+            stopped_at = [n for n, token_id in enumerate(ids[:cap], 1) if token_id in stops]
+            reason = FinishReason.STOP if stopped_at else FinishReason.LENGTH
+            end = stopped_at[0] if stopped_at else cap
+            completions.append(Completion(ids[:end], logps[:end], reason))
+        return completions

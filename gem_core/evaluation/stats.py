@@ -9,22 +9,23 @@ Z_95 = 1.959963984540054
 
 
 def wilson(successes: int, count: int, z: float = Z_95) -> tuple[float, float]:
-    """Wilson's score interval of a binomial proportion (E. B. Wilson, JASA 22, 1927, eq. 1).
+    """Return Wilson's score interval of a proportion (E. B. Wilson, JASA 22, 1927, eq. 1).
 
     Args:
-        successes: how many of ``count`` succeeded.
-        count: at least 1.
+        successes: number of successes.
+        count: number of trials, at least 1.
         z: normal quantile of the confidence level.
 
     Raises:
-        ValueError: impossible counts.
+        ValueError: the counts are impossible.
 
     >>> [round(x, 4) for x in wilson(8, 10)]
     [0.4902, 0.9433]
     """
     if not 0 <= successes <= count or count < 1:
         raise ValueError(f"{successes} successes of {count} is impossible.")
-    share, spread = successes / count, z * z / count
+    share = successes / count
+    spread = z * z / count
     centre = (share + spread / 2) / (1 + spread)
     half = z / (1 + spread) * sqrt(share * (1 - share) / count + spread / (4 * count))
     return max(0.0, centre - half), min(1.0, centre + half)

@@ -1,4 +1,4 @@
-"""A byte tokenizer, a scripted environment and engines that tests hold in their hands."""
+"""A byte tokenizer, a scripted environment and engines that the tests control."""
 
 from __future__ import annotations
 
@@ -33,8 +33,12 @@ class Script(Env):
 
     def __init__(self, *steps, slow=False, reset_error=None):
         super().__init__()
-        self.steps, self.at, self.actions, self.closed = list(steps), 0, [], 0
-        self.slow, self.reset_error = slow, reset_error
+        self.steps = list(steps)
+        self.at = 0
+        self.actions = []
+        self.closed = 0
+        self.slow = slow
+        self.reset_error = reset_error
         self.release = threading.Event()
 
     def _reset(self, options):
@@ -69,7 +73,9 @@ class Echo:
     """A batch policy that writes ``texts`` in turn order (or ``"a"``) and stops."""
 
     def __init__(self, *texts, delay=0.0):
-        self.texts, self.delay, self.batches = texts, delay, []
+        self.texts = texts
+        self.delay = delay
+        self.batches = []
 
     def complete_batch(self, requests):
         time.sleep(self.delay)
@@ -91,10 +97,11 @@ class Echo:
 
 @pytest.fixture
 def kit():
-    """The names above, plus ``machine(*steps, **options)``."""
+    """The names of this module, plus ``machine(*steps, **options)``."""
 
     class Kit:
-        stop, tokenizer = STOP, Bytes()
+        stop = STOP
+        tokenizer = Bytes()
         template = Template("t", "<{observation}>", "[{observation}]", close="!")
 
         def machine(self, *steps, limits=None, history="append", window=None, env=None, **kw):
@@ -108,6 +115,9 @@ def kit():
             return Completion(ids, [-0.5] * len(ids), reason)
 
     kit = Kit()
-    kit.Script, kit.Echo, kit.Bytes = Script, Echo, Bytes
-    kit.going, kit.won = going, won
+    kit.Script = Script
+    kit.Echo = Echo
+    kit.Bytes = Bytes
+    kit.going = going
+    kit.won = won
     return kit

@@ -44,9 +44,12 @@ def test_append_only_history_token_by_token(kit):
 def test_rewriting_histories_begin_a_segment_per_turn(kit, history):
     window = 1 if history == "window" else None
     machine = kit.machine(
-        kit.going("o1", suffix="b1"), kit.going("o2", suffix="b2"), kit.won(),
-        history=history, window=window,
-    )  # fmt: skip
+        kit.going("o1", suffix="b1"),
+        kit.going("o2", suffix="b2"),
+        kit.won(),
+        history=history,
+        window=window,
+    )
     prompts = [machine.start()]
     for action in "xyz":
         prompts.append(machine.feed(kit.complete(action)))
@@ -111,9 +114,10 @@ def test_limits_end_the_episode_with_their_reason(kit, limits, reason, turns):
     episode = machine.episode
     assert episode.stop_reason is reason and reason.truncated and not reason.failed
     assert len(episode.turns) == turns and episode.turns[-1].truncated
-    assert episode.segments[0].spans[-1][2] == len(episode.segments[0].token_ids)
-    assert not episode.success and all(episode.segments[0].loss_mask[s] for _, s, _ in
-                                       episode.segments[0].spans)  # fmt: skip
+    (segment,) = episode.segments
+    assert segment.spans[-1][2] == len(segment.token_ids)
+    assert not episode.success
+    assert all(segment.loss_mask[start] for _, start, _ in segment.spans)
 
 
 @pytest.mark.parametrize("history", ["append", "concat_with_action"])
@@ -128,11 +132,14 @@ def test_limits_end_the_episode_with_their_reason(kit, limits, reason, turns):
 )
 def test_the_state_at_a_cut_is_the_next_prompt(kit, limits, history):
     steps = [kit.going("o", 0.5, suffix="s")] * 9
-    machine, free = (kit.machine(*steps, limits=x, history=history) for x in (limits, None))
-    prompt, following = machine.start(), free.start()
+    machine = kit.machine(*steps, limits=limits, history=history)
+    unlimited = kit.machine(*steps, history=history)
+    prompt = machine.start()
+    following = unlimited.start()
     while prompt is not None:
         assert prompt == following
-        prompt, following = machine.feed(kit.complete("a")), free.feed(kit.complete("a"))
+        prompt = machine.feed(kit.complete("a"))
+        following = unlimited.feed(kit.complete("a"))
     fits = len(following) <= (limits.max_context_tokens or 1000)
     assert machine.episode.stop_reason.truncated
     assert machine.bootstrap_state() == (following if fits else [])
@@ -175,7 +182,7 @@ def test_environment_fault_keeps_the_episode_and_trains_on_none_of_it(kit):
     assert machine.feed(kit.complete("b")) is None
     episode = machine.episode
     assert episode.stop_reason is StopReason.ENV_ERROR and episode.stop_reason.failed
-    assert episode.error == "RuntimeError: boom"
+    assert episode.error == "Script, seed 3: RuntimeError: boom"
     assert [t.action for t in episode.turns] == ["a", "b"]
     assert all(t.aborted for t in episode.turns) and not any(episode.segments[0].loss_mask)
     assert machine.env.closed == 1
@@ -208,7 +215,7 @@ def test_engine_contract_is_checked(kit):
         machine.feed(Completion([]))
     with pytest.raises(ValueError, match="3 tokens"):
         machine.feed(kit.complete("ab"))
-    with pytest.raises(ValueError, match="1 logprobs came with 2"):
+    with pytest.raises(ValueError, match="1 logprobs for 2 tokens"):
         machine.feed(Completion([5, kit.stop], [-1.0]))
     assert machine.feed(kit.complete("a")) is None  # a refused completion leaves no trace
     assert machine.episode.action_tokens == 2
@@ -301,16 +308,16 @@ def test_episode_json_round_trip(kit):
 def test_the_state_where_an_episode_was_cut_off(kit, history, limits):
     steps = [kit.going(f"o{k}") for k in range(9)]
     machine = kit.machine(*steps, history=history, limits=limits)
-    going_on = kit.machine(*steps, history=history)
+    unlimited = kit.machine(*steps, history=history)
     prompt = machine.start()
-    going_on.start()
+    unlimited.start()
     while prompt is not None:
         prompt = machine.feed(kit.complete("a"))
-        wanted = going_on.feed(kit.complete("a"))
+        next_prompt = unlimited.feed(kit.complete("a"))
     with pytest.raises(EpisodeStateError):
-        going_on.bootstrap_state()
+        unlimited.bootstrap_state()
     assert machine.episode.stop_reason.truncated
-    assert machine.bootstrap_state() == machine.bootstrap_state() == wanted
+    assert machine.bootstrap_state() == machine.bootstrap_state() == next_prompt
 
 
 def test_there_is_no_such_state_after_other_ends_or_outside_the_context(kit):

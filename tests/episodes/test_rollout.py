@@ -1,4 +1,4 @@
-"""Playing: no barrier, no lost episode, no swallowed fault."""
+"""Playing episodes: no barrier, no lost episode, no hidden error."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_micro_batcher_gathers_and_respects_max_batch(kit):
     assert sum(calls.values()) < 40  # not one call per request
 
 
-def test_hanging_environment_meets_its_deadline_and_nobody_waits(kit):
+def test_hanging_environment_meets_its_deadline_and_delays_no_other(kit):
     limits = Limits(turn_deadline_s=0.3)
     machines = [kit.machine(60.0, limits=limits), *ragged(kit, 4)]
     began = time.monotonic()
@@ -87,15 +87,15 @@ def test_hanging_environments_in_lockstep(kit):
 
 
 def test_slow_environments_step_outside_the_event_loop(kit):
-    seen = []
+    threads = []
 
     class Slow(kit.Script):
         def _step(self, action):
-            seen.append(threading.current_thread())
+            threads.append(threading.current_thread())
             return super()._step(action)
 
     asyncio.run(play(kit.machine(env=Slow(kit.won(), slow=True)), kit.Echo()))
-    assert seen and all(thread is not threading.main_thread() for thread in seen)
+    assert threads and all(thread is not threading.main_thread() for thread in threads)
 
 
 def test_episode_deadline_during_generation(kit):
@@ -157,7 +157,7 @@ def test_unhealthy_batches_stop_the_run(kit):
     require_healthy(episodes, max_failed=0.6)
 
 
-def test_seconds_are_booked(kit):
+def test_seconds_are_recorded(kit):
     (episode,) = play_batch([kit.machine(kit.won())], kit.Echo(delay=0.01))
     assert episode.seconds["policy"] >= 0.01 and episode.seconds["env"] > 0
     assert isinstance(episode.turns[0].action, str) and Completion([1]).logprobs is None

@@ -1,4 +1,4 @@
-"""Which episodes a run plays."""
+"""The episodes that a run plays."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_step_is_its_tasks_all_of_them_in_order():
     played = [Episode("", t.seed, index=t.index) for t in step_tasks(recipe, 1)]
     require_step(recipe, 2, played)
     for step, wrong in [(1, played), (2, played[:2]), (2, played[::-1]), (2, [*played, played[0]])]:
-        with pytest.raises(GemError, match=f"Step {step} is the tasks {step * 3 - 3} to"):
+        with pytest.raises(GemError, match=f"Step {step} has the tasks {step * 3 - 3} to"):
             require_step(recipe, step, wrong)
 
 
@@ -54,7 +54,8 @@ def test_environment_mix_follows_the_weights():
 def test_factory_builds_fresh_identical_machines(kit):
     recipe = load_recipe(GUESS, "tiny", ["env=[{id='game:GuessTheNumber-v0-easy', max_turns=2}]"])
     factory = MachineFactory(recipe)
-    one, other = factory.train(4), factory.train(4)
+    one = factory.train(4)
+    other = factory.train(4)
     assert one.env is not other.env and one.limits.max_turns == 2
     one.start(), other.start()
     assert one.prompt_text == other.prompt_text and one.seed == 4
@@ -67,7 +68,7 @@ def test_tasks_do_not_depend_on_what_was_asked_before(index):
     assert train_task(recipe, index) == train_task(recipe, index)
 
 
-def test_a_run_that_goes_on_plays_what_the_other_would_have_played_next():
+def test_a_continued_run_plays_the_next_tasks_of_the_other():
     def seeds(first, last, start=0):
         recipe = load_recipe(GUESS, "tiny", ["batch.group_size=2", f"train.start={start}"])
         return [t.seed for step in range(first, last) for t in step_tasks(recipe, step)]

@@ -49,6 +49,11 @@ def test_the_result_holds_both_evaluations_and_where_it_was_made(trained, traine
     assert result["seconds"]["train"] > 0
     assert {"torch", "transformers"} <= set(result["versions"])
     assert sorted(result["environments"]) == sorted(MIX)
+    # 10 of GuessTheNumber at most and the one of TowerofHanoi: few, and training played some.
+    tasks = result["eval_tasks"]
+    assert tasks["episodes"] == 20 and 2 <= tasks["distinct"] <= 11
+    assert 1 <= tasks["seen_in_training"] <= tasks["distinct"]
+    assert tasks["compared"] == tasks["training_tasks"] == STEPS * 8
     for env_id in MIX:
         assert result["after"][f"env/{env_id}/episodes"] == 10
     assert [(row["when"], row["step"]) for row in run.evals()] == [("before", 0), ("after", STEPS)]
@@ -104,7 +109,7 @@ def test_a_finished_run_is_left_alone(trained, arguments):
     assert json.dumps(run.result) == before
 
 
-def test_a_run_is_not_overwritten_unasked(trained, arguments):
+def test_a_run_is_not_overwritten_without_the_option(trained, arguments):
     done = subprocess.run(arguments[0], capture_output=True, text=True, timeout=300)
     assert done.returncode == 2
     assert "gem-core: " in done.stderr.splitlines()[-1]

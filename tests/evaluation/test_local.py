@@ -1,4 +1,4 @@
-"""The evaluator: the same held-out episodes, the same figures, an interval."""
+"""The evaluator: fixed held-out episodes, repeatable figures, an interval."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_summary_counts_successes():
     assert (round(found["success/low"], 4), round(found["success/high"], 4)) == (0.4902, 0.9433)
 
 
-def test_an_environment_that_breaks_is_no_evaluation(model_dir, tmp_path):
+def test_a_broken_environment_fails_the_evaluation(model_dir, tmp_path):
     from gem_core.registration import register
 
     register("test:Broken-v0", "gem_core.parity.frozen:_Scripted", turns=1, dense=0, raises=1)

@@ -96,7 +96,7 @@ def test_top_p_keeps_the_smallest_set_that_reaches_it(model):
 
 
 def test_small_batches_make_the_same_kind_of_completions(model, factory):
-    """A request's distribution does not depend on what shares its batch: greedy shows it."""
+    """A request's distribution does not depend on its batch, as greedy decoding shows."""
     whole = HFPolicy(model, [2], temperature=0.0).complete_batch(requests_of(factory, 10))
     parts = HFPolicy(model, [2], temperature=0.0, max_batch=3).complete_batch(
         requests_of(factory, 10)
