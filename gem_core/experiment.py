@@ -1,7 +1,7 @@
-"""One experiment from beginning to end: evaluate, train, evaluate, write the result.
+"""Run one experiment: evaluate, train, evaluate, write the result.
 
-Every trainer goes through `run_experiment`, so the figures before and after training come
-from one evaluator on the same held-out episodes.
+`run_experiment` is the same for every trainer, so that the figures before and after training come
+from one evaluator on the same episodes.
 """
 
 from __future__ import annotations
@@ -12,18 +12,20 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from gem_core.errors import RunError
-from gem_core.registration import spec
+from gem_core.errors import GemError, RecipeError, RunError
+from gem_core.registration import make
 from gem_core.tiny import model_path
 from gem_core.training import trainers
 from gem_core.training.allocator import keep_freed_memory
 from gem_core.training.model_files import copy_source_files
 from gem_core.training.recipe import Recipe
+from gem_core.training.run_lock import exclusive
 from gem_core.training.runs import IfExists, RunDir
+from gem_core.training.task_overlap import overlap_in_words, task_overlap
 from gem_core.training.threads import limit_openmp_spin
 
 RESULT_FORMAT = 1
-"""Raise it when the meaning of a field of ``result.json`` changes."""
+"""Increase it when the meaning of a field of ``result.json`` changes."""
 
 
 def run_experiment(
@@ -32,53 +34,83 @@ def run_experiment(
     path: str | Path,
     if_exists: IfExists = "error",
     *,
-    say: Callable[[str], None] = print,
+    log: Callable[[str], None] = print,
 ) -> RunDir:
-    """Train ``recipe`` with ``trainer`` and measure it before and after on held-out episodes.
+    """Train ``recipe`` with ``trainer`` and measure it before and after on the evaluation episodes.
 
     Args:
-        recipe: the experiment; ``eval.episodes = 0`` leaves the two evaluations out.
+        recipe: the experiment; ``eval.episodes = 0`` omits the two evaluations.
         trainer: name of the trainer.
         path: the run directory.
-        if_exists: what to do with a directory that already holds a run; ``resume`` goes on with
-            it (and starts one where there is none), and returns a finished run as it is.
-        say: receives lines of progress and the final table.
+        if_exists: what to do with a directory that already holds a run; ``resume`` continues it (or
+            starts one where there is none), and returns a finished run unchanged.
+        log: receives lines of progress and the final table.
 
     Returns:
         The finished run.
 
     Raises:
         MissingDependencyError: the trainer cannot run here.
-        RunError: the directory cannot be used, or training left no model.
+        RecipeError: an environment does not accept the parameters of the recipe.
+        RunError: the directory cannot be used (another process trains there, for example), or
+            training did not produce a model.
     """
+    trainers.require(trainers.get_trainer(trainer))
+    with exclusive(path):
+        return _run(recipe, trainer, path, if_exists, log)
+
+
+def _run(
+    recipe: Recipe, trainer: str, path: str | Path, if_exists: IfExists, log: Callable[[str], None]
+) -> RunDir:
     from gem_core.report import before_after
     from gem_core.report.progress import progress
 
-    trainers.require(trainers.get_trainer(trainer))
+    environments = _fingerprints(recipe)
     resume = if_exists == "resume" and RunDir(path).exists
     run = RunDir.create(path, recipe, trainer, if_exists)
     if run.finished:
-        say(f"{run.path} is finished; nothing to do.")
+        log(f"{run.path} is finished; nothing to do.")
         return run
     if recipe.hardware.device == "cpu":
-        keep_freed_memory()  # these two also for the processes that a trainer starts
+        keep_freed_memory()  # both also apply to the processes that a trainer starts
         limit_openmp_spin()
     clock = _Clock()
     with clock("model"):
         source = model_path(recipe)
     with clock("eval_before"):
-        before = _evaluate(run, recipe, source, "before", 0, say)
-    say(f"Training {recipe.name} with {trainer} for {recipe.train.steps} steps into {run.path}")
-    with clock("train"), progress(run, recipe.train.steps, say):
+        before = _evaluate(run, recipe, source, "before", 0, log)
+    overlap = task_overlap(recipe) if recipe.eval.episodes else None
+    if recipe.eval.episodes:
+        log(overlap_in_words(overlap))
+    log(f"Training {recipe.name} with {trainer} for {recipe.train.steps} steps into {run.path}")
+    with clock("train"), progress(run, recipe.train.steps, log):
         trainers.launch(trainer, recipe, run, resume=resume)
     if not (run.model / "config.json").exists():
-        raise RunError(f"{trainer} left no model in {run.model}; see its output above.")
+        raise RunError(f"{trainer} wrote no model to {run.model}; see its output above.")
     copy_source_files(source, recipe.model.revision, run.model)
     with clock("eval_after"):
-        after = _evaluate(run, recipe, run.model, "after", recipe.train.steps, say)
-    run.finish(_result(run, recipe, before, after, clock.seconds, resume))
-    say(before_after([run]))
+        after = _evaluate(run, recipe, run.model, "after", recipe.train.steps, log)
+    result = _result(run, recipe, before, after, clock.seconds, resume)
+    run.finish({**result, "environments": environments, "eval_tasks": overlap})
+    log(before_after([run]))
     return run
+
+
+def _fingerprints(recipe: Recipe) -> dict[str, str]:
+    """Make each environment, which checks its parameters and data, and return the fingerprints."""
+    fingerprints = {}
+    for number, config in enumerate(recipe.env):
+        try:
+            env = make(config.id, **config.kwargs)
+        except GemError:
+            raise
+        except (TypeError, ValueError) as error:
+            raise RecipeError(f"env.{number}.kwargs: {config.id}: {error}") from error
+        assert env.spec is not None  # make() sets it
+        fingerprints[config.id] = env.spec.fingerprint()
+        env.close()
+    return fingerprints
 
 
 def _evaluate(
@@ -87,9 +119,9 @@ def _evaluate(
     model: str | Path,
     when: str,
     step: int,
-    say: Callable[[str], None],
+    log: Callable[[str], None],
 ) -> dict[str, float] | None:
-    """Evaluate and log it, unless this run has that evaluation already."""
+    """Evaluate and record it, unless the run has that evaluation already."""
     for row in run.evals():
         if row["when"] == when:
             return {k: v for k, v in row.items() if k not in ("when", "step")}
@@ -97,14 +129,15 @@ def _evaluate(
         return None
     from gem_core.evaluation.local import evaluate
 
-    found = evaluate(recipe, model)
-    run.log_eval(step, when, found)
-    low, high = found["success/low"], found["success/high"]
-    say(
-        f"{when.capitalize()}: success {found['success/mean']:.3f} [{low:.3f}, {high:.3f}] on "
-        f"{found['episodes']:.0f} held-out episodes"
+    metrics = evaluate(recipe, model)
+    run.log_eval(step, when, metrics)
+    low = metrics["success/low"]
+    high = metrics["success/high"]
+    log(
+        f"{when.capitalize()}: success {metrics['success/mean']:.3f} [{low:.3f}, {high:.3f}] on "
+        f"{metrics['episodes']:.0f} evaluation episodes"
     )
-    return found
+    return metrics
 
 
 def _result(
@@ -115,7 +148,8 @@ def _result(
     seconds: dict[str, float],
     resumed: bool,
 ) -> dict[str, Any]:
-    info, rows = run.info, run.metrics()
+    info = run.info
+    rows = run.metrics()
     for phase in ("rollout", "update", "sync"):
         spent = [row[f"time/{phase}"] for row in rows if f"time/{phase}" in row]
         if spent:
@@ -133,10 +167,7 @@ def _result(
         "episodes": recipe.train.steps * recipe.batch.episodes,
         "model": recipe.model.path,
         "start": Path(model_path(recipe)).name,
-        "environments": {
-            env.id: spec(env.id).replace(**env.kwargs).fingerprint() for env in recipe.env
-        },
-        # Of a resumed run, rollout, update and sync cover all sessions, the others only the last.
+        # For a resumed run, rollout, update and sync cover all its processes, the others the last.
         "resumed": resumed,
         "seconds": {phase: round(value, 2) for phase, value in seconds.items()},
         "versions": info["versions"],
@@ -147,7 +178,7 @@ def _result(
 
 
 class _Clock:
-    """Wall seconds by phase."""
+    """Measures the wall seconds of each phase."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}

@@ -1,4 +1,4 @@
-"""The command line as a user meets it: exit codes, one-line errors, guesses, light listing."""
+"""The command line: exit codes, one-line errors, suggested names, light imports."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_show_an_environment(gem):
     assert "(20 episodes)" in out
 
 
-def test_show_a_baseline_says_where_its_values_come_from(gem):
+def test_show_a_baseline_cites_the_source_of_its_values(gem):
     code, out, _ = gem("show", "guess-the-number-easy", "--episodes", "2")
     assert code == 0
     assert "algorithm.lr = 1e-06  # arXiv 2510.01051 Table 3" in out
@@ -160,7 +160,7 @@ def test_doctor_lists_every_trainer(gem):
         assert trainer.tested_range in out
 
 
-def test_doctor_says_no_with_its_exit_code(gem, monkeypatch):
+def test_doctor_reports_a_missing_trainer_with_its_exit_code(gem, monkeypatch):
     monkeypatch.setattr("gem_core.training.trainers.installed_version", lambda _: None)
     code, out, _ = gem("doctor", "--trainer", "trl")
     assert code == 1
@@ -192,7 +192,7 @@ def test_train_needs_a_recipe_or_a_run(gem):
     assert code == 2 and "--from RUN" in error
 
 
-def test_training_goes_on_from_a_run(gem, run_dir, monkeypatch, tmp_path):
+def test_training_continues_from_a_run(gem, run_dir, monkeypatch, tmp_path):
     started = []
     monkeypatch.setattr("gem_core.experiment.run_experiment", lambda *a: started.append(a))
     run = run_dir()

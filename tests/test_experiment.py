@@ -1,4 +1,4 @@
-"""What an experiment checks before it trains; whole experiments run beside each trainer."""
+"""Checks of an experiment before training; tests/evaluation runs whole experiments."""
 
 from __future__ import annotations
 
@@ -30,8 +30,9 @@ def test_a_missing_trainer_leaves_no_directory(recipe, tmp_path, monkeypatch):
     assert not (tmp_path / "run").exists()
 
 
-def test_progress_is_told_in_ten_lines(recipe, tmp_path):
-    run, lines = RunDir.create(tmp_path / "run", recipe, "trl"), []
+def test_progress_is_logged_in_ten_lines(recipe, tmp_path):
+    run = RunDir.create(tmp_path / "run", recipe, "trl")
+    lines = []
     with progress(run, 20, lines.append):
         for step in range(1, 21):
             run.log(step, {"success/mean": step / 20})
@@ -40,8 +41,9 @@ def test_progress_is_told_in_ten_lines(recipe, tmp_path):
     assert lines[-1].endswith("0 s left")
 
 
-def test_progress_of_a_resumed_run_tells_the_rest(recipe, tmp_path):
-    run, lines = RunDir.create(tmp_path / "run", recipe, "trl"), []
+def test_progress_of_a_resumed_run_logs_the_remaining_steps(recipe, tmp_path):
+    run = RunDir.create(tmp_path / "run", recipe, "trl")
+    lines = []
     for step in range(1, 13):
         run.log(step, {"success/mean": 0.0})
     with progress(run, 20, lines.append):

@@ -1,4 +1,4 @@
-"""What is kept of a run, and what is read from it."""
+"""Records of runs, and the tables made from them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_record_is_a_run_directory_without_paths_and_weights(run, tmp_path):
     assert before_after([kept]) == before_after([run])
 
 
-def test_a_record_does_not_say_where_the_model_of_another_run_lay(tmp_path):
+def test_a_record_does_not_contain_the_path_of_another_runs_model(tmp_path):
     origin = str(tmp_path / "first" / "model")
     recipe = load_recipe("guess-the-number-easy", "tiny", [f"model.path={origin}"])
     run = RunDir.create(tmp_path / "second", recipe, "trl")
@@ -60,7 +60,7 @@ def test_a_record_does_not_say_where_the_model_of_another_run_lay(tmp_path):
 
 
 def test_an_unfinished_run_leaves_no_record(run, tmp_path):
-    with pytest.raises(RunError, match="not finished"):
+    with pytest.raises(RunError, match="did not finish"):
         record(run, tmp_path / "kept")
     assert not (tmp_path / "kept").exists()
 

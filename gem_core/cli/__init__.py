@@ -1,7 +1,6 @@
-"""The command ``gem-core``. ``gem-core --help`` lists the verbs, each a function of a module here.
+"""The command ``gem-core``. Each subcommand is a function of a module of this package.
 
-Modules of the verbs are imported when the verb is used, so ``gem-core list`` costs no more than
-listing.
+The module of a subcommand is imported when it is used, so that ``gem-core list`` is fast.
 """
 
 from __future__ import annotations
@@ -18,14 +17,14 @@ __all__ = ["main"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one verb.
+    """Run one subcommand.
 
     Args:
-        argv: arguments without the program's name; None = those of the process.
+        argv: arguments without the program's name; ``None`` = those of the process.
 
     Returns:
-        The exit code: 0, 1 where a check says no, 2 for an error that the user can mend (one line
-        on stderr). Any other exception is a defect and propagates.
+        The exit code: 0; 1 where a check fails; 2 for an error that the user can correct, which is
+        printed in one line on stderr. Any other exception is a defect and is raised.
     """
     arguments = build_parser().parse_args(argv)
     try:
@@ -34,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"gem-core: {error}", file=sys.stderr)
         return 2
     except BrokenPipeError:
-        # The reader (head, less) has seen enough; keep the interpreter from flushing into it.
+        # The reader (head, less) closed the pipe; keep the interpreter from flushing into it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
 

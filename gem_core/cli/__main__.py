@@ -1,4 +1,4 @@
-"""``python -m gem_core.cli`` is ``gem-core``."""
+"""``python -m gem_core.cli`` is the command ``gem-core``."""
 
 from __future__ import annotations
 

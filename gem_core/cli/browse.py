@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def list_names(arguments: argparse.Namespace) -> int:
-    """Print the names of a kind, one per line."""
+    """Print the names of one kind, one per line."""
     if arguments.kind == "environments":
         names: Iterable[str] = list_envs(arguments.pattern)
     else:
@@ -27,10 +27,10 @@ def list_names(arguments: argparse.Namespace) -> int:
 
 
 def _matches(name: str, pattern: str | None) -> bool:
-    wanted = (pattern or "*").lower()
-    if not any(sign in wanted for sign in "*?["):
-        wanted = f"*{wanted}*"
-    return fnmatchcase(name.lower(), wanted)
+    glob = (pattern or "*").lower()
+    if not any(sign in glob for sign in "*?["):
+        glob = f"*{glob}*"
+    return fnmatchcase(name.lower(), glob)
 
 
 def _recipes(kind: str) -> Callable[[], Iterable[str]]:
@@ -84,14 +84,16 @@ def show(arguments: argparse.Namespace) -> int:
     try:
         spec(name)
     except UnknownNameError:
-        names, listing = [*list_envs(), *baselines], "`gem-core list` lists all."
-        raise unknown("environment or baseline", name, names, listing) from None
+        names = [*list_envs(), *baselines]
+        raise unknown(
+            "environment or baseline", name, names, "`gem-core list` lists all names."
+        ) from None
     _show_env(name, "qwen3_game", arguments.episodes, {})
     return 0
 
 
 def _listing(recipe: Recipe, baseline: Recipe) -> str:
-    """Every key and value of a recipe, one per line; behind a value of the baseline its source."""
+    """Return every key of a recipe and its value, one per line, with the source if it has one."""
     from gem_core.training.recipe import get_key, recipe_keys
 
     lines = []
@@ -122,7 +124,7 @@ def _show_env(env_id: str, template: str, episodes: int, kwargs: dict[str, objec
 
 
 def _score(env_id: str, kwargs: dict[str, object], kind: str, episodes: int) -> str:
-    """One line: how a scripted player does over ``episodes`` seeds."""
+    """Return one line with the results of a scripted player over ``episodes`` seeds."""
     from gem_core.players import get_player, play_episode
 
     env = make(env_id, **kwargs)
@@ -130,7 +132,7 @@ def _score(env_id: str, kwargs: dict[str, object], kind: str, episodes: int) -> 
     try:
         player = get_player(kind, env_id, seed=0, env=env)
     except UnknownNameError:
-        return f"{kind:6}  none for this environment"
+        return f"{kind:6}  not available for this environment"
     results = [play_episode(env, player, seed=seed) for seed in range(episodes)]
     reward = sum(r.reward for r in results) / episodes
     success = sum(r.success for r in results) / episodes

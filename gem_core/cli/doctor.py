@@ -11,10 +11,10 @@ from gem_core.training.trainers import check, get_trainer, installed_version, li
 
 
 def doctor(arguments: argparse.Namespace) -> int:
-    """Print what is here; 1 if the trainer that was asked for cannot run."""
+    """Print which trainers can run here; return 1 if the chosen trainer cannot."""
     chosen = arguments.trainer
-    found = [get_trainer(chosen)] if chosen else list(list_trainers().values())
-    statuses = [check(trainer) for trainer in found]
+    trainers = [get_trainer(chosen)] if chosen else list(list_trainers().values())
+    statuses = [check(trainer) for trainer in trainers]
     print(f"gem-core {installed_version('gem-core')}, Python {platform.python_version()}")
     print(f"{sys.executable}\n")
     print(
@@ -37,7 +37,7 @@ def doctor(arguments: argparse.Namespace) -> int:
             print(f"\n{status.trainer.name}: {problem}")
     if not chosen:
         print(
-            "\nThe trainers pin conflicting packages, so one environment holds one of them "
-            "(docs/install.md)."
+            "\nThe trainers pin conflicting packages, so each needs an environment of its own "
+            "(see docs/install.md)."
         )
     return 0 if not chosen or statuses[0].ready else 1

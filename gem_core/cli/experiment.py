@@ -9,7 +9,7 @@ import warnings
 from pathlib import Path
 
 from gem_core.errors import RecipeError, RunError
-from gem_core.training.recipe import Recipe, load_recipe, merge, parse_override, recipe_from_dict
+from gem_core.training.recipe import Recipe, load_recipe, override
 from gem_core.training.runs import IfExists, RunDir, continue_from
 
 _QUICKSTART = Path("runs/quickstart")
@@ -18,7 +18,7 @@ _QUIET = {
     "HF_HUB_OFFLINE": "1",
     "TRANSFORMERS_VERBOSITY": "error",
 }
-"""Keeps the libraries' own lines out of a quickstart; it needs nothing from the network."""
+"""Environment variables that suppress output of libraries; a quickstart needs no network."""
 
 
 def train(arguments: argparse.Namespace) -> int:
@@ -32,18 +32,20 @@ def train(arguments: argparse.Namespace) -> int:
 
 
 def _recipe_to_train(arguments: argparse.Namespace) -> Recipe:
-    """The named recipe, or that of the run to start from; both with the overrides."""
+    """Return the named recipe, or that of the run to continue, with the overrides."""
     if arguments.origin is None and arguments.baseline is None:
-        raise RecipeError("Name a baseline (gem-core list --kind baselines), or --from RUN.")
+        raise RecipeError("Name a baseline (gem-core list --kind baselines), or use --from RUN.")
     if arguments.origin is None:
         return load_recipe(arguments.baseline, arguments.profile, arguments.overrides)
     origin = RunDir(arguments.origin)
     if arguments.baseline is not None:
         recipe = load_recipe(arguments.baseline, arguments.profile, arguments.overrides)
     elif arguments.profile:
-        raise RecipeError("--profile is laid over a baseline; --from alone has its run's recipe.")
+        raise RecipeError(
+            "--profile needs a baseline; --from without a baseline uses the recipe of its run."
+        )
     else:
-        recipe = _overridden(origin.recipe, arguments.overrides)
+        recipe = override(origin.recipe, arguments.overrides)
     return continue_from(recipe, origin)
 
 
@@ -54,35 +56,30 @@ def _if_exists(arguments: argparse.Namespace) -> IfExists:
 
 
 def evaluate(arguments: argparse.Namespace) -> int:
-    """Evaluate a run's model, or any model on a recipe's held-out episodes."""
+    """Evaluate a run's model, or any model on a recipe's evaluation episodes."""
     from gem_core.evaluation.local import evaluate as measure
     from gem_core.report.tables import plain_table, success
     from gem_core.tiny import model_path
 
     run = RunDir(arguments.source)
     if run.exists:
-        recipe, own = _overridden(run.recipe, arguments.overrides), str(run.model)
+        recipe = override(run.recipe, arguments.overrides)
+        default_model = str(run.model)
     else:
         recipe = load_recipe(arguments.source, arguments.profile, arguments.overrides)
-        own = "" if arguments.model else model_path(recipe)
-    found = measure(recipe, arguments.model or own, arguments.episodes)
+        default_model = "" if arguments.model else model_path(recipe)
+    metrics = measure(recipe, arguments.model or default_model, arguments.episodes)
     if arguments.json:
-        print(json.dumps(found, indent=1, sort_keys=True))
+        print(json.dumps(metrics, indent=1, sort_keys=True))
         return 0
-    print(f"success {success(found)} on {found['episodes']:.0f} held-out episodes\n")
-    print(plain_table(("metric", "value"), [(k, f"{v:.4g}") for k, v in sorted(found.items())]))
+    print(f"success {success(metrics)} on {metrics['episodes']:.0f} evaluation episodes\n")
+    rows = [(name, f"{value:.4g}") for name, value in sorted(metrics.items())]
+    print(plain_table(("metric", "value"), rows))
     return 0
 
 
-def _overridden(recipe: Recipe, overrides: list[str]) -> Recipe:
-    data = recipe.to_dict()
-    for override in overrides:
-        data = merge(data, parse_override(override))
-    return recipe_from_dict(data)
-
-
 def report(arguments: argparse.Namespace) -> int:
-    """Print the table of the finished runs and draw all of them."""
+    """Print the table of the finished runs and draw the learning curves of all runs."""
     from gem_core.report import learning_curve, markdown_table, plain_table, record, result_rows
     from gem_core.report.tables import HEAD
 
@@ -97,7 +94,7 @@ def report(arguments: argparse.Namespace) -> int:
         print(f"{len(runs) - len(finished)} of {len(runs)} runs are not finished.")
     if arguments.record:
         for run in runs:
-            print(f"Kept: {record(run, arguments.record / run.path.name).path}")
+            print(f"Recorded: {record(run, arguments.record / run.path.name).path}")
     target = arguments.png or runs[0].path / "learning-curve.png"
     print(f"Learning curve: {learning_curve(runs, target, metric=arguments.metric)}")
     return 0
@@ -105,7 +102,7 @@ def report(arguments: argparse.Namespace) -> int:
 
 def quickstart(arguments: argparse.Namespace) -> int:
     """Train the tiny model on the smallest game and draw its learning curve."""
-    os.environ["CUDA_VISIBLE_DEVICES"] = ""  # the same two layers on a CPU, wherever it runs
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""  # on a CPU, also on a machine with a GPU
     for name, value in _QUIET.items():
         os.environ.setdefault(name, value)
     warnings.simplefilter("ignore", FutureWarning)
@@ -113,7 +110,7 @@ def quickstart(arguments: argparse.Namespace) -> int:
     from gem_core.report import learning_curve
 
     recipe = load_recipe("guess-the-number-easy", "tiny", arguments.overrides)
-    # A quickstart that was interrupted goes on when it is started again.
+    # A quickstart that was interrupted continues when it is started again.
     run = run_experiment(
         recipe,
         arguments.trainer,
@@ -121,5 +118,5 @@ def quickstart(arguments: argparse.Namespace) -> int:
         "overwrite" if arguments.overwrite else "resume",
     )
     print(f"Learning curve: {learning_curve([run], run.path / 'learning-curve.png')}")
-    print(f"Run directory:  {run.path}  (episodes.jsonl has what the policy wrote)")
+    print(f"Run directory:  {run.path}  (episodes.jsonl has sampled episodes)")
     return 0

@@ -92,7 +92,7 @@ def _experiment(verbs: _Verbs) -> None:
     _add_set(verb)
     _add_run(verb, "runs/<recipe>-<trainer>-seed<seed>")
 
-    verb = verbs("eval", "experiment:evaluate", "evaluate a model on held-out episodes")
+    verb = verbs("eval", "experiment:evaluate", "evaluate a model on the episodes of a recipe")
     verb.add_argument("source", metavar="RUN|BASELINE|FILE", help="a run directory or a recipe")
     verb.add_argument(
         "--model", help="Hugging Face directory or id (default: the run's or the recipe's model)"
@@ -191,5 +191,7 @@ def _add_set(verb: argparse.ArgumentParser) -> None:
 def _add_run(verb: argparse.ArgumentParser, default: str) -> None:
     verb.add_argument("--run", type=Path, metavar="DIR", help=f"run directory (default: {default})")
     existing = verb.add_mutually_exclusive_group()
-    existing.add_argument("--resume", action="store_true", help="continue an existing run")
+    existing.add_argument(
+        "--resume", action="store_true", help="continue a run from its last checkpoint"
+    )
     existing.add_argument("--overwrite", action="store_true", help="delete an existing run first")

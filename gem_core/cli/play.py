@@ -1,4 +1,4 @@
-"""``gem-core play``: a person plays, or watches a scripted player."""
+"""``gem-core play``: play an environment, or watch a scripted player."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gem_core.registration import make
 
 
 def play(arguments: argparse.Namespace) -> int:
-    """Play one episode in the terminal; an end of input ends it."""
+    """Play one episode in the terminal; the end of the input ends it."""
     from gem_core.players import Player, get_player
 
     env = make(arguments.env)
@@ -20,7 +20,9 @@ def play(arguments: argparse.Namespace) -> int:
     if arguments.player != "person":
         player = get_player(arguments.player, arguments.env, seed=arguments.seed, env=env)
         player.reset(observation, info)
-    total, turns, over = 0.0, 0, False
+    total = 0.0
+    turns = 0
+    over = False
     while not over:
         print(with_suffix(observation, info))
         if player is not None:
@@ -33,7 +35,9 @@ def play(arguments: argparse.Namespace) -> int:
                 print()
                 return 0
         observation, reward, terminated, truncated, info = env.step(action)
-        total, turns, over = total + reward, turns + 1, terminated or truncated
+        total += reward
+        turns += 1
+        over = terminated or truncated
         print(f"  [reward {reward:g}]")
     print(observation)
     print(f"{'Solved' if info['success'] else 'Not solved'} in {turns} turns, reward {total:g}.")
@@ -41,7 +45,7 @@ def play(arguments: argparse.Namespace) -> int:
 
 
 def _read() -> str:
-    """One line; all of a fenced block if the line opens one."""
+    """Read one line, or all lines of a fenced block if the first line opens one."""
     lines = [input("> ")]
     if lines[0].startswith("```"):
         while lines[-1].rstrip() != "```" or len(lines) == 1:
@@ -50,7 +54,7 @@ def _read() -> str:
 
 
 def _typed(line: str, env: Env, raw: bool) -> str:
-    r"""The line in the environment's answer format: a person need not type ``\boxed{}``."""
+    r"""Return the line in the environment's answer format: a person need not type ``\boxed{}``."""
     answer_format = getattr(env.unwrapped, "answer_format", "plain")
     if raw or answer_format not in FORMATS or get_parser(answer_format)(line) is not None:
         return line

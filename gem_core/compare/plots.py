@@ -17,14 +17,10 @@ from gem_core.compare.results import (
 )
 from gem_core.errors import RunError
 from gem_core.report.plots import new_figure, running_mean, save_figure
+from gem_core.training.trainers import trainer_names
 
-COLOURS = {
-    "trl": "#0072b2",
-    "verl": "#d55e00",
-    "openrlhf": "#009e73",
-    "oat": "#cc79a7",
-    "rl2": "#e69f00",
-}
+COLOURS = ("#cc79a7", "#009e73", "#e69f00", "#0072b2", "#d55e00", "#56b4e9")
+"""Okabe and Ito's; a trainer has that of its place among the names of the installed ones."""
 
 
 class _Shown(NamedTuple):
@@ -149,7 +145,8 @@ def _curve(axes: Any, trainer: str, seeds: Sequence[dict[int, float]], shown: _S
 
 
 def _colour(trainer: str) -> str:
-    return COLOURS.get(trainer, "#000000")
+    names = trainer_names()
+    return COLOURS[names.index(trainer) % len(COLOURS)] if trainer in names else "#000000"
 
 
 def _values(cell: CellResult, metric: str) -> dict[int, float]:

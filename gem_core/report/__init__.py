@@ -1,4 +1,4 @@
-"""Tables and plots, made from run directories and result files alone."""
+"""Tables and plots of runs, made only from run directories and result files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Learning curves, drawn from ``metrics.jsonl`` and ``evals.jsonl`` alone."""
+"""Learning curves, drawn from ``metrics.jsonl`` and ``evals.jsonl``."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from gem_core.errors import MissingDependencyError, RunError
 from gem_core.training.runs import RunDir
 
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")  # Okabe and Ito
-_PALETTE = 96  # colours: a quarter of the bytes, and no difference to be seen
+_PALETTE = 96  # colours: a quarter of the file size without a visible difference
 _NAMES = {"success/mean": "success rate", "reward/mean": "return (undiscounted)"}
 
 
 def learning_curve(
     runs: Iterable[RunDir], path: str | Path, *, metric: str = "success/mean", window: int = 10
 ) -> Path:
-    """Draw a training metric over the steps, one colour per trainer and recipe, and save it.
+    """Draw a training metric over the steps, one colour per trainer and recipe, and save the plot.
 
-    The thick line is the mean of the last ``window`` steps, over the seeds of its colour; thin
-    lines are the single seeds, or the single steps where there is one seed. Points with bars are
-    evaluations on held-out episodes and their 95 % intervals.
+    The thick line is the mean of the last ``window`` steps over the seeds of its colour; thin lines
+    are the single seeds, or the single steps where there is one seed. Points with bars are
+    evaluations and their 95 % intervals.
 
     Args:
         runs: at least one run with metrics.
-        path: the picture; the ending decides the format.
+        path: the file; its suffix determines the format.
         metric: a name in ``metrics.jsonl``.
-        window: steps of the running mean.
+        window: number of steps of the running mean.
 
     Raises:
         MissingDependencyError: matplotlib is missing.
@@ -48,7 +48,7 @@ def learning_curve(
 
 
 def running_mean(values: Sequence[float], window: int) -> list[float]:
-    """Mean of each value and up to ``window - 1`` before it.
+    """Return the mean of each value and up to ``window - 1`` before it.
 
     >>> running_mean([0.0, 1.0, 1.0], 2)
     [0.0, 0.5, 1.0]
@@ -65,7 +65,7 @@ def _draw(
 ) -> None:
     curves = []
     for run in runs:
-        start = run.recipe.train.start  # a run that goes on from another follows it in the picture
+        start = run.recipe.train.start  # a run that continues another one is drawn after it
         points = {start + row["step"]: row[metric] for row in run.metrics() if metric in row}
         if not points:
             raise RunError(f"{run.path} has no metric {metric!r} in metrics.jsonl.")
@@ -109,7 +109,7 @@ def _cycle(count: int) -> list[str]:
 
 
 def new_figure(rows: int = 1, columns: int = 1) -> tuple[Any, list[list[Any]]]:
-    """A figure and its grid of axes, in the house's style; pyplot's global state stays untouched.
+    """Return a figure and its grid of axes, without using pyplot's global state.
 
     Raises:
         MissingDependencyError: matplotlib is missing.
@@ -131,12 +131,12 @@ def new_figure(rows: int = 1, columns: int = 1) -> tuple[Any, list[list[Any]]]:
 
 
 def save_figure(figure: Any, path: str | Path) -> Path:
-    """Save a figure; as PNG small enough to commit, without metadata that change by themselves."""
+    """Save a figure; a PNG is small enough to commit and has no metadata that vary."""
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(target, dpi=150)
     if target.suffix == ".png":
-        from PIL import Image  # matplotlib needs it too
+        from PIL import Image  # matplotlib depends on it
 
         with Image.open(target) as picture:
             flat = picture.convert("RGB").quantize(_PALETTE)

@@ -1,6 +1,6 @@
-"""Lines of progress while a trainer trains, read from ``metrics.jsonl``.
+"""Log progress while a trainer trains.
 
-Trainers log in processes of their own; the file is what they have in common.
+It is read from ``metrics.jsonl``, because trainers may log in processes of their own.
 """
 
 from __future__ import annotations
@@ -15,20 +15,21 @@ from gem_core.training.runs import RunDir
 
 _POLL_S = 0.5
 _LINES = 10
-"""Lines for a whole training."""
+"""Number of lines for a whole training."""
 
 
 @contextmanager
-def progress(run: RunDir, steps: int, say: Callable[[str], None]) -> Iterator[None]:
-    """Tell about every tenth of the training that ends inside the ``with`` block.
+def progress(run: RunDir, steps: int, log: Callable[[str], None]) -> Iterator[None]:
+    """Log each tenth of the training that is finished inside the ``with`` block.
 
     Args:
-        run: where the trainer logs.
+        run: the run directory to which the trainer logs.
         steps: training steps of the whole run.
-        say: receives each line.
+        log: receives each line.
     """
-    over, logged = threading.Event(), len(run.metrics())
-    thread = threading.Thread(target=_watch, args=(run, steps, say, over, logged), daemon=True)
+    over = threading.Event()
+    logged = len(run.metrics())
+    thread = threading.Thread(target=_watch, args=(run, steps, log, over, logged), daemon=True)
     thread.start()
     try:
         yield
@@ -38,22 +39,25 @@ def progress(run: RunDir, steps: int, say: Callable[[str], None]) -> Iterator[No
 
 
 def _watch(
-    run: RunDir, steps: int, say: Callable[[str], None], over: threading.Event, first: int
+    run: RunDir, steps: int, log: Callable[[str], None], over: threading.Event, first: int
 ) -> None:
-    """Read until ``over``; ``first`` rows were there before this training."""
+    """Read the metrics until ``over``; ``first`` rows existed before this training."""
     began = time.monotonic()
-    told, seen_bytes, last = first, -1, False
+    reported = first
+    old_size = -1
+    last = False
     every = max(1, steps // _LINES)
     while not last:
         last = over.wait(_POLL_S)
         size = _size(run)
-        if size == seen_bytes:
+        if size == old_size:
             continue
-        seen_bytes, rows = size, run.metrics()
-        while told + every <= len(rows):
-            told += every
+        old_size = size
+        rows = run.metrics()
+        while reported + every <= len(rows):
+            reported += every
             rate = (time.monotonic() - began) / (len(rows) - first)
-            say(_line(rows[told - every : told], steps, rate))
+            log(_line(rows[reported - every : reported], steps, rate))
 
 
 def _size(run: RunDir) -> int:
@@ -62,11 +66,11 @@ def _size(run: RunDir) -> int:
 
 
 def _line(rows: list[dict[str, Any]], steps: int, rate: float) -> str:
-    """One line over the last ``rows``; ``rate`` is seconds per step."""
+    """Return one line with the means of ``rows``; ``rate`` is seconds per step."""
     step = rows[-1]["step"]
-    shown = f"step {step:>{len(str(steps))}}/{steps}"
+    line = f"step {step:>{len(str(steps))}}/{steps}"
     for name in ("success/mean", "reward/mean", "turns/mean"):
         values = [row[name] for row in rows if name in row]
         if values:
-            shown += f"  {name.partition('/')[0]} {sum(values) / len(values):.3f}"
-    return f"{shown}  {rate:.2f} s/step, {max(0, steps - step) * rate:.0f} s left"
+            line += f"  {name.partition('/')[0]} {sum(values) / len(values):.3f}"
+    return f"{line}  {rate:.2f} s/step, {max(0, steps - step) * rate:.0f} s left"

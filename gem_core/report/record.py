@@ -1,4 +1,4 @@
-"""What of a run is kept for good: small enough to commit, enough for every table and plot."""
+"""Copy the part of a run that is small enough to commit and sufficient for tables and plots."""
 
 from __future__ import annotations
 
@@ -24,36 +24,34 @@ METRICS = (
     "time/update",
     "time/sync",
 )
-"""What is kept of a step's metrics."""
+"""The metrics of a step that are kept."""
 _DIGITS = 5
 
 
 def record(run: RunDir, target: str | Path) -> RunDir:
-    """Copy a finished run's figures, thinned, into ``target``; readable as a `RunDir`.
+    """Copy the figures of a finished run to ``target``, which can be read as a `RunDir`.
 
     Kept: recipe, result, evaluations, `METRICS` of every step with five significant digits,
-    versions and hardware. Left out: episodes, checkpoints, the model, the command with its paths,
-    and where a model that came from another run lay.
+    versions and hardware. Omitted: episodes, checkpoints, the model, the command with its paths,
+    and the absolute path of a model of another run.
 
     Raises:
         RunError: the run is not finished.
     """
-    kept, result = RunDir(target), run.result
+    kept = RunDir(target)
+    result = run.result
     kept.path.mkdir(parents=True, exist_ok=True)
     info = {key: value for key, value in run.info.items() if key != "command"}
     recipe = run.recipe.to_dict()
     if Path(recipe["model"]["path"]).is_absolute():  # a run's model: <run>/model
         recipe["model"]["path"] = "/".join(Path(recipe["model"]["path"]).parts[-2:])
         result = {**result, "model": recipe["model"]["path"]}
-    for name, data in (
-        ("result.json", result),
-        ("run.json", info),
-        ("recipe.json", recipe),
-    ):
+    for name, data in {"result.json": result, "run.json": info, "recipe.json": recipe}.items():
         text = json.dumps(data, indent=1, sort_keys=True) + "\n"
         (kept.path / name).write_text(text, encoding="utf-8")
     _write_lines(kept.path / "evals.jsonl", run.evals())
-    steps = [{"step": r["step"], **{k: r[k] for k in METRICS if k in r}} for r in run.metrics()]
+    names = ("step", *METRICS)
+    steps = [{name: row[name] for name in names if name in row} for row in run.metrics()]
     _write_lines(kept.path / "metrics.jsonl", steps)
     return kept
 

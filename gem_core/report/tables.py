@@ -13,20 +13,22 @@ HEAD = ("recipe", "trainer", "estimator", "seed", "steps", "before", "after", "t
 
 
 def before_after(runs: Iterable[RunDir]) -> str:
-    """A plain table with one line per finished run."""
+    """Return a plain-text table with one line per finished run."""
     return plain_table(HEAD, result_rows(run.result for run in runs))
 
 
 def result_rows(results: Iterable[Mapping[str, Any]]) -> list[Row]:
-    """The cells of `HEAD` for each ``result.json``.
+    """Return the cells of the columns `HEAD` for each ``result.json``.
 
     Raises:
-        RunError: a result of another format.
+        RunError: a result has another format.
     """
     rows: list[Row] = []
     for result in results:
         if result.get("format") != 1:
-            raise RunError(f"Result of format {result.get('format')!r}; this version reads 1.")
+            raise RunError(
+                f"A result has the format {result.get('format')!r}; this version reads format 1."
+            )
         rows.append(
             (
                 result["name"],
@@ -43,15 +45,16 @@ def result_rows(results: Iterable[Mapping[str, Any]]) -> list[Row]:
 
 
 def success(evaluation: Mapping[str, float] | None) -> str:
-    """Success rate with its 95 % interval, e.g. ``0.510 [0.466, 0.554]``; ``-`` for none."""
+    """Return the success rate and its 95 % interval as ``0.510 [0.466, 0.554]``, ``-`` for none."""
     if evaluation is None:
         return "-"
-    low, high = evaluation["success/low"], evaluation["success/high"]
+    low = evaluation["success/low"]
+    high = evaluation["success/high"]
     return f"{evaluation['success/mean']:.3f} [{low:.3f}, {high:.3f}]"
 
 
 def plain_table(head: Row, rows: Iterable[Row]) -> str:
-    """Columns padded to their widest cell, separated by two spaces.
+    """Return a table whose columns are padded to their widest cell and separated by two spaces.
 
     >>> print(plain_table(("a", "name"), [("10", "x")]))
     a   name
@@ -66,7 +69,7 @@ def plain_table(head: Row, rows: Iterable[Row]) -> str:
 
 
 def markdown_table(head: Row, rows: Iterable[Row]) -> str:
-    """A Markdown table, ending in a newline.
+    """Return a Markdown table that ends with a newline.
 
     >>> print(markdown_table(("a", "b"), [("1", "2")]), end="")
     | a | b |

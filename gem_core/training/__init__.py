@@ -1,1 +1,1 @@
-"""What a training run is made of: the recipe, its tasks, its run directory, the trainers."""
+"""The parts of a training run: recipe, tasks, run directory, trainers."""

@@ -1,8 +1,8 @@
-"""Memory that stays: on a CPU, torch's large tensors come and go by the hundred in every step.
+"""Keep freed memory: on a CPU, torch allocates and frees hundreds of large tensors in every step.
 
-glibc gives each block above a threshold pages of its own and takes them away when it is freed, so
-every tensor of a few megabytes costs thousands of page faults. Kept memory made a training step of
-the tiny profile 2.7 times as fast (`benchmarks/allocator`).
+glibc maps pages of its own for each block above a threshold and unmaps them when it is freed, so
+that every tensor of a few megabytes costs thousands of page faults. Keeping the memory made a
+training step of the tiny profile 2.7 times as fast (``benchmarks/allocator``).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 import platform
 
 _SETTINGS = {
-    # glibc's name and number of the parameter, and what it is set to.
+    # Name of the variable -> number of the parameter in glibc, and its value here.
     "MALLOC_MMAP_MAX_": (-4, 0),
     "MALLOC_TRIM_THRESHOLD_": (-1, 2**31 - 1),
     "MALLOC_TOP_PAD_": (-2, 2**26),
@@ -20,15 +20,15 @@ _SETTINGS = {
 
 
 def keep_freed_memory() -> bool:
-    """Let this process, and those it starts, keep freed memory for the next tensors.
+    """Let this process, and those it starts, keep freed memory for later tensors.
 
     Returns:
-        False where the C library is not glibc; nothing is changed there.
+        Whether the setting was made; ``False`` where the C library is not glibc.
     """
     if platform.libc_ver()[0] != "glibc":
         return False
     for name, (parameter, value) in _SETTINGS.items():
-        os.environ.setdefault(name, str(value))  # the user's own setting wins, here too
+        os.environ.setdefault(name, str(value))  # a setting of the user takes precedence
         if not ctypes.CDLL(None).mallopt(parameter, int(os.environ[name])):
             raise OSError(f"glibc refused {name}={os.environ[name]}.")
     return True

@@ -1,9 +1,9 @@
-"""Configuration and tokenizer of a trained model: those of the model that it was made from.
+"""Give a trained model the configuration and tokenizer files of the model that it was trained from.
 
-Training changes weights, nothing else. But each trainer saves in the dialect of its version of
-transformers: what 5.x writes, 4.5x either cannot load (the tokenizer's class) or reads wrongly
-without a word (``rope_parameters``, in whose place it takes the default ``rope_theta``). With the
-files of the origin a model goes from any trainer to any other.
+Training changes only the weights. But each trainer saves files in the format of its version of
+transformers: version 4.5x either cannot load what 5.x writes (the tokenizer's class), or silently
+misreads it (it ignores ``rope_parameters`` and uses the default ``rope_theta``). With the files of
+the original model, a model can be passed from any trainer to any other.
 """
 
 from __future__ import annotations
@@ -25,33 +25,36 @@ TOKENIZER = (
     "tokenizer.model",
     "chat_template.jinja",
 )
-"""Files that a tokenizer may consist of."""
+"""The files that a tokenizer may have."""
 SHAPE = ("model_type", "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers")
-"""Keys of the configuration that the weights must agree with."""
+"""Keys of the configuration that must match the weights."""
 
 
 def copy_source_files(origin: str, revision: str | None, model: Path) -> None:
-    """Put the configuration and the tokenizer of ``origin`` in the place of those in ``model``.
+    """Replace the configuration and the tokenizer in ``model`` by those of ``origin``.
 
     The precision that ``model`` declares for its weights stays.
 
     Args:
-        origin: directory, or Hugging Face id of what is in the local cache, that training began at.
-        revision: of a Hugging Face id.
+        origin: the model that training started from: a directory, or a Hugging Face id whose files
+            are in the local cache.
+        revision: revision of a Hugging Face id.
         model: directory of the trained model.
 
     Raises:
         RunError: the trained model has another shape.
     """
     source = _folder(origin, revision)
-    config, trained = _config(source), _config(model)
+    config = _config(source)
+    trained = _config(model)
     changed = [key for key in SHAPE if config.get(key) != trained.get(key)]
     if changed:
         values = ", ".join(f"{k}: {config.get(k)} -> {trained.get(k)}" for k in changed)
-        raise RunError(f"The model in {model} is not shaped like {origin} ({values}).")
+        raise RunError(f"The model in {model} has another shape than {origin} ({values}).")
     dtype = trained.get("dtype") or trained.get("torch_dtype")  # the newer and the older name
-    names = {name: dtype for name in ("dtype", "torch_dtype") if dtype}
-    (model / "config.json").write_text(json.dumps({**config, **names}, indent=2) + "\n", "utf-8")
+    if dtype:
+        config = {**config, "dtype": dtype, "torch_dtype": dtype}
+    (model / "config.json").write_text(json.dumps(config, indent=2) + "\n", "utf-8")
     for name in TOKENIZER:
         (model / name).unlink(missing_ok=True)
         if (source / name).exists():

@@ -1,16 +1,14 @@
-"""The recipe: the one description of an experiment that every adapter translates.
+"""The recipe: the description of one experiment, which every adapter translates.
 
-A recipe is a TOML file. ``load_recipe`` merges, in this order: the schema's defaults, the baseline
-(environment, template, the paper's hyper-parameters with their sources), a profile (``tiny``,
-``paper``), the baseline's own ``[profiles.<name>]`` table, and ``key=value`` overrides. Unknown
-keys, wrong types and impossible values are errors that name the key.
+A recipe is a TOML file. `load_recipe` merges, in this order: the defaults of the schema below, the
+baseline (environment, template, the paper's hyper-parameters with their sources), a profile
+(``tiny``, ``paper``), the baseline's own ``[profiles.<name>]`` table, and ``key=value`` overrides.
+Unknown keys, wrong types and impossible values are errors that name the key.
 """
 
 from __future__ import annotations
 
-import re
-import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,40 +17,82 @@ import msgspec
 from gem_core.episodes.context import History
 from gem_core.episodes.machine import Limits
 from gem_core.errors import RecipeError, did_you_mean
+from gem_core.training.ranges import (
+    AtLeastOne,
+    AtLeastZero,
+    DecayRate,
+    NotNegative,
+    Positive,
+    PositiveShare,
+    RunSeed,
+    Text,
+    TopK,
+    UnitInterval,
+    VocabSize,
+)
+from gem_core.training.recipe_checks import validate
+from gem_core.training.recipe_errors import explain
+from gem_core.training.recipe_files import (
+    flatten,
+    merge,
+    parse_override,
+    read_tables,
+    recipe_dirs,
+    shipped,
+)
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
-__all__ = ["Recipe", "load_recipe", "recipe_keys"]
+__all__ = [
+    "AlgorithmConfig",
+    "BatchConfig",
+    "ContextConfig",
+    "EnvConfig",
+    "EvalConfig",
+    "HardwareConfig",
+    "ModelConfig",
+    "Recipe",
+    "SamplingConfig",
+    "TinyConfig",
+    "TrainConfig",
+    "flatten",
+    "get_key",
+    "load_recipe",
+    "merge",
+    "override",
+    "parse_override",
+    "recipe_dirs",
+    "recipe_from_dict",
+    "recipe_keys",
+    "shipped",
+    "validate",
+]
 
 
 class _Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Base of all tables of a recipe: immutable, unknown keys are errors."""
+    """Base of all tables of a recipe: immutable; unknown keys are errors."""
 
 
 class EnvConfig(_Table, frozen=True, kw_only=True):
-    """One environment of the mix."""
+    """One environment of the recipe."""
 
-    id: str
+    id: Text
     """Registered id, see ``gem-core list``."""
     kwargs: dict[str, Any] = {}
     """Parameters that override the id's own."""
-    weight: float = 1.0
-    """Share of the episodes, relative to the other environments."""
-    max_turns: int | None = None
-    """Turn limit from outside the task; None leaves it to the environment."""
+    weight: Positive = 1.0
+    """Share of the episodes, relative to the weights of the other environments."""
+    max_turns: AtLeastOne | None = None
+    """Turn limit that is not part of the task; ``None`` = no such limit."""
 
 
 class ContextConfig(_Table, frozen=True, kw_only=True):
     """How observations become prompts."""
 
     template: str = "qwen3_general"
-    """``qwen3_game``, ``qwen3_general``, ``code``, ``no``, or ``chat`` (the tokenizer's own)."""
+    """``qwen3_game``, ``qwen3_general``, ``code``, ``no``, or ``chat`` (the tokenizer's own; where
+    it drops earlier thinking, a new token sequence begins, which TRL and OpenRLHF refuse)."""
     history: History = "append"
-    """``append`` keeps one token sequence; the others rewrite the prompt each turn."""
-    window: int | None = None
+    """``append`` extends one token sequence; the others rewrite the prompt in each turn."""
+    window: AtLeastOne | None = None
     """Turns kept by ``history = "window"``."""
     system: str | None = None
     """System message, for ``template = "chat"``."""
@@ -61,39 +101,39 @@ class ContextConfig(_Table, frozen=True, kw_only=True):
 class TinyConfig(_Table, frozen=True, kw_only=True):
     """The embedded tiny model and its warm start (behaviour cloning of a noisy expert)."""
 
-    layers: int = 2
+    layers: AtLeastOne = 2
     """Decoder layers."""
-    hidden: int = 64
-    """Width; a multiple of twice ``heads``."""
-    heads: int = 4
+    hidden: AtLeastOne = 64
+    """Hidden size; a multiple of twice ``heads``."""
+    heads: AtLeastOne = 4
     """Attention heads."""
-    vocab: int = 1024
+    vocab: VocabSize = 1024
     """Upper bound of the BPE vocabulary."""
-    max_positions: int = 1024
+    max_positions: AtLeastOne = 1024
     """Longest sequence in tokens."""
-    warm_start_steps: int = 200
-    """Optimizer steps of the warm start; 0 leaves the random initialisation."""
-    warm_start_batch: int = 32
+    warm_start_steps: AtLeastZero = 200
+    """Optimizer steps of the warm start; 0 = keep the random initialisation."""
+    warm_start_batch: AtLeastOne = 32
     """Expert episodes per warm-start step."""
-    warm_start_lr: float = 5e-3
+    warm_start_lr: Positive = 5e-3
     """Peak learning rate of the warm start; it warms up, then decays to zero."""
-    expert_noise: float = 0.5
-    """Probability that the expert acts at random instead of well."""
+    expert_noise: UnitInterval = 0.5
+    """Probability that an action of the expert is replaced by a random one."""
 
 
 class ModelConfig(_Table, frozen=True, kw_only=True):
-    """What is trained."""
+    """The model that is trained."""
 
-    path: str = "tiny"
+    path: Text = "tiny"
     """``tiny``, a Hugging Face id, or a local directory."""
-    revision: str | None = None
+    revision: Text | None = None
     """Commit, tag or branch of a Hugging Face id."""
     dtype: Literal["float32", "bfloat16"] = "bfloat16"
     """Precision of the weights in training and evaluation."""
     gradient_checkpointing: bool = True
     """Recompute activations in the backward pass: less memory, more time."""
     tiny: TinyConfig = TinyConfig()
-    """Read only where ``path = "tiny"``."""
+    """Used only if ``path = "tiny"``."""
 
 
 class AlgorithmConfig(_Table, frozen=True, kw_only=True):
@@ -103,126 +143,128 @@ class AlgorithmConfig(_Table, frozen=True, kw_only=True):
     """Registered advantage estimator, see ``docs/advantages.md``."""
     options: dict[str, Any] = {}
     """Options of the estimator."""
-    gamma: float = 1.0
+    gamma: UnitInterval = 1.0
     """Discount per turn."""
-    lam: float = 0.95
+    lam: UnitInterval = 0.95
     """Lambda of GAE, per turn."""
-    clip_low: float = 0.2
+    clip_low: PositiveShare = 0.2
     """PPO clip, lower side; see ``clip_high``."""
-    clip_high: float = 0.2
+    clip_high: Positive = 0.2
     """PPO clip: the ratio is kept in [1 - clip_low, 1 + clip_high]."""
-    kl_coef: float = 0.0
+    kl_coef: NotNegative = 0.0
     """Weight of the KL term against the initial model; 0 = no reference model."""
     kl_in: Literal["loss", "reward"] = "loss"
-    """Where the KL term goes."""
-    entropy_coef: float = 0.0
+    """Whether the KL term is added to the loss or subtracted from the reward."""
+    entropy_coef: NotNegative = 0.0
     """Weight of the entropy bonus per action token."""
-    epochs: int = 1
+    epochs: AtLeastOne = 1
     """Passes over each batch."""
-    minibatches: int = 1
+    minibatches: AtLeastOne = 1
     """Optimizer steps per pass."""
     loss_aggregation: Literal["token", "sequence", "constant"] = "token"
     """Mean over all action tokens; mean per sequence, then over sequences; sum over a constant."""
-    loss_constant: int | None = None
+    loss_constant: AtLeastOne | None = None
     """Divisor per sequence of ``loss_aggregation = "constant"``."""
-    lr: float = 1e-6
+    lr: Positive = 1e-6
     """Peak learning rate of AdamW."""
     lr_schedule: Literal["constant", "linear", "cosine"] = "constant"
     """What follows the warm-up: constant, or a decay to zero at the last step."""
-    warmup_steps: int = 0
+    warmup_steps: AtLeastZero = 0
     """Steps over which the learning rate rises from zero."""
-    betas: tuple[float, float] = (0.9, 0.95)
+    betas: tuple[DecayRate, DecayRate] = (0.9, 0.95)
     """AdamW's decay rates of the two moments."""
-    weight_decay: float = 0.0
+    weight_decay: NotNegative = 0.0
     """AdamW's decoupled weight decay."""
-    max_grad_norm: float = 1.0
+    max_grad_norm: Positive = 1.0
     """The gradient's norm is clipped to this."""
-    critic_lr: float | None = None
-    """Learning rate of the critic where the estimator needs one; None = ``lr``."""
+    critic_lr: Positive | None = None
+    """Learning rate of the critic, if the estimator needs one; ``None`` = ``lr``."""
 
     @property
     def schedule_name(self) -> str:
-        """The schedule's name in transformers, which many trainers hand through."""
+        """The schedule's name in transformers, which many trainers pass on to it."""
         return "constant_with_warmup" if self.lr_schedule == "constant" else self.lr_schedule
 
 
 class BatchConfig(_Table, frozen=True, kw_only=True):
-    """How much is collected per training step."""
+    """How many episodes each training step collects."""
 
-    episodes: int = 128
+    episodes: AtLeastOne = 128
     """Episodes per step, over all ranks."""
-    group_size: int = 1
+    group_size: AtLeastOne = 1
     """Episodes that share an initial state (GRPO, RLOO)."""
-    micro_batch: int | None = None
-    """Sequences per forward pass; None = a whole minibatch."""
+    micro_batch: AtLeastOne | None = None
+    """Sequences per forward pass; ``None`` = a whole minibatch."""
 
 
 class SamplingConfig(_Table, frozen=True, kw_only=True):
     """How actions are sampled in training."""
 
-    temperature: float = 1.0
+    temperature: Positive = 1.0
     """Divides the logits; must be positive."""
-    top_p: float = 1.0
+    top_p: PositiveShare = 1.0
     """Sample from the smallest set of tokens with this probability; 1 = off."""
-    top_k: int = -1
-    """-1 = off."""
+    top_k: TopK = -1
+    """Sample from this many most likely tokens; -1 = off."""
 
 
 class EvalConfig(_Table, frozen=True, kw_only=True):
-    """Evaluation on held-out seeds."""
+    """Evaluation on seeds that training does not use. Small environments give the same tasks for
+    many seeds: ``eval_tasks`` in ``result.json`` counts those that training played, too."""
 
-    episodes: int = 500
-    """Held-out episodes before and after training; 0 = none."""
-    every: int = 0
-    """Also evaluate inside training every so many steps; 0 = before and after only."""
-    inside_episodes: int = 64
-    """Episodes of an evaluation inside training."""
-    temperature: float = 1.0
-    """As in sampling; 0 = the most likely token."""
+    episodes: AtLeastZero = 500
+    """Evaluation episodes before and after training; 0 = none."""
+    every: AtLeastZero = 0
+    """Steps between evaluations during training; 0 = only before and after training."""
+    inside_episodes: AtLeastOne = 64
+    """Episodes of an evaluation during training."""
+    temperature: NotNegative = 1.0
+    """Sampling temperature; 0 = the most likely token."""
 
 
 class TrainConfig(_Table, frozen=True, kw_only=True):
-    """Length and bookkeeping of a run."""
+    """Length of a run, checkpoints and logged episodes."""
 
-    steps: int = 500
+    steps: AtLeastOne = 500
     """Training steps; each collects one batch."""
-    start: int = 0
-    """Steps that earlier runs of the same weights have behind them: tasks go on from there."""
-    save_every: int = 50
-    """Checkpoint interval in steps; 0 = at the end only."""
-    keep_checkpoints: int = 2
-    """Newest checkpoints kept."""
-    log_episodes: int = 4
+    start: AtLeastZero = 0
+    """Training steps of the runs that this one continues; its tasks follow theirs."""
+    save_every: AtLeastZero = 50
+    """Checkpoint interval in steps; 0 = at the end only. A run that is killed loses the steps after
+    its last checkpoint, up to this many; ``--resume`` trains them again."""
+    keep_checkpoints: AtLeastOne = 2
+    """Number of newest checkpoints that are kept."""
+    log_episodes: AtLeastZero = 4
     """Episodes written to ``episodes.jsonl`` per step."""
 
 
 class HardwareConfig(_Table, frozen=True, kw_only=True):
-    """Where it runs."""
+    """The machines of a run."""
 
     device: Literal["cpu", "gpu"] = "gpu"
-    """``cpu`` turns on the adapter's CPU harness; refused where a GPU is."""
-    nodes: int = 1
-    """Machines."""
-    gpus_per_node: int = 1
-    """GPUs of each machine."""
+    """``cpu`` uses the adapter's CPU backend; it is refused on a machine with a GPU."""
+    nodes: AtLeastOne = 1
+    """Number of machines."""
+    gpus_per_node: AtLeastOne = 1
+    """GPUs of each machine; on a CPU, processes."""
     engine: Literal["default", "hf", "vllm", "sglang"] = "default"
-    """Generation engine; ``default`` is the trainer's own first choice."""
+    """Generation engine; ``default`` = the trainer's own default."""
 
     @property
     def gpus(self) -> int:
-        """GPUs of all machines; on a CPU, processes."""
+        """Number of GPUs of all machines; on a CPU, of processes."""
         return self.nodes * self.gpus_per_node
 
 
 class Recipe(_Table, frozen=True, kw_only=True):
-    """One experiment. Every table is described by its class."""
+    """One experiment. The class of each table describes its keys."""
 
-    name: str
+    name: Text
     """Name of the experiment in tables and run directories."""
     env: list[EnvConfig]
     """The environments, one ``[[env]]`` table each."""
-    seed: int = 0
-    """Decides the training tasks, the warm start and all sampling; 0 to 999."""
+    seed: RunSeed = 0
+    """Seed of the training tasks, the warm start and all sampling; 0 to 999."""
     context: ContextConfig = ContextConfig()
     limits: Limits = Limits()
     model: ModelConfig = ModelConfig()
@@ -233,12 +275,12 @@ class Recipe(_Table, frozen=True, kw_only=True):
     train: TrainConfig = TrainConfig()
     hardware: HardwareConfig = HardwareConfig()
     trainer: dict[str, dict[str, Any]] = {}
-    """Native keys per trainer, passed through as they are: ``[trainer.trl]`` ..."""
+    """Native keys per trainer, passed on unchanged: ``[trainer.trl]`` ..."""
     sources: dict[str, str] = {}
-    """Where a value comes from, by dotted key."""
+    """Sources of values, by dotted key."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON types; ``recipe_from_dict`` inverts it."""
+        """Return plain JSON types; `recipe_from_dict` is the inverse."""
         data: dict[str, Any] = msgspec.to_builtins(self)
         return data
 
@@ -261,40 +303,57 @@ def load_recipe(
         overrides: ``dotted.key=value`` strings; the value is TOML (a bare word is a string).
 
     Raises:
-        RecipeError: no such file, unknown or mistyped key, impossible value.
+        RecipeError: there is no such file, or a key is unknown, has a wrong type or an impossible
+            value.
     """
-    data = _read(baseline, "baselines")
-    own_profiles = data.pop("profiles", {})
-    if profile is not None:
-        data = merge(data, _read(profile, "profiles"))
-        data = merge(data, own_profiles.get(Path(profile).stem, {}))
-    for override in overrides:
-        data = merge(data, parse_override(override))
-    return recipe_from_dict(data)
+    return _with_known_trainers(recipe_from_dict(read_tables(baseline, profile, overrides)))
+
+
+def override(recipe: Recipe, overrides: Sequence[str]) -> Recipe:
+    """Return ``recipe`` with ``dotted.key=value`` overrides.
+
+    Raises:
+        RecipeError: a key is unknown, has a wrong type or an impossible value.
+    """
+    data = recipe.to_dict()
+    for text in overrides:
+        data = merge(data, parse_override(text))
+    return _with_known_trainers(recipe_from_dict(data))
 
 
 def recipe_from_dict(data: Mapping[str, Any]) -> Recipe:
-    """Build and validate a recipe from plain types. Raises RecipeError."""
+    """Build and validate a recipe from plain types.
+
+    Raises:
+        RecipeError: a key is unknown, has a wrong type or an impossible value.
+    """
     try:
         recipe = msgspec.convert(data, Recipe)
     except msgspec.ValidationError as error:
-        raise RecipeError(_explain(str(error))) from None
+        raise RecipeError(explain(str(error), data)) from None
     validate(recipe)
     return recipe
 
 
-def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``base`` with ``over`` laid on top; tables merge, everything else is replaced."""
-    merged = dict(base)
-    for key, value in over.items():
-        old = merged.get(key)
-        both = isinstance(old, Mapping) and isinstance(value, Mapping)
-        merged[key] = merge(old, value) if both else value  # type: ignore[arg-type]
-    return merged
+def _with_known_trainers(recipe: Recipe) -> Recipe:
+    """Return ``recipe`` if every table ``[trainer.<name>]`` is that of an installed trainer.
+
+    A stored recipe is read without this check: its trainer may be installed elsewhere only.
+    """
+    from gem_core.training.trainers import trainer_names
+
+    known = trainer_names()
+    for name in recipe.trainer:
+        if name not in known:
+            hint = did_you_mean(name, known)
+            raise RecipeError(
+                f"trainer.{name}: no trainer has this name.{hint} Known: {', '.join(known)}."
+            )
+    return recipe
 
 
 def recipe_keys(table: type[msgspec.Struct] = Recipe, prefix: str = "") -> list[str]:
-    """Every dotted key of a recipe, in order; free tables (``env``, ``trainer``) are one key."""
+    """Return every dotted key of a recipe; the tables ``env`` and ``trainer`` are one key each."""
     keys: list[str] = []
     for field in msgspec.structs.fields(table):
         name = f"{prefix}{field.name}"
@@ -306,134 +365,8 @@ def recipe_keys(table: type[msgspec.Struct] = Recipe, prefix: str = "") -> list[
 
 
 def get_key(recipe: msgspec.Struct, key: str) -> Any:
-    """Value of a dotted key."""
+    """Return the value of a dotted key."""
     value: Any = recipe
     for part in key.split("."):
         value = getattr(value, part)
     return value
-
-
-def validate(recipe: Recipe) -> None:
-    """Check what types cannot. Raises RecipeError naming the key."""
-    from gem_core.advantages import get_estimator
-    from gem_core.episodes.context import get_template
-    from gem_core.registration import spec
-
-    batch, algorithm = recipe.batch, recipe.algorithm
-    if not recipe.env:
-        raise RecipeError("env: a recipe needs at least one [[env]] table.")
-    for env in recipe.env:
-        spec(env.id)
-    if recipe.context.template != "chat":
-        get_template(recipe.context.template)
-    get_estimator(algorithm.estimator)
-    _require(batch.episodes >= 1, "batch.episodes", "must be at least 1")
-    _require(batch.group_size >= 1, "batch.group_size", "must be at least 1")
-    _require(
-        batch.episodes % batch.group_size == 0,
-        "batch.episodes",
-        f"{batch.episodes} is not a multiple of batch.group_size = {batch.group_size}",
-    )
-    _require(
-        1 <= algorithm.minibatches <= batch.episodes,
-        "algorithm.minibatches",
-        f"must be at least 1 and at most batch.episodes = {batch.episodes}",
-    )
-    grouped = algorithm.estimator in ("grpo", "dr_grpo", "rloo")
-    _require(
-        not grouped or batch.group_size >= 2,
-        "batch.group_size",
-        f"estimator {algorithm.estimator!r} compares episodes of one group; set it to 2 or more",
-    )
-    _require(0.0 <= algorithm.gamma <= 1.0, "algorithm.gamma", "must be in [0, 1]")
-    _require(0.0 <= algorithm.lam <= 1.0, "algorithm.lam", "must be in [0, 1]")
-    _require(algorithm.lr > 0, "algorithm.lr", "must be positive")
-    _require(recipe.train.steps >= 0, "train.steps", "must not be negative")
-    _require(recipe.sampling.temperature > 0, "sampling.temperature", "must be positive")
-    _require(0 <= recipe.seed < 1000, "seed", "must be in [0, 1000); see gem_core.training.tasks")
-    _require(
-        (algorithm.loss_aggregation == "constant") == (algorithm.loss_constant is not None),
-        "algorithm.loss_constant",
-        'goes with loss_aggregation = "constant" and only with it',
-    )
-
-
-def _require(holds: bool, key: str, message: str) -> None:
-    if not holds:
-        raise RecipeError(f"{key}: {message}.")
-
-
-# -- files --------------------------------------------------------------------------------------
-
-
-def recipe_dirs(kind: str) -> list[Path]:
-    """Where shipped ``baselines`` or ``profiles`` lie: in the package, or in the checkout."""
-    package = Path(__file__).resolve().parents[1]
-    return [package / "_recipes" / kind, package.parent / "recipes" / kind]
-
-
-def shipped(kind: str) -> dict[str, Path]:
-    """Shipped recipe files of a kind (``baselines``, ``profiles``) by name."""
-    return {
-        path.stem: path for folder in recipe_dirs(kind) for path in sorted(folder.glob("*.toml"))
-    }
-
-
-def _read(source: str | Path, kind: str) -> dict[str, Any]:
-    path = Path(source)
-    if path.suffix != ".toml":
-        known = shipped(kind)
-        if str(source) not in known:
-            hint = did_you_mean(str(source), known)
-            raise RecipeError(f"No {kind[:-1]} {str(source)!r}.{hint} Known: {sorted(known)}.")
-        path = known[str(source)]
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise RecipeError(f"Cannot read the recipe {path}: {error.strerror}.") from None
-    except tomllib.TOMLDecodeError as error:
-        raise RecipeError(f"{path} is not valid TOML: {error}.") from None
-
-
-def flatten(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested tables as dotted keys.
-
-    >>> flatten({"actor": {"kl": {"coef": 0.1}}, "seed": 3})
-    {'actor.kl.coef': 0.1, 'seed': 3}
-    """
-    flat: dict[str, Any] = {}
-    for key, value in table.items():
-        nested = isinstance(value, Mapping)
-        flat |= flatten(value, f"{prefix}{key}.") if nested else {f"{prefix}{key}": value}
-    return flat
-
-
-def parse_override(text: str) -> dict[str, Any]:
-    """Nested table of one ``dotted.key=value`` override. Raises RecipeError."""
-    key, sign, value = text.partition("=")
-    if not sign or not re.fullmatch(r"[\w.-]+", key.strip()):
-        raise RecipeError(f"Override {text!r}: write dotted.key=value.")
-    for candidate in (value, f'"{value}"'):
-        try:
-            return tomllib.loads(f"{key} = {candidate}")
-        except tomllib.TOMLDecodeError:
-            continue
-    raise RecipeError(f"Override {text!r}: {value!r} is not a TOML value.")
-
-
-def _explain(message: str) -> str:
-    """Turn msgspec's message into one that names the dotted key and guesses what was meant."""
-    place = re.search(r" - at `\$\.?(.*?)`$", message)
-    where = place.group(1) if place else ""
-    field = re.search(r"unknown field `(.*?)`", message)
-    if not field:
-        text = message[: place.start()] if place else message
-        return f"{where or 'recipe'}: {text}."
-    key = f"{where}.{field.group(1)}" if where else field.group(1)
-    known: Iterable[str] = recipe_keys()
-    if where.startswith("env["):
-        known = [f"{where}.{f.name}" for f in msgspec.structs.fields(EnvConfig)]
-    same_table = [k for k in known if k.rpartition(".")[0] == where]
-    tables = sorted({k.split(".")[0] for k in recipe_keys()})
-    near = did_you_mean(key, same_table) or did_you_mean(key, [*known, *tables])
-    return f"Unknown recipe key {key!r}.{near or ' See docs/recipes.md for all keys.'}"

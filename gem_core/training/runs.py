@@ -1,13 +1,14 @@
-"""The run directory: everything a run leaves behind, readable without any trainer.
+"""The run directory: all files of a run, readable without any trainer.
 
 recipe.json      the resolved recipe
 run.json         trainer, versions, hardware, git commit, command
 metrics.jsonl    one JSON object per step: {"step": 3, "time": 12.5, "reward/mean": 0.4, ...}
 episodes.jsonl   sampled episodes, {"step": 3, "split": "train", **episode}
-evals.jsonl      evaluations on held-out seeds: {"step": 0, "when": "before", ...}
+evals.jsonl      evaluations: {"step": 0, "when": "before", ...}
 checkpoints/     the trainer's own checkpoints
 model/           the trained model, Hugging Face format
-result.json      written last; there only if the run finished
+run.lock         the process that trains this run, or did
+result.json      written last; exists only if the run finished
 """
 
 from __future__ import annotations
@@ -27,33 +28,44 @@ from typing import Any, Literal
 from gem_core.episodes.data import Episode
 from gem_core.errors import RunError
 from gem_core.training.recipe import Recipe, recipe_from_dict
+from gem_core.training.run_lock import LOCK_FILE
+from gem_core.training.trainers import list_trainers
 
 RUN_VARIABLE = "GEM_CORE_RUN"
-"""Environment variable by which a launcher tells its worker processes the run directory."""
+"""Environment variable in which a launcher passes the run directory to its worker processes."""
 IfExists = Literal["error", "resume", "overwrite"]
 _VERSIONS = {
-    *("gem-core", "torch", "transformers", "tokenizers", "accelerate", "numpy", "ray"),
-    *("deepspeed", "trl", "verl", "openrlhf", "oat-llm", "rl-square", "vllm", "sglang"),
+    "accelerate",
+    "deepspeed",
+    "gem-core",
+    "numpy",
+    "ray",
+    "sglang",
+    "tokenizers",
+    "torch",
+    "transformers",
+    "vllm",
 }
+"""Distributions whose versions are recorded, besides those of the trainers."""
 
 
 def current_run() -> RunDir:
-    """The run directory of this worker process, whose launcher set `RUN_VARIABLE`.
+    """Return the run directory of this worker process, from `RUN_VARIABLE`.
 
     Raises:
-        RunError: it is not set.
+        RunError: the variable is not set.
     """
     path = os.environ.get(RUN_VARIABLE)
     if not path:
         raise RunError(
             f"{RUN_VARIABLE} is not set, so this process belongs to no run: start the trainer with "
-            "`gem-core train`, or with its script under recipes/."
+            "`gem-core train`, or with its script in recipes/."
         )
     return RunDir(path)
 
 
 class RunDir:
-    """One run on disk. Open with `create`; read an existing one with the constructor."""
+    """One run on disk. `create` makes or reopens it; the constructor only reads an existing one."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
@@ -66,10 +78,10 @@ class RunDir:
         trainer: str,
         if_exists: IfExists = "error",
     ) -> RunDir:
-        """Make (or reopen) a run directory and record recipe, versions and hardware.
+        """Make or reopen a run directory and record recipe, versions and hardware.
 
         Args:
-            path: where.
+            path: the directory.
             recipe: the resolved recipe.
             trainer: name of the trainer.
             if_exists: what to do with a directory that already holds a run. ``resume`` needs the
@@ -83,27 +95,28 @@ class RunDir:
             if if_exists == "error":
                 raise RunError(
                     f"{run.path} already holds a run. Continue it with --resume, replace it with "
-                    "--overwrite, or name another directory."
+                    "--overwrite, or choose another directory."
                 )
             if if_exists == "resume":
                 run._check_same(recipe, trainer)
+                run._repair()
                 return run
-            shutil.rmtree(run.path)
+            run._clear()
         run.path.mkdir(parents=True, exist_ok=True)
         run._write("run.json", {"trainer": trainer, **describe_machine()})
         run._write("recipe.json", recipe.to_dict())
         return run
 
-    # -- what is there --------------------------------------------------------------------------
+    # -- reading ---------------------------------------------------------------------------------
 
     @property
     def exists(self) -> bool:
-        """The directory holds a run."""
+        """Whether the directory holds a run."""
         return (self.path / "recipe.json").exists()
 
     @property
     def finished(self) -> bool:
-        """The run wrote its result."""
+        """Whether the run wrote its result."""
         return (self.path / "result.json").exists()
 
     @property
@@ -113,12 +126,16 @@ class RunDir:
 
     @property
     def info(self) -> dict[str, Any]:
-        """Trainer, versions, hardware, commit."""
+        """Trainer, versions, hardware and commit."""
         return self._read("run.json")
 
     @property
     def result(self) -> dict[str, Any]:
-        """The final result. Raises RunError if the run did not finish."""
+        """The final result.
+
+        Raises:
+            RunError: the run did not finish.
+        """
         return self._read("result.json")
 
     @property
@@ -132,19 +149,26 @@ class RunDir:
         return self.path / "model"
 
     def metrics(self) -> list[dict[str, Any]]:
-        """Metrics of every step; a step that was repeated after a resume counts once, the last."""
+        """Return the metrics of every step; of a step that was repeated, those of the last time."""
         rows = {row["step"]: row for row in self._lines("metrics.jsonl")}
         return [rows[step] for step in sorted(rows)]
 
     def evals(self) -> list[dict[str, Any]]:
-        """Evaluations in the order they were made."""
-        return list(self._lines("evals.jsonl"))
+        """Return the evaluations in the order they were made; a repeated one counts once."""
+        rows = {(row["step"], row["when"]): row for row in self._lines("evals.jsonl")}
+        return list(rows.values())
 
     def episodes(self) -> Iterator[tuple[dict[str, Any], Episode]]:
-        """Logged episodes with ``{"step", "split"}``."""
-        for row in self._lines("episodes.jsonl"):
-            tags = {"step": row.pop("step"), "split": row.pop("split")}
-            yield tags, Episode.from_dict(row)
+        """Yield ``({"step": ..., "split": ...}, episode)`` of every logged episode.
+
+        Of an episode that was played again because its step was repeated, the last one counts.
+        """
+        keys = [_episode_key(k, row) for k, row in enumerate(self._lines("episodes.jsonl"))]
+        last = {key: number for number, key in enumerate(keys)}
+        for number, row in enumerate(self._lines("episodes.jsonl")):
+            if number < len(keys) and last[keys[number]] == number:
+                tags = {"step": row.pop("step"), "split": row.pop("split")}
+                yield tags, Episode.from_dict(row)
 
     # -- writing --------------------------------------------------------------------------------
 
@@ -162,17 +186,17 @@ class RunDir:
             self._append("episodes.jsonl", {"step": step, "split": split, **episode.to_dict()})
 
     def publish(self, folder: Path) -> None:
-        """Make ``folder``, on the same disk, the trained model: the old one, or this, whole."""
+        """Move ``folder``, which is on the same disk, to `model`; an old model is deleted."""
         shutil.rmtree(self.model, ignore_errors=True)
         folder.rename(self.model)
 
     def keep_model(self, source: Path) -> None:
-        """Copy a Hugging Face model from ``source``; it is declared in the recipe's ``dtype``.
+        """Copy a Hugging Face model from ``source`` and declare it in the recipe's ``dtype``.
 
-        A trainer may save float32 weights and declare bfloat16, to which loading would round them.
+        A trainer may save float32 weights but declare bfloat16, to which loading would round them.
 
         Raises:
-            RunError: there is no model.
+            RunError: ``source`` has no model.
         """
         if not (source / "config.json").exists():
             raise RunError(f"{self.info['trainer']} left no model of its last step in {source}.")
@@ -183,24 +207,48 @@ class RunDir:
         path.write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
 
     def finish(self, result: Mapping[str, Any]) -> None:
-        """Write the result; the run counts as finished from here on."""
+        """Write the result; from then on the run counts as finished."""
         self._write("result.json", dict(result))
 
-    # -- inside ---------------------------------------------------------------------------------
+    # -- helpers --------------------------------------------------------------------------------
 
     def _check_same(self, recipe: Recipe, trainer: str) -> None:
         if self.info["trainer"] != trainer:
             raise RunError(f"{self.path} is a run of {self.info['trainer']!r}, not {trainer!r}.")
-        old, new = self._read("recipe.json"), recipe.to_dict()
+        old = self._read("recipe.json")
+        new = recipe.to_dict()
         if json.dumps(old, sort_keys=True) != json.dumps(new, sort_keys=True, default=list):
             changed = sorted(k for k in new if json.dumps(old.get(k)) != json.dumps(new[k]))
             raise RunError(
-                f"{self.path} was started with another recipe (differs in {changed}); resume with "
-                "the same recipe or start a new run."
+                f"{self.path} was started with another recipe (it differs in {changed}): resume "
+                "it with the same recipe, or start a new run."
             )
 
+    def _repair(self) -> None:
+        """Remove the incomplete last lines that a killed process left, before more are appended."""
+        for path in sorted(self.path.glob("*.jsonl")):
+            content = path.read_bytes()
+            whole, newline, rest = content.rpartition(b"\n")
+            if not rest:
+                continue
+            try:
+                json.loads(rest)
+            except ValueError:
+                os.truncate(path, len(whole + newline))
+            else:  # only the end of the line is missing
+                with path.open("ab") as file:
+                    file.write(b"\n")
+
+    def _clear(self) -> None:
+        """Delete everything but the lock, which this process may hold."""
+        for path in self.path.iterdir():
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            elif path.name != LOCK_FILE:
+                path.unlink()
+
     def _write(self, name: str, data: Any) -> None:
-        """Write JSON so that a kill leaves either the old file or the new one."""
+        """Write JSON; a process that is killed leaves either the old file or the new one."""
         target = self.path / name
         partial = target.with_suffix(".partial")
         partial.write_text(json.dumps(data, indent=1, sort_keys=True) + "\n", encoding="utf-8")
@@ -210,7 +258,9 @@ class RunDir:
         try:
             data: dict[str, Any] = json.loads((self.path / name).read_text(encoding="utf-8"))
         except FileNotFoundError:
-            raise RunError(f"{self.path} has no {name}: not a run, or not finished.") from None
+            raise RunError(
+                f"{self.path} has no {name}: it is not a run directory, or the run did not finish."
+            ) from None
         return data
 
     def _append(self, name: str, row: Mapping[str, Any]) -> None:
@@ -227,15 +277,15 @@ class RunDir:
                 yield json.loads(line)
             except json.JSONDecodeError:
                 if number == len(lines):
-                    return  # the line that a kill cut off
+                    return  # a killed process left an incomplete line
                 raise RunError(f"{path}:{number} is not JSON.") from None
 
 
 def continue_from(recipe: Recipe, run: RunDir) -> Recipe:
-    """``recipe``, started where ``run`` ended: from its model, with the tasks after its own.
+    """Return ``recipe`` started where ``run`` ended: from its model, with the tasks that follow.
 
     Raises:
-        RunError: there is no such run, or it left no model.
+        RunError: there is no such run, or it has no model.
     """
     from msgspec.structs import replace
 
@@ -251,11 +301,19 @@ def continue_from(recipe: Recipe, run: RunDir) -> Recipe:
     )
 
 
+def _episode_key(number: int, row: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return what identifies a logged episode; one without an index is identified by its line."""
+    if row["index"] < 0:
+        return ("line", number)
+    return (row["step"], row["split"], row["index"])
+
+
 def describe_machine() -> dict[str, Any]:
-    """Versions, hardware and commit of this process, for ``run.json``."""
+    """Return versions, hardware and commit of this process, for ``run.json``."""
     installed = {d.metadata["Name"].lower(): d.version for d in distributions()}
+    recorded = _VERSIONS | {t.distribution.lower() for t in list_trainers().values()}
     return {
-        "versions": {name: installed[name] for name in sorted(_VERSIONS & installed.keys())},
+        "versions": {name: installed[name] for name in sorted(recorded & installed.keys())},
         "python": platform.python_version(),
         "platform": platform.platform(),
         "processor": _cpu_name(),
@@ -278,7 +336,7 @@ def _cpu_name() -> str:
 
 
 def _gpu_names() -> list[str]:
-    """Names of the GPUs, as the driver's own tool lists them (no torch import for that)."""
+    """Return the names of the GPUs as ``nvidia-smi`` lists them, without importing torch."""
     tool = shutil.which("nvidia-smi")
     if tool is None:
         return []
@@ -289,7 +347,7 @@ def _gpu_names() -> list[str]:
 
 
 def _git_commit() -> str | None:
-    """Commit of the checkout gem-core runs from, ``+`` if it has uncommitted changes."""
+    """Return the commit of gem-core's checkout, with ``+`` if there are uncommitted changes."""
     here = Path(__file__).resolve().parents[2]
     if not (here / ".git").exists():
         return None

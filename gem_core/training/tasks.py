@@ -1,10 +1,10 @@
-"""Which episodes a run plays: the same ones, in the same order, in every trainer.
+"""The tasks of a run: which episodes it plays, in which order. They are the same in every trainer.
 
-Task ``index`` of a run fixes environment and seed. Step ``s`` plays the tasks
+Task ``index`` of a run determines environment and seed. Step ``s`` plays the tasks
 ``s * batch.episodes ... (s + 1) * batch.episodes - 1``; the episodes of one group are adjacent and
-share everything. Training and evaluation seeds never meet: run seed ``r`` trains on
-``r * 1_000_000_000 + group`` and everybody evaluates on ``-1 - index``. A run that goes on from
-another's model (``train.start``) plays the groups after those of the other.
+have the same environment and seed. Training and evaluation seeds are disjoint: run seed ``r``
+trains on ``r * 1_000_000_000 + group``, and every run is evaluated on ``-1 - index``. A run that
+continues from the model of another (``train.start``) plays the groups that follow the other's.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from gem_core.episodes.context import Context, HFTokenizer, Template, Tokenizer, get_template
 from gem_core.episodes.data import Episode
 from gem_core.episodes.machine import EpisodeMachine
-from gem_core.errors import GemError
+from gem_core.errors import GemError, RecipeError
 from gem_core.registration import make
 from gem_core.training.recipe import Recipe
 
@@ -42,37 +42,44 @@ class Task:
 
 
 def train_task(recipe: Recipe, index: int) -> Task:
-    """The ``index``-th training episode of the run."""
+    """Return the ``index``-th training episode of the run."""
     group = index // recipe.batch.group_size
     draw = recipe.train.start * recipe.groups_per_step + group
-    return Task(index, _pick_env(recipe, draw), recipe.seed * _SEEDS_PER_RUN + draw, group)
+    seed = recipe.seed * _SEEDS_PER_RUN + draw
+    return Task(index, _pick_env(recipe, draw), seed, group)
 
 
 def eval_task(recipe: Recipe, index: int) -> Task:
-    """The ``index``-th held-out episode; the environments of a mix take turns."""
-    return Task(index, index % len(recipe.env), -1 - index // len(recipe.env), index)
+    """Return the ``index``-th held-out episode; the environments of a mix alternate."""
+    seed = -1 - index // len(recipe.env)
+    return Task(index, index % len(recipe.env), seed, group=index)
 
 
 def step_tasks(recipe: Recipe, step: int, shard: int = 0, shards: int = 1) -> list[Task]:
-    """The tasks of training step ``step`` (0-based), or one of ``shards`` equal parts of them."""
+    """Return the tasks of a training step (0-based), or one of ``shards`` equal parts of them."""
     size = recipe.batch.episodes // shards
     first = step * recipe.batch.episodes + shard * size
     return [train_task(recipe, first + k) for k in range(size)]
 
 
 def require_step(recipe: Recipe, step: int, episodes: Sequence[Episode]) -> None:
-    """Raise GemError unless ``episodes`` are, in order, those of step ``step`` (1-based)."""
-    size, found = recipe.batch.episodes, [episode.index for episode in episodes]
+    """Check that ``episodes`` are those of step ``step`` (1-based), in order.
+
+    Raises:
+        GemError: they are not.
+    """
+    size = recipe.batch.episodes
+    played = [episode.index for episode in episodes]
     first = (step - 1) * size
-    if found != list(range(first, first + size)):
+    if played != list(range(first, first + size)):
         raise GemError(
-            f"Step {step} is the tasks {first} to {first + size - 1}, in order; it got {found}: "
-            "the trainer dropped, repeated or reordered episodes."
+            f"Step {step} has the tasks {first} to {first + size - 1}, in order, but it got "
+            f"{played}: the trainer dropped, repeated or reordered episodes."
         )
 
 
 def _pick_env(recipe: Recipe, group: int) -> int:
-    """Weighted choice that depends on the run's seed and the group alone."""
+    """Return a weighted choice that depends only on the run's seed and the group."""
     if len(recipe.env) == 1:
         return 0
     weights = [env.weight for env in recipe.env]
@@ -80,31 +87,45 @@ def _pick_env(recipe: Recipe, group: int) -> int:
 
 
 class MachineFactory:
-    """Builds the machine of a task exactly as the recipe says; picklable if its tokenizer is.
+    """Builds the machine of a task as the recipe describes it; picklable if its tokenizer is.
 
     Args:
         recipe: the experiment.
-        tokenizer: a Hugging Face tokenizer, or None for text and chat prompts.
+        tokenizer: a Hugging Face tokenizer, or ``None`` for text and chat prompts.
+        one_segment: whether the trainer needs each episode as one token sequence.
+
+    Raises:
+        RecipeError: the template cannot be used with this tokenizer, or with such a trainer.
     """
 
-    def __init__(self, recipe: Recipe, tokenizer: Any = None) -> None:
+    def __init__(self, recipe: Recipe, tokenizer: Any = None, *, one_segment: bool = False) -> None:
         self.recipe = recipe
         context = recipe.context
         self.template: Template = get_template(context.template, tokenizer, context.system)
-        self.tokenizer: Tokenizer | None = (
-            None if tokenizer is None else HFTokenizer(tokenizer, self.template)
-        )
+        if one_segment and self.template.renderer is not None:
+            raise RecipeError(
+                "context.template = 'chat': the tokenizer's chat template drops or rewrites "
+                "earlier actions (their thinking), so that an episode becomes several token "
+                "sequences, and this trainer takes one per episode. Use 'qwen3_game' or "
+                "'qwen3_general', which keep them, or a trainer that takes several."
+            )
+        self.tokenizer: Tokenizer | None = None
+        if tokenizer is not None:
+            revision = recipe.model.revision
+            same = getattr(tokenizer, "name_or_path", None) == recipe.model.path
+            self.tokenizer = HFTokenizer(tokenizer, self.template, revision if same else None)
 
     @property
     def stop_ids(self) -> list[int]:
-        """Token ids the engine must stop at."""
+        """Token ids at which the engine must stop."""
         return sorted(self.tokenizer.stop_ids) if self.tokenizer else []
 
     def __call__(self, task: Task) -> EpisodeMachine:
-        """A fresh machine with a fresh environment for ``task``."""
+        """Return a fresh machine with a fresh environment for ``task``."""
         from msgspec.structs import replace
 
-        config, context = self.recipe.env[task.env], self.recipe.context
+        config = self.recipe.env[task.env]
+        context = self.recipe.context
         limits = self.recipe.limits
         if config.max_turns is not None:
             limits = replace(limits, max_turns=config.max_turns)
@@ -119,9 +140,9 @@ class MachineFactory:
         )
 
     def train(self, index: int) -> EpisodeMachine:
-        """Machine of the ``index``-th training episode."""
+        """Return the machine of the ``index``-th training episode."""
         return self(train_task(self.recipe, index))
 
     def held_out(self, index: int) -> EpisodeMachine:
-        """Machine of the ``index``-th held-out episode."""
+        """Return the machine of the ``index``-th held-out episode."""
         return self(eval_task(self.recipe, index))

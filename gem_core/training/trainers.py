@@ -1,7 +1,7 @@
-"""Trainers as the core sees them: found by entry point, checked before anything is imported.
+"""Find trainers by entry point, and check them before anything of theirs is imported.
 
-An adapter package exposes one `Trainer` (group ``gem_core.trainers``) whose module imports
-nothing of the framework. `check` tells what is missing without importing it either;
+An adapter package exposes one `Trainer` (entry-point group ``gem_core.trainers``), whose module
+imports nothing of the framework. `check` reports what is missing, also without importing it;
 `launch` imports the adapter's launcher and runs a recipe.
 """
 
@@ -27,18 +27,18 @@ GROUP = "gem_core.trainers"
 
 @dataclass(frozen=True)
 class Trainer:
-    """What an adapter declares about itself and its framework.
+    """The declaration of an adapter and its framework.
 
     Attributes:
-        name: as in ``--trainer``.
+        name: the name in ``--trainer``.
         distribution: the framework's distribution on the package index.
         tested: ``(lowest, below)`` versions of the tested range.
-        python: ``(lowest, below)`` Python versions the framework's releases support.
-        install: command that installs it for a GPU user.
+        python: ``(lowest, below)`` Python versions that the framework's releases support.
+        install: the command that installs it for training on GPUs.
         launch: ``module:function`` with the signature ``run(recipe, run_dir, *, resume=False)``.
         translate: ``module:function``, ``recipe -> native configuration`` (list of arguments or a
             dict), raising RecipeError for a key that cannot be honoured.
-        modules: modules that must be importable, by the command that installs each.
+        modules: module that must be importable -> the command that installs it.
     """
 
     name: str
@@ -58,7 +58,13 @@ class Trainer:
 
 @dataclass(frozen=True)
 class Status:
-    """What `check` found."""
+    """The result of `check`.
+
+    Attributes:
+        trainer: the trainer.
+        version: the installed version of its distribution, ``None`` where there is none.
+        problems: what is missing and how to install it; empty if the trainer can run here.
+    """
 
     trainer: Trainer
     version: str | None
@@ -66,17 +72,26 @@ class Status:
 
     @property
     def ready(self) -> bool:
-        """Nothing is missing."""
+        """Whether the trainer can run here."""
         return not self.problems
 
 
 def list_trainers() -> dict[str, Trainer]:
-    """All trainers that have an adapter installed, by name."""
+    """Return all trainers whose adapter is installed, by name."""
     return {name: point.load() for name, point in sorted(_points().items())}
 
 
+def trainer_names() -> list[str]:
+    """Return the sorted names of all trainers whose adapter is installed; none is imported."""
+    return sorted(_points())
+
+
 def get_trainer(name: str) -> Trainer:
-    """The trainer called ``name``. Raises UnknownNameError."""
+    """Return the trainer called ``name``.
+
+    Raises:
+        UnknownNameError: there is no such trainer.
+    """
     points = _points()
     if name not in points:
         raise unknown("trainer", name, points, f"Known: {sorted(points)}.")
@@ -89,7 +104,7 @@ def _points() -> dict[str, EntryPoint]:
 
 
 def installed_version(distribution: str) -> str | None:
-    """Version of an installed distribution, None where there is none."""
+    """Return the version of an installed distribution, ``None`` if it is not installed."""
     try:
         return version(distribution)
     except PackageNotFoundError:
@@ -97,22 +112,22 @@ def installed_version(distribution: str) -> str | None:
 
 
 def check(trainer: Trainer) -> Status:
-    """Tell whether ``trainer`` can run here, and what to do if not; imports nothing of it."""
+    """Check whether ``trainer`` can run here, without importing anything of it."""
     problems = []
     low, below = trainer.python
     if not low <= sys.version_info[:2] < below:
         problems.append(
             f"needs Python >={low[0]}.{low[1]},<{below[0]}.{below[1]}; this is "
             f"{sys.version_info[0]}.{sys.version_info[1]}: make an environment with another one, "
-            f"`python{low[0]}.{low[1]} -m venv {trainer.name}`, and in it {trainer.install}"
+            f"`python{low[0]}.{low[1]} -m venv {trainer.name}`, then in it {trainer.install}"
         )
-    found = installed_version(trainer.distribution)
-    if found is None:
+    installed = installed_version(trainer.distribution)
+    if installed is None:
         problems.append(f"{trainer.distribution} is not installed: {trainer.install}")
-    elif not _within(found, trainer.tested):
+    elif not _within(installed, trainer.tested):
         problems.append(
-            f"{trainer.distribution} {found} is outside the tested range {trainer.tested_range}: "
-            f"{trainer.install}"
+            f"{trainer.distribution} {installed} is outside the tested range "
+            f"{trainer.tested_range}: {trainer.install}"
         )
     else:
         problems += [
@@ -120,24 +135,28 @@ def check(trainer: Trainer) -> Status:
             for module, command in trainer.modules.items()
             if find_spec(module) is None
         ]
-    return Status(trainer, found, tuple(problems))
+    return Status(trainer, installed, tuple(problems))
 
 
 def require(trainer: Trainer) -> None:
-    """Raise MissingDependencyError unless ``trainer`` can run here."""
+    """Check that ``trainer`` can run here.
+
+    Raises:
+        MissingDependencyError: it cannot; the message has every problem and its solution.
+    """
     status = check(trainer)
     if not status.ready:
         raise MissingDependencyError(
             f"Trainer {trainer.name!r} cannot run here: " + "; ".join(status.problems) + ". "
-            "`gem-core doctor` shows every trainer."
+            "`gem-core doctor` checks every trainer."
         )
 
 
 def resolve(path: str) -> Callable[..., Any]:
-    """Import ``module:attribute``."""
+    """Return the function ``module:attribute``."""
     module, _, attribute = path.partition(":")
-    found: Callable[..., Any] = getattr(import_module(module), attribute)
-    return found
+    function: Callable[..., Any] = getattr(import_module(module), attribute)
+    return function
 
 
 def launch(name: str, recipe: Recipe, run: RunDir, *, resume: bool = False) -> None:
@@ -147,12 +166,12 @@ def launch(name: str, recipe: Recipe, run: RunDir, *, resume: bool = False) -> N
     resolve(trainer.launch)(recipe, run, resume=resume)
 
 
-def _within(found: str, bounds: tuple[str, str]) -> bool:
-    return _numbers(bounds[0]) <= _numbers(found) < _numbers(bounds[1])
+def _within(release: str, bounds: tuple[str, str]) -> bool:
+    return _numbers(bounds[0]) <= _numbers(release) < _numbers(bounds[1])
 
 
 def _numbers(text: str) -> tuple[int, ...]:
-    """Leading numeric parts of a version; enough for bounds that are plain releases."""
+    """Return the leading numeric parts of a version, which suffice for bounds that are releases."""
     parts: list[int] = []
     for part in text.split("+")[0].split("."):
         digits = "".join(ch for ch in part if ch.isdigit())

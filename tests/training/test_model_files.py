@@ -1,4 +1,4 @@
-"""A trained model has the configuration and the tokenizer of its origin, and its own precision."""
+"""A trained model keeps the configuration and tokenizer of its origin, and its own precision."""
 
 from __future__ import annotations
 

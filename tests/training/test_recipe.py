@@ -1,6 +1,9 @@
-"""Recipes: what is wrong is named, what is right merges in a fixed order."""
+"""Recipes: errors name the key, and layers are merged in a fixed order."""
 
 from __future__ import annotations
+
+import re
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -12,11 +15,14 @@ from gem_core.training.recipe import (
     get_key,
     load_recipe,
     merge,
+    override,
     recipe_from_dict,
     recipe_keys,
     shipped,
 )
+from gem_core.training.runs import RunDir
 
+BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 GUESS = "guess-the-number-easy"
 
 
@@ -27,19 +33,19 @@ GUESS = "guess-the-number-easy"
         ("algoritm.gamma=1", "Did you mean 'algorithm"),
         ("batch.episode=8", "Did you mean 'batch.episodes'"),
         ("model.tiny.layer=3", "Did you mean 'model.tiny.layers'"),
-        ("env=[{idd='x'}]", r"Unknown recipe key 'env\[0\].idd'. Did you mean 'env\[0\].id'"),
+        ("env=[{idd='x'}]", r"Unknown recipe key 'env.0.idd'. Did you mean 'env.0.id'"),
         ("algorithm.lr=fast", "algorithm.lr: Expected `float`, got `str`"),
         ("algorithm.kl_in=somewhere", "algorithm.kl_in: Invalid enum value 'somewhere'"),
         ("algorithm.estimator=rebm", "Did you mean 'rebn'"),
         ("context.template=qwen_game", "Did you mean 'qwen3_game'"),
         ("env=[{id='game:GuesTheNumber-v0-easy'}]", "Did you mean 'game:GuessTheNumber-v0-easy'"),
         ("batch.group_size=7", "batch.episodes: 96 is not a multiple of batch.group_size = 7"),
-        ("algorithm.minibatches=97", "algorithm.minibatches: must be at least 1 and at most"),
-        ("algorithm.estimator=grpo", "batch.group_size: estimator 'grpo'"),
-        ("algorithm.gamma=1.5", "algorithm.gamma: must be in"),
+        ("algorithm.minibatches=97", "algorithm.minibatches: must be at most batch.episodes = 96"),
+        ("algorithm.estimator=grpo", "batch.group_size: algorithm.estimator = 'grpo'"),
+        ("algorithm.gamma=1.5", "algorithm.gamma: must be at most 1"),
         ("algorithm.loss_aggregation=constant", "algorithm.loss_constant: goes with"),
-        ("seed=-1", "seed: must be in"),
-        ("sampling.temperature=0", "sampling.temperature: must be positive"),
+        ("seed=-1", "seed: must be at least 0"),
+        ("sampling.temperature=0", "sampling.temperature: must be greater than 0"),
         ("nonsense", "write dotted.key=value"),
         ("env=[]", "env: a recipe needs at least one"),
     ],
@@ -47,6 +53,121 @@ GUESS = "guess-the-number-easy"
 def test_errors_name_the_key(override, message):
     with pytest.raises(GemError, match=message):
         load_recipe(GUESS, "tiny", [override])
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "name=''",
+        "seed=1000",
+        "env.0.weight=0",
+        "env.0.weight=-1",
+        "env.0.weight=nan",
+        "env.0.max_turns=0",
+        "env.0.kwargs.max_nmber=9",
+        "env.0.kwargs.max_number=nine",
+        "env.0.kwargs.max_number=inf",
+        "context.window=0",
+        "limits.max_tokens_per_turn=0",
+        "limits.max_turns=0",
+        "limits.max_context_tokens=-5",
+        "limits.max_episode_tokens=0",
+        "limits.turn_deadline_s=0",
+        "limits.episode_deadline_s=-1",
+        "model.path=''",
+        "model.tiny.layers=0",
+        "model.tiny.heads=0",
+        "model.tiny.hidden=30",
+        "model.tiny.vocab=10",
+        "model.tiny.max_positions=0",
+        "model.tiny.warm_start_steps=-1",
+        "model.tiny.warm_start_batch=0",
+        "model.tiny.warm_start_lr=inf",
+        "model.tiny.expert_noise=1.1",
+        "algorithm.options.epz=1",
+        "algorithm.options.eps=small",
+        "algorithm.options.eps=nan",
+        "algorithm.options.per_env=1",
+        "algorithm.gamma=nan",
+        "algorithm.lam=-0.1",
+        "algorithm.clip_low=-0.2",
+        "algorithm.clip_low=1.1",
+        "algorithm.clip_high=0",
+        "algorithm.kl_coef=-1",
+        "algorithm.kl_coef=inf",
+        "algorithm.entropy_coef=nan",
+        "algorithm.epochs=0",
+        "algorithm.minibatches=0",
+        "algorithm.loss_constant=0",
+        "algorithm.lr=0",
+        "algorithm.lr=inf",
+        "algorithm.lr=nan",
+        "algorithm.warmup_steps=-1",
+        "algorithm.betas=[2, 0.9]",
+        "algorithm.betas=[0.9, 1.0]",
+        "algorithm.betas.1=-0.5",
+        "algorithm.weight_decay=-1",
+        "algorithm.max_grad_norm=0",
+        "algorithm.critic_lr=0",
+        "batch.episodes=0",
+        "batch.group_size=0",
+        "batch.micro_batch=0",
+        "sampling.temperature=nan",
+        "sampling.top_p=0",
+        "sampling.top_p=1.5",
+        "sampling.top_k=0",
+        "sampling.top_k=-2",
+        "eval.episodes=-1",
+        "eval.every=-1",
+        "eval.inside_episodes=0",
+        "eval.temperature=-1",
+        "train.steps=0",
+        "train.start=-1",
+        "train.save_every=-1",
+        "train.keep_checkpoints=0",
+        "train.log_episodes=-1",
+        "hardware.nodes=0",
+        "hardware.gpus_per_node=0",
+        "trainer.trll.x=1",
+        "trainer.trl=1",
+    ],
+)
+def test_values_out_of_range_are_refused_by_key(override):
+    key = re.sub(r"\.(epz|max_nmber|x)$", "", override.partition("=")[0])
+    with pytest.raises(GemError, match="^" + re.escape(key)):
+        load_recipe(GUESS, "tiny", [override])
+
+
+def test_an_environment_is_changed_by_its_number():
+    tables = "env=[{id='game:GuessTheNumber-v0-easy'}, {id='game:TowerofHanoi-v0-easy', weight=3}]"
+    changes = ["env.1.max_turns=3", "env.0.kwargs.max_number=7", "algorithm.betas.0=0.5"]
+    recipe = load_recipe(GUESS, "tiny", [tables, *changes])
+    assert [env.max_turns for env in recipe.env] == [None, 3]
+    assert [env.weight for env in recipe.env] == [1.0, 3.0]
+    assert [env.kwargs for env in recipe.env] == [{"max_number": 7}, {}]
+    assert recipe.algorithm.betas == (0.5, 0.95)
+    assert override(recipe, ["env.1.max_turns=4"]).env[1].max_turns == 4
+    with pytest.raises(RecipeError, match=r"env.2: env has no such item \(it has 0, 1\)"):
+        override(recipe, ["env.2.max_turns=3"])
+    with pytest.raises(RecipeError, match=r"write env.0.max_turns=3"):
+        override(recipe, ["env.max_turns=3"])
+
+
+def test_tables_of_unknown_trainers_are_refused_but_stored_recipes_are_read():
+    with pytest.raises(RecipeError, match=r"trainer.trll: .*Did you mean 'trl'\? Known: oat, "):
+        load_recipe(GUESS, "tiny", ["trainer.trll.x=1"])
+    data = load_recipe(GUESS, "tiny", ["trainer.trl.x=1"]).to_dict()
+    data["trainer"] = {"of_another_machine": {"x": 1}}
+    stored = recipe_from_dict(data)
+    with pytest.raises(RecipeError, match=r"trainer\.of_another_machine"):
+        override(stored, ["seed=1"])
+
+
+def test_recorded_results_can_be_read():
+    paths = sorted(BENCHMARKS.rglob("recipe.json"))
+    assert len(paths) > 50
+    for path in paths:
+        assert RunDir(path.parent).recipe.train.steps >= 1, path
 
 
 def test_unknown_files_are_guessed(tmp_path):
@@ -98,7 +219,8 @@ def test_every_shipped_recipe_loads_and_round_trips(name, profile):
 
 
 def test_keys_are_complete_and_readable():
-    recipe, keys = load_recipe(GUESS), recipe_keys()
+    recipe = load_recipe(GUESS)
+    keys = recipe_keys()
     assert len(keys) == len(set(keys)) > 50
     assert {"env", "limits.max_turns", "model.tiny.layers", "algorithm.kl_in"} <= set(keys)
     for key in keys:

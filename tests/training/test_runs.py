@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from gem_core.errors import RunError
 from gem_core.parity.frozen import frozen_episodes
 from gem_core.training.recipe import load_recipe
-from gem_core.training.runs import RUN_VARIABLE, RunDir, continue_from, current_run
+from gem_core.training.runs import (
+    RUN_VARIABLE,
+    RunDir,
+    continue_from,
+    current_run,
+    describe_machine,
+)
+from gem_core.training.trainers import installed_version, list_trainers
 
 RECIPE = load_recipe("guess-the-number-easy", "tiny")
 
@@ -53,6 +62,55 @@ def test_a_line_cut_by_a_kill_is_dropped_and_repeated_steps_count_once(tmp_path)
     assert [(row["step"], row["x"]) for row in run.metrics()] == [(1, 1.0), (2, 20.0), (3, 3.0)]
 
 
+def test_a_run_with_a_cut_line_is_readable_after_it_is_resumed(tmp_path):
+    run = RunDir.create(tmp_path, RECIPE, "trl")
+    for step in (1, 2):
+        run.log(step, {"x": 1.0})
+    with (tmp_path / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 3, "x"')
+    (tmp_path / "evals.jsonl").write_text('{"step": 0, "when": "before"}')  # no end of line
+    run = RunDir.create(tmp_path, RECIPE, "trl", "resume")
+    for step in (2, 3):
+        run.log(step, {"x": 2.0})
+    run.log_eval(3, "after", {})
+    assert [(row["step"], row["x"]) for row in run.metrics()] == [(1, 1.0), (2, 2.0), (3, 2.0)]
+    assert [row["when"] for row in run.evals()] == ["before", "after"]
+
+
+def test_episodes_and_evaluations_of_a_repeated_step_count_once(tmp_path):
+    run = RunDir.create(tmp_path, RECIPE, "trl")
+    episodes = frozen_episodes(4)
+    run.log_episodes(1, episodes[:2])
+    run.log_episodes(2, episodes[2:])
+    run.log_episodes(2, [replace(episodes[2], seed=77), episodes[3]])
+    run.log_episodes(2, [replace(episodes[2], index=-1)] * 2)  # nothing identifies these
+    logged = [(tags["step"], episode.index, episode.seed) for tags, episode in run.episodes()]
+    seeds = [episode.seed for episode in episodes]
+    assert logged == [
+        (1, 0, seeds[0]),
+        (1, 1, seeds[1]),
+        (2, 2, 77),
+        (2, 3, seeds[3]),
+        (2, -1, seeds[2]),
+        (2, -1, seeds[2]),
+    ]
+    for success in (0.1, 0.2):
+        run.log_eval(5, "during", {"success": success})
+    assert [row["success"] for row in run.evals()] == [0.2]
+
+
+def test_the_versions_of_every_installed_trainer_are_recorded(tmp_path, monkeypatch):
+    monkeypatch.setattr("gem_core.training.runs._VERSIONS", set())
+    declared = {trainer.distribution for trainer in list_trainers().values()}
+    installed = {name for name in declared if installed_version(name)}
+    assert set(describe_machine()["versions"]) == installed
+    monkeypatch.setattr(
+        "gem_core.training.runs.list_trainers",
+        lambda: {"x": SimpleNamespace(distribution="PyTest")},
+    )
+    assert set(describe_machine()["versions"]) == {"pytest"}
+
+
 def test_a_broken_line_in_the_middle_is_an_error(tmp_path):
     run = RunDir.create(tmp_path, RECIPE, "trl")
     (tmp_path / "metrics.jsonl").write_text('{"step": 1\n' + json.dumps({"step": 2}) + "\n")
@@ -60,12 +118,12 @@ def test_a_broken_line_in_the_middle_is_an_error(tmp_path):
         run.metrics()
 
 
-def test_a_directory_without_a_run_says_so(tmp_path):
+def test_a_directory_without_a_run_is_an_error(tmp_path):
     with pytest.raises(RunError, match="not a run"):
         _ = RunDir(tmp_path).recipe
 
 
-def test_going_on_from_a_run(tmp_path):
+def test_continuing_from_a_run(tmp_path):
     run = RunDir.create(tmp_path / "first", RECIPE, "trl")
     with pytest.raises(RunError, match="no model yet"):
         continue_from(RECIPE, run)

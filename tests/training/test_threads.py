@@ -1,4 +1,4 @@
-"""The setting for OpenMP, and whose it is."""
+"""The setting for OpenMP, and which processes get it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gem_core.training.threads import limit_openmp_spin
 @pytest.fixture(autouse=True)
 def _unset(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT"):
-        monkeypatch.setenv(name, "")  # so that whatever a test leaves is undone
+        monkeypatch.setenv(name, "")  # so that the change is undone after the test
         monkeypatch.delenv(name)
 
 

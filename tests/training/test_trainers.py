@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+import gem_core
 from gem_core.errors import MissingDependencyError, UnknownNameError
-from gem_core.training.trainers import Trainer, check, get_trainer, require
+from gem_core.training.trainers import Trainer, check, get_trainer, list_trainers, require
 
 
 def fake(**changes):
@@ -59,3 +62,16 @@ def test_listing_trainers_imports_no_framework():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert eval(done.stdout) == ["oat", "openrlhf", "rl2", "trl", "verl"]
+
+
+def test_the_core_names_no_trainer_but_the_default_of_the_command_line():
+    names = {name for t in list_trainers().values() for name in (t.name, t.distribution)}
+    core = Path(gem_core.__file__).parent
+    places = {
+        str(path.relative_to(core))
+        for path in core.rglob("*.py")
+        if "envs" not in path.parts
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant) and node.value in names
+    }
+    assert places == {"cli/parser.py"}

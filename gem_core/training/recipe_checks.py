@@ -1,0 +1,140 @@
+"""The checks of a recipe that its types cannot express."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from math import isfinite
+from typing import Any
+
+from gem_core.errors import AdvantageError, RecipeError, UnknownNameError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gem_core.training.recipe import Recipe
+
+_GROUPED = ("grpo", "dr_grpo", "rloo")
+"""Estimators that compare the episodes of a group."""
+_KINDS: tuple[tuple[Any, str], ...] = (
+    (bool, "true or false"),
+    ((int, float), "a number"),
+    (str, "a string"),
+)
+"""The kinds of values that are told apart in options; booleans are integers, so they are first."""
+
+
+def validate(recipe: Recipe) -> None:
+    """Check the values of a recipe, and that what it names is registered.
+
+    Raises:
+        RecipeError: a value is impossible; the message names the key.
+        UnknownNameError: an environment, a template or an estimator does not exist.
+    """
+    _check_environments(recipe)
+    _check_context(recipe)
+    _check_estimator(recipe)
+    _check_batch(recipe)
+    constant = recipe.algorithm.loss_aggregation == "constant"
+    _require(
+        constant == (recipe.algorithm.loss_constant is not None),
+        "algorithm.loss_constant",
+        'goes with algorithm.loss_aggregation = "constant" and only with it',
+    )
+    _require(recipe.sampling.top_k != 0, "sampling.top_k", "must not be 0; -1 = off")
+    tiny = recipe.model.tiny
+    _require(
+        recipe.model.path != "tiny" or tiny.hidden % (2 * tiny.heads) == 0,
+        "model.tiny.hidden",
+        f"{tiny.hidden} is not a multiple of {2 * tiny.heads}, twice model.tiny.heads: rotary "
+        "positions need an even number per head",
+    )
+
+
+def _check_environments(recipe: Recipe) -> None:
+    """Check ids, and the names and kinds of parameters; values are checked by the environment."""
+    from gem_core.registration import check_kwargs, spec
+
+    if not recipe.env:
+        raise RecipeError("env: a recipe needs at least one [[env]] table.")
+    for number, env in enumerate(recipe.env):
+        with _named(f"env.{number}.id"):
+            registered = spec(env.id).kwargs
+        if env.kwargs:
+            with _named(f"env.{number}.kwargs"):
+                check_kwargs(env.id, env.kwargs)
+        _check_kinds(f"env.{number}.kwargs", env.kwargs, registered)
+
+
+def _check_context(recipe: Recipe) -> None:
+    from gem_core.episodes.context import get_template
+
+    context = recipe.context
+    if context.template != "chat":
+        with _named("context.template"):
+            get_template(context.template)
+    _require(
+        (context.history == "window") == (context.window is not None),
+        "context.window",
+        'goes with context.history = "window" and only with it',
+    )
+
+
+def _check_estimator(recipe: Recipe) -> None:
+    from gem_core.advantages import check_options, estimator_options, get_estimator
+
+    algorithm = recipe.algorithm
+    with _named("algorithm.estimator"):
+        get_estimator(algorithm.estimator)
+    with _named("algorithm.options"):
+        check_options(algorithm.estimator, algorithm.options)
+    defaults = estimator_options(algorithm.estimator)
+    _check_kinds("algorithm.options", algorithm.options, defaults)
+
+
+@contextmanager
+def _named(key: str) -> Iterator[None]:
+    """Put the key before the message of an error about its value."""
+    try:
+        yield
+    except UnknownNameError as error:
+        raise UnknownNameError(f"{key}: {error}") from None
+    except AdvantageError as error:
+        raise RecipeError(f"{key}: {error}") from None
+
+
+def _check_kinds(key: str, values: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
+    """Check that numbers are finite, and that each value is of the kind of its default."""
+    for name, value in values.items():
+        _require(not isinstance(value, float) or isfinite(value), f"{key}.{name}", "must be finite")
+        default = defaults.get(name)
+        for kind, word in _KINDS:
+            if isinstance(default, kind):
+                fits = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+                _require(fits, f"{key}.{name}", f"must be {word}, got {value!r}")
+                break
+
+
+def _check_batch(recipe: Recipe) -> None:
+    batch = recipe.batch
+    estimator = recipe.algorithm.estimator
+    _require(
+        batch.episodes % batch.group_size == 0,
+        "batch.episodes",
+        f"{batch.episodes} is not a multiple of batch.group_size = {batch.group_size}",
+    )
+    _require(
+        recipe.algorithm.minibatches <= batch.episodes,
+        "algorithm.minibatches",
+        f"must be at most batch.episodes = {batch.episodes}",
+    )
+    _require(
+        estimator not in _GROUPED or batch.group_size >= 2,
+        "batch.group_size",
+        f"algorithm.estimator = {estimator!r} compares the episodes of a group; set it to 2 or "
+        "more",
+    )
+
+
+def _require(holds: bool, key: str, message: str) -> None:
+    if not holds:
+        raise RecipeError(f"{key}: {message}.")

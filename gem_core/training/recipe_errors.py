@@ -1,0 +1,66 @@
+"""Messages of msgspec about a recipe, rewritten so that they name the dotted key."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from gem_core.errors import did_you_mean
+
+
+def explain(message: str, data: Mapping[str, Any]) -> str:
+    """Return a message of msgspec with the dotted key, and what may have been meant.
+
+    Args:
+        message: the message.
+        data: the recipe that could not be converted.
+    """
+    place = re.search(r" - at `\$\.?(.*?)`$", message)
+    table = re.sub(r"\[(\d+)\]", r".\1", place.group(1)) if place else ""
+    unknown_field = re.search(r"unknown field `(.*?)`", message)
+    if unknown_field:
+        return _unknown_key(table, unknown_field.group(1))
+    text = _in_words(message[: place.start()] if place else message)
+    if table == "env" and isinstance(data["env"], Mapping):
+        text += "; it is a list of tables: write env.0.max_turns=3 for the first of them"
+    return f"{_named_item(table, data) or 'recipe'}: {text}."
+
+
+def _unknown_key(table: str, name: str) -> str:
+    from gem_core.training.recipe import EnvConfig, recipe_keys
+
+    key = f"{table}.{name}" if table else name
+    known: Iterable[str] = recipe_keys()
+    if table.startswith("env."):
+        known = [f"{table}.{field.name}" for field in msgspec.structs.fields(EnvConfig)]
+    same_table = [name for name in known if name.rpartition(".")[0] == table]
+    tables = sorted({name.split(".")[0] for name in recipe_keys()})
+    near = did_you_mean(key, same_table) or did_you_mean(key, [*known, *tables])
+    return f"Unknown recipe key {key!r}.{near or ' See docs/recipes.md for all keys.'}"
+
+
+def _named_item(table: str, data: Mapping[str, Any]) -> str:
+    """Return the key of a wrong value of a free table, which msgspec does not name."""
+    name, dots, _ = table.partition("[...]")
+    if not dots:
+        return table
+    kind: type[Any] = Mapping if name == "trainer" else str
+    wrong = [key for key, value in data[name].items() if not isinstance(value, kind)]
+    return f"{name}.{wrong[0]}"
+
+
+def _in_words(text: str) -> str:
+    """Return what msgspec expected in words, if it is a range; any other text unchanged."""
+    if text == "Expected `str` of length >= 1":
+        return "must not be empty"
+    words = {">=": "at least", ">": "greater than", "<=": "at most", "<": "less than"}
+    bound = re.fullmatch(r"Expected `(?:int|float)` ([<>]=?) (\S+)", text)
+    if not bound:
+        return text
+    if float(bound.group(2)) == sys.float_info.max:
+        return "must be finite"
+    return f"must be {words[bound.group(1)]} {float(bound.group(2)):g}"

@@ -1,0 +1,144 @@
+"""Read the files of recipes: shipped baselines and profiles, merging, ``key=value`` overrides."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from gem_core.errors import RecipeError, did_you_mean
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+
+def read_tables(
+    baseline: str | Path, profile: str | Path | None, overrides: Sequence[str]
+) -> dict[str, Any]:
+    """Return the merged tables of a baseline, a profile and overrides; nothing is validated.
+
+    Args:
+        baseline: a TOML file, or the name of a shipped baseline.
+        profile: a TOML file, or the name of a shipped profile.
+        overrides: ``dotted.key=value`` strings.
+
+    Raises:
+        RecipeError: there is no such file, it is not TOML, or an override is malformed.
+    """
+    tables = _read(baseline, "baselines")
+    own_profiles = tables.pop("profiles", {})
+    if profile is not None:
+        tables = merge(tables, _read(profile, "profiles"))
+        tables = merge(tables, own_profiles.get(Path(profile).stem, {}))
+    for override in overrides:
+        tables = merge(tables, parse_override(override))
+    return tables
+
+
+def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """Return ``base`` with ``over`` merged over it: tables are merged, other values replaced.
+
+    A table whose keys are numbers replaces the items of a list that have these positions:
+    ``env.0.max_turns=3``.
+
+    Raises:
+        RecipeError: the list has no item at such a position.
+    """
+    return _merge(base, over, "")
+
+
+def _merge(base: Mapping[str, Any], over: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+    merged = dict(base)
+    for key, value in over.items():
+        merged[key] = _merged(merged.get(key), value, f"{prefix}{key}")
+    return merged
+
+
+def _merged(old: Any, value: Any, name: str) -> Any:
+    """Return what ``value`` makes of the ``old`` value of the key ``name``."""
+    if not isinstance(value, Mapping):
+        return value
+    if isinstance(old, Mapping):
+        return _merge(old, value, f"{name}.")
+    if isinstance(old, (list, tuple)) and value and all(str(key).isdecimal() for key in value):
+        return _merge_items(old, value, name)
+    return value
+
+
+def _merge_items(old: Sequence[Any], value: Mapping[str, Any], name: str) -> list[Any]:
+    items = list(old)
+    for position, item in value.items():
+        if int(position) >= len(items):
+            numbers = ", ".join(str(number) for number in range(len(items))) or "none"
+            raise RecipeError(
+                f"{name}.{position}: {name} has no such item (it has {numbers}); to add one, "
+                f"write the whole list, {name}=[...]."
+            )
+        items[int(position)] = _merged(items[int(position)], item, f"{name}.{position}")
+    return items
+
+
+def flatten(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return nested tables as one table with dotted keys.
+
+    >>> flatten({"actor": {"kl": {"coef": 0.1}}, "seed": 3})
+    {'actor.kl.coef': 0.1, 'seed': 3}
+    """
+    flat: dict[str, Any] = {}
+    for key, value in table.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, Mapping):
+            flat |= flatten(value, f"{name}.")
+        else:
+            flat[name] = value
+    return flat
+
+
+def parse_override(text: str) -> dict[str, Any]:
+    """Return the nested table of one ``dotted.key=value`` override.
+
+    Raises:
+        RecipeError: the text is malformed, or the value is not TOML.
+    """
+    key, sign, value = text.partition("=")
+    if not sign or not re.fullmatch(r"[\w.-]+", key.strip()):
+        raise RecipeError(f"Override {text!r}: write dotted.key=value.")
+    for candidate in (value, f'"{value}"'):
+        try:
+            return tomllib.loads(f"{key} = {candidate}")
+        except tomllib.TOMLDecodeError:
+            continue
+    raise RecipeError(f"Override {text!r}: {value!r} is not a TOML value.")
+
+
+def recipe_dirs(kind: str) -> list[Path]:
+    """Return the directories of shipped ``baselines`` or ``profiles``: package, checkout."""
+    package = Path(__file__).resolve().parents[1]
+    return [package / "_recipes" / kind, package.parent / "recipes" / kind]
+
+
+def shipped(kind: str) -> dict[str, Path]:
+    """Return the shipped recipe files of a kind (``baselines``, ``profiles``) by name."""
+    return {
+        path.stem: path for folder in recipe_dirs(kind) for path in sorted(folder.glob("*.toml"))
+    }
+
+
+def _read(source: str | Path, kind: str) -> dict[str, Any]:
+    path = Path(source)
+    if path.suffix != ".toml":
+        known = shipped(kind)
+        if str(source) not in known:
+            hint = did_you_mean(str(source), known)
+            raise RecipeError(f"No {kind[:-1]} {str(source)!r}.{hint} Known: {sorted(known)}.")
+        path = known[str(source)]
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise RecipeError(f"Cannot read the recipe {path}: {error.strerror}.") from None
+    except tomllib.TOMLDecodeError as error:
+        raise RecipeError(f"{path} is not valid TOML: {error}.") from None

@@ -1,0 +1,92 @@
+"""How many of the evaluation's tasks were also trained on.
+
+Training and evaluation have different seeds, but a small environment has few initial states
+(GuessTheNumber-easy has 10), and a table of data has few rows, so that different seeds give the
+same task.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from gem_core.core import Env
+from gem_core.registration import make
+from gem_core.training.recipe import Recipe
+from gem_core.training.tasks import Task, eval_task, train_task
+
+MAX_TRAINING_TASKS = 20_000
+"""Training tasks that are compared, the first ones of the run; more take too long to make."""
+
+
+def task_overlap(recipe: Recipe) -> dict[str, int] | None:
+    """Count the distinct tasks of the evaluation, and how many of them the training plays.
+
+    It resets environments and plays nothing. Two tasks are the same if the first observation and
+    the state of the environment agree, the generator of random numbers aside; without
+    ``get_state``, if the observations agree. So what an environment draws after the reset makes no
+    difference: Minesweeper, which lays its mines at the first move, counts as one task. Tasks of
+    an earlier run (``train.start``) and of the tiny model's warm start are not counted.
+
+    Returns:
+        ``episodes`` of the evaluation, ``distinct`` tasks among them, ``seen_in_training`` of
+        these, ``training_tasks`` of the run (one per group) and how many were ``compared``.
+        ``None`` where an environment of another package does not declare itself ``fast``: a call
+        of it may block, and here is no deadline.
+    """
+    envs = [make(config.id, **config.kwargs) for config in recipe.env]
+    try:
+        if not all(_never_blocks(env) for env in envs):
+            return None
+        episodes = recipe.eval.episodes
+        total = recipe.train.steps * recipe.groups_per_step
+        compared = min(total, MAX_TRAINING_TASKS)
+        size = recipe.batch.group_size
+        evaluation = _identities(envs, (eval_task(recipe, k) for k in range(episodes)))
+        trained = _identities(envs, (train_task(recipe, k * size) for k in range(compared)))
+    finally:
+        for env in envs:
+            env.close()
+    return {
+        "episodes": episodes,
+        "distinct": len(evaluation),
+        "seen_in_training": len(evaluation & trained),
+        "training_tasks": total,
+        "compared": compared,
+    }
+
+
+def overlap_in_words(counts: dict[str, int] | None) -> str:
+    """Return the counts of `task_overlap` as one line for the log."""
+    if counts is None:
+        return "Evaluation tasks: not compared with those of training (an environment may block)"
+    compared = counts["compared"]
+    among = f" (the first {compared} tasks of it)" if compared < counts["training_tasks"] else ""
+    return (
+        f"Evaluation tasks: {counts['episodes']} episodes, {counts['distinct']} distinct initial "
+        f"states, {counts['seen_in_training']} of them also in training{among}"
+    )
+
+
+def _never_blocks(env: Env) -> bool:
+    return env.fast or type(env.unwrapped).__module__.partition(".")[0] == "gem_core"
+
+
+def _identities(envs: list[Env], tasks: Iterable[Task]) -> set[str]:
+    return {_identity(task.env, envs[task.env], task.seed) for task in tasks}
+
+
+def _identity(number: int, env: Env, seed: int) -> str:
+    observation, info = env.reset(seed=seed)
+    state = _without_generator(env.get_state()) if hasattr(env, "get_state") else None
+    return json.dumps([number, observation, info.get("suffix"), state], sort_keys=True)
+
+
+def _without_generator(state: Any) -> Any:
+    """Return a state without the generators of random numbers in it, which differ by seed."""
+    if isinstance(state, dict):
+        return {key: _without_generator(item) for key, item in state.items() if key != "rng"}
+    if isinstance(state, list):
+        return [_without_generator(item) for item in state]
+    return state

@@ -1,0 +1,74 @@
+"""A run directory has one writer."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from gem_core.errors import RecipeError, RunError
+from gem_core.experiment import run_experiment
+from gem_core.training.recipe import load_recipe
+from gem_core.training.run_lock import LOCK_FILE, exclusive
+from gem_core.training.runs import RunDir
+
+HOLD = """
+import sys
+from gem_core.training.run_lock import exclusive
+with exclusive(sys.argv[1]):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def holder(tmp_path):
+    """A process that holds the lock of ``tmp_path / "run"``."""
+    command = [sys.executable, "-c", HOLD, str(tmp_path / "run")]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, text=True, **pipes) as process:
+        assert process.stdout.readline() == "held\n"
+        yield process
+        process.kill()
+
+
+def test_a_second_writer_is_refused_until_the_first_ends(tmp_path, holder):
+    message = rf"run is in use by process {holder.pid} on .* since 20"
+    with pytest.raises(RunError, match=message), exclusive(tmp_path / "run"):
+        raise AssertionError("two processes hold the lock")
+    holder.kill()
+    holder.wait()
+    with exclusive(tmp_path / "run"):
+        assert (tmp_path / "run" / LOCK_FILE).exists()
+
+
+@pytest.mark.parametrize("if_exists", ["error", "resume", "overwrite"])
+def test_an_experiment_leaves_the_run_of_another_process_alone(
+    tmp_path, holder, if_exists, monkeypatch
+):
+    monkeypatch.setattr("gem_core.training.trainers.require", lambda _: None)
+    recipe = load_recipe("guess-the-number-easy", "tiny")
+    RunDir.create(tmp_path / "run", recipe, "trl").log(1, {"x": 1.0})
+    with pytest.raises(RunError, match=f"process {holder.pid}"):
+        run_experiment(recipe, "trl", tmp_path / "run", if_exists)
+    assert len(RunDir(tmp_path / "run").metrics()) == 1
+
+
+def test_overwriting_a_run_keeps_its_lock(tmp_path):
+    recipe = load_recipe("guess-the-number-easy", "tiny")
+    RunDir.create(tmp_path, recipe, "trl").log(1, {"x": 1.0})
+    (tmp_path / "model").mkdir()
+    with exclusive(tmp_path):
+        run = RunDir.create(tmp_path, recipe, "trl", "overwrite")
+        with pytest.raises(RunError, match="in use"), exclusive(tmp_path):
+            raise AssertionError("the lock is gone")
+    assert run.metrics() == [] and not run.model.exists()
+
+
+def test_an_impossible_environment_is_refused_before_the_run_begins(tmp_path, monkeypatch):
+    monkeypatch.setattr("gem_core.training.trainers.require", lambda _: None)
+    recipe = load_recipe("guess-the-number-easy", "tiny", ["env.0.kwargs.max_number=-5"])
+    with pytest.raises(RecipeError, match=r"env\.0\.kwargs: game:GuessTheNumber-v0-easy: "):
+        run_experiment(recipe, "trl", tmp_path / "run")
+    assert not RunDir(tmp_path / "run").exists
