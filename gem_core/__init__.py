@@ -1,7 +1,7 @@
 """gem-core: one multi-turn text-environment experiment, five RL trainers.
 
-The names below are imported on first use (PEP 562), so ``import gem_core`` itself costs next to
-nothing and never imports a trainer, NumPy or a tokenizer.
+The names below are imported on first use (PEP 562), so ``import gem_core`` itself is fast and never
+imports a trainer, NumPy or a tokenizer.
 """
 
 from __future__ import annotations

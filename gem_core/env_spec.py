@@ -1,4 +1,4 @@
-"""`EnvSpec`: what an environment is built from, as data."""
+"""`EnvSpec`: the description from which an environment is built."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ if TYPE_CHECKING:
 
 
 class EnvSpec:
-    """What an environment is built from. Immutable, JSON-serialisable, hashable by fingerprint.
+    """The description from which an environment is built. Immutable, hashable, JSON-serialisable.
 
     Attributes:
-        id: The registered id.
+        id: the registered id.
         entry_point: ``"module:Class"``.
-        kwargs: The keyword arguments: the registered ones, overridden by those given to ``make``.
-        data_revision: Commit or hash of the data set behind the task, if there is one.
+        kwargs: the keyword arguments: the registered ones, overridden by those given to ``make``.
+        data_revision: commit or hash of the data set behind the task, if there is one.
     """
 
     __slots__ = ("data_revision", "entry_point", "id", "kwargs")
@@ -48,13 +48,13 @@ class EnvSpec:
         """Return the spec as canonical JSON (sorted keys, no spaces).
 
         Raises:
-            TypeError: A keyword argument is not JSON data.
+            TypeError: a keyword argument is not JSON data.
         """
         return _canonical(self._fields())
 
     @classmethod
     def from_json(cls, text: str) -> EnvSpec:
-        """Read what `to_json` wrote.
+        """Build a spec from the text that `to_json` returned.
 
         >>> s = EnvSpec("game:X-v0", "module:X", {"n": 1})
         >>> EnvSpec.from_json(s.to_json()) == s
@@ -68,7 +68,7 @@ class EnvSpec:
         """Import the entry point and return the class.
 
         Raises:
-            RegistrationError: The module or the class is not there.
+            RegistrationError: the module has no such class.
         """
         from importlib import import_module
 
@@ -83,10 +83,11 @@ class EnvSpec:
         return factory
 
     def fingerprint(self) -> str:
-        """Return 16 hex digits that name exactly this task.
+        """Return 16 hex digits that identify exactly this task.
 
-        sha256 over the id, all keyword arguments, the data revision and the ``version`` of the
-        environment class: results with different fingerprints are not comparable.
+        They are the beginning of a SHA-256 over the id, all keyword arguments, the data revision
+        and the ``version`` of the environment class. Results with different fingerprints are not
+        comparable.
         """
         from hashlib import sha256
 
@@ -99,7 +100,7 @@ class EnvSpec:
         return {name: getattr(self, name) for name in self.__slots__}
 
     def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"EnvSpec is immutable; make a changed one with replace({name}=...).")
+        raise AttributeError(f"EnvSpec is immutable; make a changed copy with replace({name}=...).")
 
     def __delattr__(self, name: str) -> None:
         raise AttributeError("EnvSpec is immutable.")

@@ -1,9 +1,9 @@
-"""The registry: ``register``, ``make``, ``spec``, ``list_envs``.
+"""The registry of environments: `register`, `make`, `spec`, `list_envs`.
 
-An id is ``namespace:Name`` (``game:Sudoku-v0-easy``). Environment modules are imported when one
-of their ids is made. Packages add ids through the entry-point group ``gem_core.envs``: each entry
-point is a function without arguments that calls `register`; it is loaded only when an id is
-unknown here or when all ids are listed.
+An id is ``namespace:Name`` (``game:Sudoku-v0-easy``). The module of an environment is imported when
+one of its ids is made. Packages add ids through the entry-point group ``gem_core.envs``: each entry
+point is a function without arguments that calls `register`; it is loaded only when an unknown id
+is asked for or when all ids are listed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gem_core.errors import DataError, RegistrationError, unknown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from typing import Any
 
     from gem_core.core import Env
@@ -33,16 +33,16 @@ def register(
 ) -> EnvSpec:
     """Register an environment under an id.
 
-    Registering the very same thing again is fine; anything else under a taken id is an error.
+    Registering the same spec again has no effect; another spec under a taken id is an error.
 
     Args:
         id: ``namespace:Name``, with a version in the name (``my:Task-v0``).
         entry_point: ``"module:Class"``; imported at the first ``make``.
-        data_revision: Commit or hash of the data behind the task.
-        **kwargs: Keyword arguments of the class.
+        data_revision: commit or hash of the data behind the task.
+        **kwargs: keyword arguments of the class.
 
     Raises:
-        RegistrationError: The id or the entry point is malformed, or the id is taken.
+        RegistrationError: the id or the entry point is malformed, or the id is taken.
     """
     if not _ID.fullmatch(id):
         raise RegistrationError(f"Malformed id {id!r}: write namespace:Name-v0, e.g. 'my:Task-v0'.")
@@ -52,7 +52,7 @@ def register(
     old = _builtin().get(id)
     if old is not None and old != new:
         raise RegistrationError(
-            f"{id!r} is registered already, as {old!r}: choose another name or raise the version."
+            f"{id!r} is already registered as {old!r}: choose another name or another version."
         )
     _registry[id] = new
     return new
@@ -62,30 +62,31 @@ def spec(id: str) -> EnvSpec:
     """Return the spec of an id.
 
     Raises:
-        UnknownNameError: Nothing is registered under the id; the message has the close matches.
+        UnknownNameError: nothing is registered under the id; the message lists close matches.
     """
-    found = _builtin().get(id)
-    if found is None:
+    registered = _builtin().get(id)
+    if registered is None:
         _load_plugins()
-        found = _registry.get(id)
-    if found is None:
-        raise unknown("environment", id, _registry, "gem_core.list_envs() lists all.")
-    return found
+        registered = _registry.get(id)
+    if registered is None:
+        raise unknown("environment", id, _registry, "gem_core.list_envs() lists all of them.")
+    return registered
 
 
 def make(id: str | EnvSpec, **kwargs: Any) -> Env:
     """Build an environment.
 
-    Args:
-        id: A registered id, or a spec (of a stored result, say).
-        **kwargs: Override the registered keyword arguments.
+    An environment over data states in its attribute ``data_revision`` which data it loaded. The
+    spec of the environment records it, so that results on different data have different
+    fingerprints.
 
-    An environment over data says which data it found in an attribute ``data_revision``; its spec
-    then has it, so that fingerprints of results on different data differ.
+    Args:
+        id: a registered id, or a spec (for example of a stored result).
+        **kwargs: override the registered keyword arguments.
 
     Raises:
-        UnknownNameError: Unknown id, or a keyword argument that the environment does not take.
-        DataError: The spec names a data revision, and the data found here are others.
+        UnknownNameError: unknown id, or a keyword argument that the environment does not take.
+        DataError: the spec names a data revision, and other data are installed here.
     """
     base = spec(id) if isinstance(id, str) else id
     full = base.replace(**kwargs) if kwargs else base
@@ -99,22 +100,32 @@ def make(id: str | EnvSpec, **kwargs: Any) -> Env:
     return env
 
 
-def _with_revision(spec: EnvSpec, found: str | None) -> EnvSpec:
-    if found is None or found == spec.data_revision:
+def check_kwargs(id: str, kwargs: Mapping[str, Any]) -> None:
+    """Check that an environment takes these keyword arguments, without building it.
+
+    Raises:
+        UnknownNameError: unknown id, or a keyword argument that the environment does not take.
+    """
+    full = spec(id).replace(**kwargs)
+    _check_kwargs(full, full.load())
+
+
+def _with_revision(spec: EnvSpec, revision: str | None) -> EnvSpec:
+    if revision is None or revision == spec.data_revision:
         return spec
     if spec.data_revision is not None:
         raise DataError(
-            f"{spec.id}: the spec was made with data {spec.data_revision!r}, but here is "
-            f"{found!r}; bring the same data here, or make the environment from its id."
+            f"{spec.id}: the spec was made with the data {spec.data_revision!r}, but this machine "
+            f"has {revision!r}. Install the same data, or make the environment from its id."
         )
-    return EnvSpec(spec.id, spec.entry_point, spec.kwargs, found)
+    return EnvSpec(spec.id, spec.entry_point, spec.kwargs, revision)
 
 
 def list_envs(pattern: str | None = None) -> list[str]:
-    """Return all registered ids in order, those of installed packages included.
+    """Return all registered ids in alphabetical order, including those of installed packages.
 
     Args:
-        pattern: Shell-style (``game:*-easy``); without a wildcard any part of the id.
+        pattern: a shell-style pattern (``game:*-easy``), or any part of the id.
 
     >>> list_envs("game:guess*-easy")
     ['game:GuessTheNumber-v0-easy']

@@ -35,7 +35,6 @@ TORCH = (
     HERE / "episodes" / "hf",
     HERE / "evaluation",
     HERE / "examples",
-    HERE / "parity",
     HERE / "tiny",
 )
 WITH_A_TRAINER = (HERE / "contract", *TORCH)

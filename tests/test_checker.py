@@ -1,4 +1,4 @@
-"""check_env finds each kind of fault, by name; every built-in environment passes."""
+"""`check_env` detects each kind of fault by name; every built-in environment passes."""
 
 from __future__ import annotations
 

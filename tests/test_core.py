@@ -52,7 +52,7 @@ class Counter(Wrapper):
         return self.env.step(action)
 
 
-def test_same_seed_same_episode_and_no_seed_goes_on() -> None:
+def test_same_seed_same_episode_and_no_seed_continues_the_generator() -> None:
     env = Draws()
     first, second = env.reset(seed=7)[0], env.reset()[0]
     assert first != second

@@ -1,4 +1,4 @@
-"""The registry: ids, specs, fingerprints, errors that help, entry points."""
+"""The registry: ids, specs, fingerprints, errors with suggestions, entry points."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_fingerprint_names_the_task(monkeypatch: pytest.MonkeyPatch) -> None:
     prints.add(spec.replace(max_turns=9).fingerprint())
     prints.add(gem_core.spec("game:GuessTheNumber-v0-hard").fingerprint())
     prints.add(EnvSpec(spec.id, spec.entry_point, spec.kwargs, "data-1").fingerprint())
-    monkeypatch.setattr(ENTRY.replace(":", ".") + ".version", 1)
+    monkeypatch.setattr(ENTRY.replace(":", ".") + ".version", 99)
     prints.add(spec.fingerprint())
     assert len(prints) == 5
 
@@ -109,7 +109,7 @@ def test_register_and_make() -> None:
     gem_core.register("my:Guess-v0", ENTRY, min_number=1, max_number=3)
     assert "from 1 to 3" in gem_core.make("my:Guess-v0").reset(seed=0)[0]
     gem_core.register("my:Guess-v0", ENTRY, min_number=1, max_number=3)
-    with pytest.raises(RegistrationError, match="registered already"):
+    with pytest.raises(RegistrationError, match="already registered"):
         gem_core.register("my:Guess-v0", ENTRY, min_number=1, max_number=4)
 
 

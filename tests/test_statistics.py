@@ -19,8 +19,8 @@ from gem_core.evaluation.stats import wilson
     ],
 )
 def test_published_values(successes, count, low, high):
-    found = wilson(successes, count)
-    assert found == pytest.approx((low, high), abs=5e-5)
+    interval = wilson(successes, count)
+    assert interval == pytest.approx((low, high), abs=5e-5)
 
 
 @given(count=st.integers(1, 5000), data=st.data())

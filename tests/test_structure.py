@@ -1,4 +1,4 @@
-"""The structure that docs/design.md promises, held against the code by Python's own parser."""
+"""The code has the structure that docs/design.md describes, read with Python's own parser."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def test_arrows_point_down_and_make_no_cycle():
     assert {import_graph.level(node) for node in nodes}  # every node is on the map
     assert import_graph.upward(arrows) == []
     assert import_graph.cycles(arrows) == []
-    assert arrows >= import_graph.LAZY, "the lazy import is gone: take it out of LAZY"
+    assert arrows >= import_graph.LAZY, "the lazy import is gone: remove it from LAZY"
     for node, allowed in import_graph.PURE.items():
         assert {b for a, b in arrows if a == node} <= allowed, node
     assert len(nodes) <= 24 and len(arrows) <= 85, (len(nodes), len(arrows))
 
 
-def test_adapters_import_the_core_and_nobody_imports_an_adapter():
+def test_adapters_import_the_core_and_no_module_imports_an_adapter():
     assert import_graph.adapters_reached(ROOT) == []
 
 
@@ -84,7 +84,7 @@ def test_what_the_adapters_share_is_used_by_two_of_them():
         ]
         if len(users) < 2 and not inside:
             single[module] = users
-    assert single == {}, "what one adapter uses belongs into that adapter"
+    assert single == {}, "what one adapter uses belongs in that adapter"
 
 
 def test_a_gpu_path_does_not_import_the_cpu_backend():

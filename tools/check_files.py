@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Check the hygiene of files: size, last newline, line ends, forgotten merge markers.
+"""Check all files: size, final newline, line ends, merge markers.
 
 ``python tools/check_files.py [FILE ...]``; without files, the whole checkout.
 """
@@ -18,7 +18,7 @@ MERGE_MARKERS = tuple(mark * 7 + b" " for mark in (b"<", b">"))
 
 
 def problems(file: Path) -> Iterator[str]:
-    """What is wrong with one file."""
+    """Yield the problems of one file."""
     body = file.read_bytes()
     if len(body) > MAX_BYTES:
         yield f"is {len(body):,} bytes, more than {MAX_BYTES:,}"
@@ -35,7 +35,7 @@ def problems(file: Path) -> Iterator[str]:
 
 
 def checkout_files(folder: Path = ROOT) -> Iterator[Path]:
-    """The files of the checkout, without what git ignores."""
+    """Yield the files of the checkout, without those that git ignores."""
     for entry in sorted(folder.iterdir()):
         if entry.is_dir() and not entry.is_symlink():
             hidden = entry.name.startswith(".") and entry.name not in HIDDEN_BUT_OURS
@@ -46,11 +46,11 @@ def checkout_files(folder: Path = ROOT) -> Iterator[Path]:
 
 
 def main(arguments: list[str]) -> int:
-    """Print every problem; the exit code is 1 if there was one."""
+    """Print every problem; return 1 if there is one."""
     files = [Path(argument) for argument in arguments] or list(checkout_files())
-    found = [f"{file}: {problem}" for file in files for problem in problems(file)]
-    print("\n".join(found) if found else f"{len(files)} files are in order")
-    return 1 if found else 0
+    lines = [f"{file}: {problem}" for file in files for problem in problems(file)]
+    print("\n".join(lines) if lines else f"{len(files)} files have no problems")
+    return 1 if lines else 0
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""What only a person knows about the environments outside ``game:``; read by ``make_env_pages.py``.
+"""Texts about the environments outside ``game:``, which ``make_env_pages.py`` reads.
 
-Licences are those that the origins state, not legal advice; the data sets themselves are not part
-of this package.
+The licences are those that the origins state, not legal advice. The data sets themselves are not
+part of this package.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from typing import NamedTuple
 
 
 class Facts(NamedTuple):
-    """About a namespace.
+    """The texts about a namespace.
 
     Attributes:
-        title: Heading of the page.
-        examples: Ids of which an episode is shown.
-        origin: Rows (environments, origin of their data, licence that the origin states).
-        sample: What the built-in sample is.
-        real: How other data take its place; Markdown.
-        names: First cells of the rows of ``differences.md`` that belong to the page, besides
+        title: heading of the page.
+        examples: ids of which an episode is shown.
+        origin: rows (environments, origin of their data, licence that the origin states).
+        sample: description of the built-in sample.
+        real: how to use other data, in Markdown.
+        names: first cells of the rows of ``differences.md`` that belong to the page, besides
             ``all`` of that table's second part.
     """
 
@@ -32,11 +32,11 @@ class Facts(NamedTuple):
 
 _OFFLINE = """\
 The id alone loads the data set from the Hugging Face Hub (`pip install 'gem-core[data]'`) or from
-its cache; `HF_HOME`, `HF_HUB_OFFLINE` and the like are honoured. Where neither is at hand the
-sample is played, with a warning, `info["sample"] = True` and a data revision that says so;
-`strict=True` makes that an error. `revision=` pins a commit. Whatever was loaded is named in
-`env.spec.data_revision`, and a stored spec refuses other data. A file needs neither the Hub nor the
-extra (Parquet does):
+its cache; `HF_HOME`, `HF_HUB_OFFLINE` and similar variables are honoured. If neither is
+available, the sample is used, with a warning, `info["sample"] = True` and its own data revision;
+`strict=True` makes this an error. `revision=` pins a commit. `env.spec.data_revision` names the
+data that were loaded, and a stored spec refuses other data. A local file needs neither the Hub
+nor the extra (Parquet needs the extra):
 """
 
 
@@ -67,7 +67,7 @@ FACTS: dict[str, Facts] = {
         ("math",),
     ),
     "code": Facts(
-        "programs that have to pass tests",
+        "programs that must pass tests",
         ("code:CodeContest",),
         (
             ("`code:CodeContest`", "CodeContests (Li et al. 2022)", "CC BY 4.0"),
@@ -81,7 +81,10 @@ FACTS: dict[str, Facts] = {
         )
         + '\n\n`tests` may also be a list of `{"input": ..., "output": ..., "fn_name": ...}`, or '
         "the JSON text of either. The programs run with your rights: see "
-        "`gem_core/graders/code.py` for what is limited and what is not.",
+        "`gem_core/graders/code.py` for what is limited and what is not. They can import Python's "
+        "standard library and nothing else. A program that is tested by calling a function "
+        "(`fn_name`) need not import the names that coding sites provide (`List`, `deque`, "
+        "`heappush`, `gcd`, ...; the list is `PROVIDED` in `gem_core/graders/_code_runner.py`).",
         ("code",),
     ),
     "qa": Facts(
@@ -100,7 +103,7 @@ FACTS: dict[str, Facts] = {
         ("qa",),
     ),
     "logic": Facts(
-        "what follows from rules",
+        "conclusions from rules",
         ("logic:RuleTaker-d2",),
         (("all; `d` is the depth of the proof", "RuleTaker (Clark et al. 2020)", _READ),),
         f"`logic-d0.jsonl` ... `logic-d5.jsonl`, 16 statements each, half of them true: {_OWN}.",
@@ -135,7 +138,7 @@ FACTS: dict[str, Facts] = {
         "`math-eval.jsonl` (40 questions), `qa-eval.jsonl` (16) and `code-eval.jsonl` (6), none of "
         f"them in the samples for training: {_OWN}.",
         _file("eval:MATH500", '{"problem": "What is 3 + 4?", "answer": "7"}')
-        + "\n\nA pass visits every item exactly once, however it is spread over environments and "
+        + "\n\nA pass visits every item exactly once, also over several environments and "
         "machines:\n\n```python\nfor options in eval_items(env, part=rank, parts=world_size):\n"
         "    obs, info = env.reset(options=options)\n```\n\nWhere only a seed can be passed, seed "
         "`-1 - i` is item `i`.",
@@ -145,14 +148,18 @@ FACTS: dict[str, Facts] = {
         "the generators of reasoning-gym",
         ("rg:letter_counting",),
         (("all", "reasoning-gym 0.1.25 (package, extra `rg`)", "Apache-2.0"),),
-        "None is needed: items are generated.",
+        "There is none: items are generated.",
         "Options of a generator are parameters of its environment: "
         '`gem_core.make("rg:chain_sum", min_terms=2, max_terms=3)`; an unknown one is refused with '
-        "the list of those there are. `pool=100` draws from a fixed set of 100 items.",
+        "the list of those there are. `pool=100` draws from a fixed set of 100 items.\n\n"
+        '`score="strict"`, the default, is 1 for a right answer, else 0. `score="reasoning_gym"` '
+        "is exactly the generator's own, to be used for comparisons with published figures; it "
+        "rewards some wrong answers too ([figures](../../benchmarks/rg_scores/README.md)), which "
+        "a policy learns to exploit.",
         ("rg",),
     ),
     "webshop": Facts(
-        "a shop on the web",
+        "a web shop",
         ("webshop:train-text",),
         (
             (
@@ -174,12 +181,11 @@ FACTS: dict[str, Facts] = {
         "opponents and users",
         ("multi:TicTacToe-v0-hard", "multi:ReturnsDesk-v0"),
         (("all", "games and dialogue of this package", "Apache-2.0"),),
-        "None is needed: episodes are drawn from the seed.",
-        'An opponent of your own: `opponent="my_module:function"`, a function '
-        '`(game, rng) -> move`; a user: `user="my_module:Class"`, a `UserSimulator`. For '
-        "self-play step the game itself, `gem_core.envs.multi_agent.TicTacToe()`: "
-        '`info["agent"]` says who acts next and '
-        '`info["rewards"]` what each has got.',
+        "There is none: episodes are drawn from the seed.",
+        'Your own opponent is a function `(game, rng) -> move`: `opponent="my_module:function"`. '
+        'Your own user is a `UserSimulator`: `user="my_module:Class"`. For self-play, step the '
+        'game itself, `gem_core.envs.multi_agent.TicTacToe()`: `info["agent"]` is the agent that '
+        'acts next, and `info["rewards"]` has the rewards of both.',
         ("multi",),
     ),
 }

@@ -1,4 +1,4 @@
-"""The pages of the environments outside ``game:``, one for each namespace."""
+"""The pages of the environments outside ``game:``, one per namespace."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from gem_core.players import get_player
 DIFFERENCES = Path(__file__).resolve().parent.parent / "docs" / "environments" / "differences.md"
 _EXPERTS = {
     "webshop": "The expert reads the page and buys the first product that meets the request.",
-    "multi": "The experts read the observations; the two-player games are played perfectly.",
+    "multi": "The experts read the observations and play the two-player games perfectly.",
 }
 _PEEKS = (
-    "On the built-in sample, or on generated items. The expert gives the answer that the data "
-    "hold, or that a solver finds: the most that can be reached."
+    "On the built-in sample, or on generated items. The expert gives the answer of the data or of "
+    "a solver, so that its score is an upper bound."
 )
 
 
@@ -38,7 +38,7 @@ def namespaces() -> dict[str, list[EnvSpec]]:
 
 
 def page(name: str, specs: list[EnvSpec], scores: Scores) -> str:
-    """Write the page of a namespace."""
+    """Return the page of a namespace."""
     facts = FACTS[name]
     classes = list(dict.fromkeys(spec.load() for spec in specs))
     sections = [
@@ -61,8 +61,10 @@ def page(name: str, specs: list[EnvSpec], scores: Scores) -> str:
 
 
 def _described(classes: list[Any]) -> list[Any]:
-    """Return the classes whose words a reader needs, games behind an opponent included."""
-    return [*classes, *((TicTacToe, Nim) if any("Opponent" in c.__name__ for c in classes) else ())]
+    """Return the classes that a page describes, including the games against an opponent."""
+    if any("Opponent" in cls.__name__ for cls in classes):
+        return [*classes, TicTacToe, Nim]
+    return classes
 
 
 def _table(specs: list[EnvSpec]) -> list[str]:
@@ -71,7 +73,7 @@ def _table(specs: list[EnvSpec]) -> list[str]:
 
 
 def _episodes(env_id: str) -> list[str]:
-    """Play an episode of the expert and one of the random player."""
+    """Return an episode of the expert and one of the random player."""
     spec = gem_core.spec(env_id)
     shown = []
     for kind in ("expert", "random"):
@@ -83,7 +85,7 @@ def _episodes(env_id: str) -> list[str]:
 
 
 def _transcript(env: gem_core.Env, player: Any, kind: str, most: int = 6) -> str:
-    """Return what was seen and done, until the end or for so many turns."""
+    """Return the observations and actions of an episode, at most ``most`` turns."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         obs, info = env.reset(seed=0)
@@ -108,8 +110,9 @@ def _rewards(specs: list[EnvSpec]) -> list[str]:
     if table is None:  # a game against an opponent
         return [
             "A win earns 1, a draw 0.5, a loss 0; an action without an answer costs 0.1, and the "
-            "fifth action that is not a legal move loses the game. `multi:ReturnsDesk` pays the "
-            "share of the fields that are right, and ends with -0.1 at a malformed action."
+            "fifth action that is not a legal move loses the game. The reward of "
+            "`multi:ReturnsDesk` is the share of the fields that are right; a malformed action "
+            "ends it with -0.1."
         ]
     entries = ", ".join(f"`{name}` {value:g}" for name, value in table.items())
     return [
@@ -126,24 +129,24 @@ def _data(facts: Facts) -> list[str]:
 
 
 def _differences(facts: Facts) -> list[str]:
-    found = [
+    lines = [
         line
         for line in DIFFERENCES.read_text().splitlines()
         if set(line.removeprefix("|").partition("|")[0].strip().split(", ")) & set(facts.names)
         and line.startswith("|")
     ]
-    if not found:
+    if not lines:
         raise SystemExit(f"differences.md has no line for {facts.names}")
-    return ["| environments | GEM 0.1.0 | here | compat |", "|---|---|---|---|", *found]
+    return ["| environments | GEM 0.1.0 | here | compat |", "|---|---|---|---|", *lines]
 
 
 def _parameters(classes: list[Any]) -> list[str]:
-    """List the parameters of the classes and of those that they build on, each class once."""
+    """Return the parameters of the classes and of their base classes, each class once."""
     bases = (DatasetEnv, SingleTurn, Game, MultiAgentEnv)
-    ours = _described(classes)
-    inherited = [base for base in bases if any(issubclass(c, base) for c in ours)]
+    described = _described(classes)
+    inherited = [base for base in bases if any(issubclass(cls, base) for cls in described)]
     lines = []
-    for cls in dict.fromkeys([*ours, *inherited]):
+    for cls in dict.fromkeys([*described, *inherited]):
         arguments = docstring(cls)[1]
         if arguments:
             lines += [f"`{cls.__name__}`:", "", arguments, ""]

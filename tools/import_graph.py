@@ -46,53 +46,51 @@ def modules(package: Path) -> Iterator[tuple[str, Path]]:
         yield first.removesuffix(".py"), path
 
 
-def imported(tree: ast.AST, package: str) -> Iterator[str]:
-    """Yield the nodes of ``package`` that a parsed module imports, anywhere in it."""
-    for node in ast.walk(tree):
+def imported(path: Path, package: Path) -> Iterator[str]:
+    """Yield the nodes of ``package`` that the module in ``path`` imports, anywhere in it."""
+    inside = (package.name, *path.relative_to(package).parts[:-1])
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         names: Iterable[str] = ()
         if isinstance(node, ast.Import):
             names = (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
-            names = (f"{node.module}.{alias.name}" for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.level:
-            raise ValueError("relative import: write it absolute")
+        elif isinstance(node, ast.ImportFrom):
+            base = inside[: len(inside) - node.level + 1] if node.level else ()
+            source = ".".join([*base, *([node.module] if node.module else [])])
+            names = (f"{source}.{alias.name}" for alias in node.names)
         for name in names:
             parts = name.split(".")
-            if parts[0] == package and len(parts) > 1:
+            if parts[0] == package.name and len(parts) > 1:
                 yield parts[1]
 
 
 def arrows(package: Path) -> tuple[set[str], set[Arrow]]:
-    """The nodes of ``package`` and the arrows between them; ``__init__`` (lazy names) is none."""
+    """Return the nodes of ``package`` and the arrows between them, without ``__init__``."""
     files = [(node, path) for node, path in modules(package) if node != "__init__"]
     nodes = {node for node, _ in files}
-    found = {
+    graph = {
         (node, target)
         for node, path in files
-        for target in imported(ast.parse(path.read_text(encoding="utf-8")), package.name)
+        for target in imported(path, package)
         if target in nodes and target != node
     }
-    return nodes, found
+    return nodes, graph
 
 
 def level(node: str) -> int:
-    """Layer of a node. Raises ValueError for a node that the map does not have."""
-    for number, layer in enumerate(LAYERS):
-        if node in layer:
-            return number
-    raise ValueError(f"gem_core.{node} is in no layer: add it to tools/import_graph.py and the map")
+    """Layer of a node. Raises KeyError for a node that the map does not have."""
+    return {name: number for number, layer in enumerate(LAYERS) for name in layer}[node]
 
 
-def upward(found: Iterable[Arrow]) -> list[Arrow]:
-    """The arrows that point up."""
-    return sorted((a, b) for a, b in found if level(b) > level(a))
+def upward(graph: Iterable[Arrow]) -> list[Arrow]:
+    """Return the arrows that point up."""
+    return sorted((a, b) for a, b in graph if level(b) > level(a))
 
 
-def cycles(found: set[Arrow]) -> list[list[str]]:
-    """Groups of nodes that can reach each other, the lazy arrow left out."""
+def cycles(graph: set[Arrow]) -> list[list[str]]:
+    """Return the groups of nodes that can reach each other, the lazy arrow left out."""
     reach: dict[str, set[str]] = {}
     direct: dict[str, set[str]] = {}
-    for a, b in found - LAZY:
+    for a, b in graph - LAZY:
         direct.setdefault(a, set()).add(b)
     for start in direct:
         todo, seen = list(direct[start]), set()
@@ -111,7 +109,7 @@ def cycles(found: set[Arrow]) -> list[list[str]]:
 
 
 def adapters_reached(root: Path) -> list[str]:
-    """Imports that cross a border: from the core to an adapter, or from one adapter to another."""
+    """Return the imports from the core to an adapter, or from one adapter to another."""
     adapters = sorted(path.name for path in (root / "integrations").glob("gem_*"))
     crossing = []
     for owner in ("gem_core", *adapters):
@@ -134,25 +132,34 @@ def imported_packages(tree: ast.AST, package: str) -> Iterator[bool]:
 
 
 def main() -> int:
-    """Print the counts; the exit code is 1 where an arrow points up, a cycle or a border crossing
-    is found.
+    """Print the counts.
+
+    Returns:
+        1 where an arrow points up, a cycle, a crossed border or a node outside of the map is found.
     """
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--arrows", action="store_true", help="list the arrows too")
+    parser.add_argument(
+        "--root", type=Path, default=ROOT, help="another checkout, such as an older one"
+    )
     options = parser.parse_args()
-    nodes, found = arrows(ROOT / "gem_core")
-    up, circles, crossing = upward(found), cycles(found), adapters_reached(ROOT)
+    nodes, graph = arrows(options.root / "gem_core")
+    mapped = {name for layer in LAYERS for name in layer}
+    strangers = sorted(nodes - mapped)
+    up = upward(arrow for arrow in graph if mapped.issuperset(arrow))
+    circles, crossing = cycles(graph), adapters_reached(options.root)
     if options.arrows:
-        for node in sorted(nodes, key=lambda n: (level(n), n)):
-            print(f"{node}: {' '.join(sorted(b for a, b in found if a == node))}")
-    print(f"{len(nodes)} packages, {len(found)} arrows, {len(up)} upward, {len(circles)} cycles")
-    for a, b in up:
-        print(f"upward: {a} -> {b}")
-    for group in circles:
-        print(f"cycle: {' '.join(group)}")
-    for text in crossing:
-        print(f"border: {text}")
-    return int(bool(up or circles or crossing))
+        for node in sorted(nodes):
+            print(f"{node}: {' '.join(sorted(b for a, b in graph if a == node))}")
+    print(f"{len(nodes)} packages, {len(graph)} arrows, {len(up)} upward, {len(circles)} cycles")
+    problems = [
+        *(f"not on the map: {node}" for node in strangers),
+        *(f"upward: {a} -> {b}" for a, b in up),
+        *(f"cycle: {' '.join(group)}" for group in circles),
+        *(f"border: {text}" for text in crossing),
+    ]
+    print("\n".join(problems), end="\n" if problems else "")
+    return int(bool(problems))
 
 
 if __name__ == "__main__":

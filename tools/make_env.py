@@ -2,16 +2,18 @@
 """Build one development environment: ``python tools/make_env.py NAME``.
 
 The five trainers pin conflicting packages, so each has its own environment, and ``core`` has none
-of them. An environment is two virtual environments:
+of them. An environment consists of two virtual environments:
 
-* the *base* holds the third-party packages. It lives outside the checkout, under
-  ``$GEM_CORE_ENV_CACHE`` (default ``~/.cache/gem-core/envs``), named by a hash of everything that
-  decides its content, so all checkouts share it and a change of the pins makes a new one;
-* the *thin* one is ``.venvs/NAME`` in this checkout (``$GEM_CORE_ENVS/NAME`` if that is set). It
-  sees the base through a ``.pth`` file and holds this checkout's editable install of gem-core.
+* The *base* holds the third-party packages. It is outside the checkout, in
+  ``$GEM_CORE_ENV_CACHE`` (default ``~/.cache/gem-core/envs``), and named by a hash of everything
+  that determines its content, so that all checkouts share it and a change of the pins makes a new
+  one.
+* The *thin* one is ``.venvs/NAME`` in this checkout (``$GEM_CORE_ENVS/NAME`` if that is set). It
+  includes the base through a ``.pth`` file and holds the editable install of this checkout.
 
-What is installed, and how, stands in ``constraints/environments.toml``; the exact versions stand in
-``constraints/NAME.txt``, and ``--lock`` installs without that file and writes it from the result.
+``constraints/environments.toml`` has the packages and the steps of their installation,
+``constraints/NAME.txt`` the exact versions. ``--lock`` installs without that file and writes it
+from the result.
 """
 
 from __future__ import annotations
@@ -33,17 +35,17 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 CONSTRAINTS = ROOT / "constraints"
 ENVIRONMENTS = CONSTRAINTS / "environments.toml"
-LAYOUT = 1  # raise it when this file builds something different from the same data
+LAYOUT = 1  # increase it when this file builds something different from the same data
 STAMP = ".gem-core-complete"
 SHOWN_LINES = 40
 
 
 class BuildError(Exception):
-    """A build cannot go on; the message is for the user."""
+    """A build cannot continue; the message is for the user."""
 
 
 class Interpreter(NamedTuple):
-    """A Python that was run and answered."""
+    """A Python interpreter that works."""
 
     path: str
     version: str
@@ -53,7 +55,7 @@ Table = dict[str, Any]  # a table of the TOML file
 
 
 class Plan(NamedTuple):
-    """One environment as the data files describe it."""
+    """The description of one environment."""
 
     name: str
     python: str
@@ -65,13 +67,13 @@ class Plan(NamedTuple):
 
 
 def load_plan(name: str, file: Path = ENVIRONMENTS) -> Plan:
-    """Read the environment ``name``; the common packages become its last step."""
+    """Read the description of an environment; the common packages are its last step."""
     import tomllib
 
     data = tomllib.loads(file.read_text(encoding="utf-8"))
     known = environment_names(data)
     if name not in known:
-        raise BuildError(f"no environment is called {name!r}; there are: {', '.join(known)}")
+        raise BuildError(f"there is no environment {name!r}; there are: {', '.join(known)}")
     steps = (*data[name]["steps"], {"install": data["common"]})
     for step in steps:
         unknown = set(step) - {"install", "options", "environ"}
@@ -81,12 +83,12 @@ def load_plan(name: str, file: Path = ENVIRONMENTS) -> Plan:
 
 
 def environment_names(data: Table) -> list[str]:
-    """The environments of the parsed data file, in its order."""
+    """Return the names of the environments in the parsed data file, in its order."""
     return [key for key, value in data.items() if isinstance(value, dict)]
 
 
 def pins(name: str, folder: Path = CONSTRAINTS) -> list[str]:
-    """The lines of a constraints file that mean something."""
+    """Return the lines of a constraints file without comments and empty lines."""
     file = folder / f"{name}.txt"
     if not file.exists():
         raise BuildError(f"{file} is missing; write it with: tools/make_env.py {name} --lock")
@@ -95,7 +97,7 @@ def pins(name: str, folder: Path = CONSTRAINTS) -> list[str]:
 
 
 def base_key(plan: Plan, pinned: Sequence[str], python: str) -> str:
-    """A short hash of everything that decides what a base contains."""
+    """Return a short hash of everything that determines the content of a base."""
     content = json.dumps([LAYOUT, plan.steps, list(pinned), python], sort_keys=True)
     return hashlib.sha256(content.encode()).hexdigest()[:12]
 
@@ -103,25 +105,25 @@ def base_key(plan: Plan, pinned: Sequence[str], python: str) -> str:
 # --- interpreter -----------------------------------------------------------------------------
 
 
-def find_python(wanted: str) -> Interpreter:
-    """The first Python ``wanted`` (as "3.11") that runs and can make virtual environments.
+def find_python(release: str) -> Interpreter:
+    """Return the first Python of a release ("3.11") that can make virtual environments.
 
-    Every candidate is run: a version manager's shim is on PATH even where its version is not
-    installed. ``GEM_CORE_PYTHON`` names one explicitly.
+    Every candidate is run, because the shim of a version manager is on PATH even if its version is
+    not installed. ``GEM_CORE_PYTHON`` selects an interpreter explicitly.
     """
     chosen = os.environ.get("GEM_CORE_PYTHON")
-    candidates = [chosen] if chosen else [sys.executable, *_on_path(f"python{wanted}", "python3")]
+    candidates = [chosen] if chosen else [sys.executable, *_on_path(f"python{release}", "python3")]
     tried = []
     for path in candidates:
-        found, reason = _try_python(path, wanted)
-        if found:
-            return found
+        interpreter, reason = _try_python(path, release)
+        if interpreter:
+            return interpreter
         tried.append(f"  {path}: {reason}")
     raise BuildError(
-        f"no usable Python {wanted} was found. Tried:\n"
+        f"no usable Python {release} was found. Tried:\n"
         + "\n".join(tried)
-        + f"\nInstall Python {wanted} with its venv module (Debian, Ubuntu: "
-        f"`apt install python{wanted} python{wanted}-venv`), or point GEM_CORE_PYTHON at one."
+        + f"\nInstall Python {release} with its venv module (Debian, Ubuntu: "
+        f"`apt install python{release} python{release}-venv`), or set GEM_CORE_PYTHON to one."
     )
 
 
@@ -131,7 +133,7 @@ def _on_path(*commands: str) -> list[str]:
     return [path for path in dict.fromkeys(paths) if os.access(path, os.X_OK)]
 
 
-def _try_python(path: str, wanted: str) -> tuple[Interpreter | None, str]:
+def _try_python(path: str, release: str) -> tuple[Interpreter | None, str]:
     code = (
         "import sys, os, venv, ensurepip\n"
         "print(os.path.realpath(getattr(sys, '_base_executable', None) or sys.executable))\n"
@@ -144,7 +146,7 @@ def _try_python(path: str, wanted: str) -> tuple[Interpreter | None, str]:
     if done.returncode:
         return None, (done.stderr.strip().splitlines() or ["it failed"])[-1]
     executable, version = done.stdout.split()
-    if version.split(".")[:2] != wanted.split("."):
+    if version.split(".")[:2] != release.split("."):
         return None, f"is Python {version}"
     return Interpreter(executable, version), ""
 
@@ -152,15 +154,15 @@ def _try_python(path: str, wanted: str) -> tuple[Interpreter | None, str]:
 # --- building --------------------------------------------------------------------------------
 
 
-def say(message: str) -> None:
-    """Tell the user what happens."""
+def log(message: str) -> None:
+    """Print a line of progress."""
     print(f"make_env: {message}", flush=True)
 
 
-def run(command: Sequence[str], log: Path, environ: dict[str, str] | None = None) -> None:
-    """Run a command with its output in ``log``; on failure show the end of it."""
+def run(command: Sequence[str], log_file: Path, environ: dict[str, str] | None = None) -> None:
+    """Run a command with its output in ``log_file``; an error has the end of it."""
     shown = " ".join([*(f"{k}={v}" for k, v in (environ or {}).items()), *command])
-    with log.open("a", encoding="utf-8") as out:
+    with log_file.open("a", encoding="utf-8") as out:
         out.write(f"$ {shown}\n")
         out.flush()
         code = subprocess.run(
@@ -171,64 +173,67 @@ def run(command: Sequence[str], log: Path, environ: dict[str, str] | None = None
             env={**_clean_environ(), **(environ or {})},
         ).returncode
     if code:
-        tail = log.read_text(encoding="utf-8", errors="replace").splitlines()[-SHOWN_LINES:]
-        raise BuildError("\n".join([*tail, f"exit code {code} from: {shown}", f"full log: {log}"]))
+        tail = log_file.read_text(encoding="utf-8", errors="replace").splitlines()[-SHOWN_LINES:]
+        raise BuildError(
+            "\n".join([*tail, f"exit code {code} from: {shown}", f"full log: {log_file}"])
+        )
 
 
 def _clean_environ() -> dict[str, str]:
-    """Our environment without what would make pip or Python look at some other installation."""
+    """Return the environment variables without those of another Python installation."""
     unwanted = {"PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "PIP_REQUIRE_VIRTUALENV", "PIP_TARGET"}
     return {key: value for key, value in os.environ.items() if key not in unwanted}
 
 
 @contextlib.contextmanager
 def locked(target: Path) -> Iterator[None]:
-    """Hold the lock of one environment, so that two builders of it work one after the other."""
+    """Hold the lock of an environment, so that only one process builds it at a time."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with target.with_name(target.name + ".lock").open("w") as handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            say(f"another build of {target} is under way; waiting for it")
+            log(f"another process is building {target}; waiting for it")
             fcntl.flock(handle, fcntl.LOCK_EX)
         yield
 
 
 def is_complete(venv: Path, content: str, part: int | None = None) -> bool:
-    """Whether ``venv`` was built to its end, from ``content``, and its interpreter still exists.
+    """Return whether ``venv`` was built completely from ``content`` and its interpreter exists.
 
     With ``part``, only that line of the stamp is compared.
     """
     stamp = venv / STAMP
     if not (stamp.exists() and (venv / "bin" / "python").exists()):
         return False
-    found = stamp.read_text(encoding="utf-8")
-    return content == (found if part is None else found.splitlines()[part])
+    built = stamp.read_text(encoding="utf-8")
+    return content == (built if part is None else built.splitlines()[part])
 
 
 def build_base(plan: Plan, pinned: Sequence[str] | None, python: Interpreter, target: Path) -> None:
     """Install the third-party packages in ``target``, which is rebuilt if it is not complete.
 
-    A virtual environment cannot be moved, so it is built in place; the stamp, written last, is
-    what tells a finished one from an interrupted one. ``pinned`` None means: let pip choose.
+    A virtual environment cannot be moved, so it is built in place; the stamp, which is written
+    last, distinguishes a finished one from an interrupted one. If ``pinned`` is ``None``, pip
+    chooses the versions.
     """
     key = base_key(plan, pinned or [], python.version)
     with locked(target):
         if pinned is not None and is_complete(target, key):
             return
         if target.exists():
-            say(f"{target} is not complete; starting it again")
+            log(f"{target} is not complete; building it again")
             shutil.rmtree(target)
         begun = time.monotonic()
-        say(f"{plan.name} ({plan.summary}), Python {python.version} -> {target}")
+        log(f"{plan.name} ({plan.summary}), Python {python.version} -> {target}")
         target.mkdir()
-        log = target / "build.log"
-        run([python.path, "-m", "venv", str(target)], log)
+        log_file = target / "build.log"
+        run([python.path, "-m", "venv", str(target)], log_file)
         for number, step in enumerate(plan.steps, 1):
-            say(f"step {number} of {len(plan.steps)}: {_describe(step)}")
-            _install(target, step, pinned, log)
+            log(f"step {number} of {len(plan.steps)}: {_describe(step)}")
+            _install(target, step, pinned, log_file)
         (target / STAMP).write_text(key, encoding="utf-8")
-        say(f"{plan.name}: third-party packages ready in {time.monotonic() - begun:.0f} s")
+        log(f"{plan.name}: third-party packages ready in {time.monotonic() - begun:.0f} s")
 
 
 def _describe(step: Table) -> str:
@@ -237,52 +242,53 @@ def _describe(step: Table) -> str:
     return " ".join([*step.get("options", []), ", ".join(names[:3]) + rest])
 
 
-def _install(venv: Path, step: Table, pinned: Sequence[str] | None, log: Path) -> None:
+def _install(venv: Path, step: Table, pinned: Sequence[str] | None, log_file: Path) -> None:
     command = [str(venv / "bin" / "python"), "-m", "pip", "install", "--no-input"]
     command += ["--disable-pip-version-check", *step.get("options", [])]
     if pinned is not None:
         pins_file = venv / "constraints.txt"
         pins_file.write_text("\n".join(pinned) + "\n", encoding="utf-8")
         command += ["--constraint", str(pins_file)]
-    run([*command, *step["install"]], log, step.get("environ"))
+    run([*command, *step["install"]], log_file, step.get("environ"))
 
 
 def site_packages(venv: Path, python: str) -> Path:
-    """Where ``venv`` keeps its packages; ``python`` is its full version."""
+    """Return the directory of the packages of ``venv``; ``python`` is its full version."""
     return venv / "lib" / f"python{'.'.join(python.split('.')[:2])}" / "site-packages"
 
 
 def build_thin(base: Path, python: Interpreter, target: Path, checkout: Path = ROOT) -> None:
-    """Make ``target`` see ``base`` and this checkout; do nothing if it already does.
+    """Make the environment ``target`` that includes ``base`` and this checkout, unless it exists.
 
-    When only the package's metadata changed, only gem-core is installed again: programs may be
-    running from ``target``.
+    If only the metadata of the package changed, only gem-core is installed again, because programs
+    may be running from ``target``.
     """
-    place = json.dumps([LAYOUT, str(base), str(checkout)])
-    content = f"{place}\n{_metadata_hash(checkout)}"
+    location = json.dumps([LAYOUT, str(base), str(checkout)])
+    content = f"{location}\n{_metadata_hash(checkout)}"
     with locked(target):
         if is_complete(target, content):
             return
-        log = target / "build.log"
-        if not is_complete(target, place, part=0):
+        log_file = target / "build.log"
+        if not is_complete(target, location, part=0):
             shutil.rmtree(target, ignore_errors=True)
-            say(f"linking {target} to {base}")
+            log(f"linking {target} to {base}")
             target.mkdir()
-            run([str(base / "bin" / "python"), "-m", "venv", "--without-pip", str(target)], log)
+            python_of_base = str(base / "bin" / "python")
+            run([python_of_base, "-m", "venv", "--without-pip", str(target)], log_file)
             packages = site_packages(target, python.version)
-            # addsitedir, not a bare path: .pth files inside the base must work too.
+            # addsitedir instead of a path: .pth files inside the base must work too.
             line = f"import site; site.addsitedir({str(site_packages(base, python.version))!r})\n"
             (packages / "_gem_core_base.pth").write_text(line, encoding="utf-8")
             _copy_commands(base, target)
-        say(f"installing gem-core from {checkout} in {target}")
+        log(f"installing gem-core from {checkout} in {target}")
         pip = [str(target / "bin" / "python"), "-m", "pip", "install", "--no-input"]
         quiet = ["--disable-pip-version-check", "--no-deps", "--no-build-isolation"]
-        run([*pip, *quiet, "--editable", str(checkout)], log)
+        run([*pip, *quiet, "--editable", str(checkout)], log_file)
         (target / STAMP).write_text(content, encoding="utf-8")
 
 
 def _metadata_hash(checkout: Path) -> str:
-    """A hash of what the editable install takes from pyproject.toml (not the tools' settings)."""
+    """Return a hash of the parts of pyproject.toml that the editable install uses."""
     import tomllib
 
     data = tomllib.loads((checkout / "pyproject.toml").read_text(encoding="utf-8"))
@@ -291,8 +297,9 @@ def _metadata_hash(checkout: Path) -> str:
 
 
 def _copy_commands(base: Path, thin: Path) -> None:
-    """Give the thin environment the base's commands, run by the thin environment's Python."""
-    old, new = f"#!{base / 'bin' / 'python'}", f"#!{thin / 'bin' / 'python'}"
+    """Copy the commands of the base so that the Python of the thin environment runs them."""
+    old = f"#!{base / 'bin' / 'python'}"
+    new = f"#!{thin / 'bin' / 'python'}"
     for command in sorted((base / "bin").iterdir()):
         copy = thin / "bin" / command.name
         if copy.exists() or command.is_symlink() or not os.access(command, os.X_OK):
@@ -309,19 +316,20 @@ def _copy_commands(base: Path, thin: Path) -> None:
 
 
 def cache_folder() -> Path:
-    """Where the bases live."""
+    """Return the directory of the bases."""
     chosen = os.environ.get("GEM_CORE_ENV_CACHE")
     return Path(chosen or "~/.cache/gem-core/envs").expanduser().absolute()
 
 
 def thin_folder() -> Path:
-    """Where this checkout's environments live."""
+    """Return the directory of this checkout's environments."""
     return Path(os.environ.get("GEM_CORE_ENVS") or ROOT / ".venvs").expanduser().absolute()
 
 
 def make(name: str) -> Path:
-    """Build what is not built yet; returns the environment's folder."""
-    plan, pinned = load_plan(name), pins(name)
+    """Build an environment if necessary; return its directory."""
+    plan = load_plan(name)
+    pinned = pins(name)
     python = find_python(plan.python)
     base = cache_folder() / f"{name}-{base_key(plan, pinned, python.version)}"
     build_base(plan, pinned, python, base)
@@ -334,7 +342,7 @@ def make(name: str) -> Path:
 def _mention_old_bases(name: str, current: Path) -> None:
     old = [p for p in cache_folder().glob(f"{name}-*") if p.is_dir() and p != current]
     if old:
-        say("older builds, delete them when no checkout uses them: " + " ".join(map(str, old)))
+        log("older builds; delete them if no checkout uses them: " + " ".join(map(str, old)))
 
 
 def lock(name: str) -> Path:
@@ -356,9 +364,9 @@ def lock(name: str) -> Path:
 
 
 def constraints_text(plan: Plan, freeze: str) -> str:
-    """A constraints file from ``pip freeze``.
+    """Return the text of a constraints file from the output of ``pip freeze``.
 
-    Local version suffixes go: ``torch==2.13.0`` also accepts ``2.13.0+cpu``, not the other way.
+    Local version suffixes are removed: ``torch==2.13.0`` also accepts ``2.13.0+cpu``.
     """
     header = (
         f"# {plan.name}: {plan.summary}.\n"
@@ -366,20 +374,20 @@ def constraints_text(plan: Plan, freeze: str) -> str:
         f"# `tools/make_env.py {plan.name} --lock`; how it is installed: environments.toml.\n"
     )
     lines = sorted((line.split("+")[0] for line in freeze.splitlines() if line), key=str.lower)
-    strange = [line for line in lines if "==" not in line]
-    if strange:
-        raise BuildError(f"pip freeze gave lines that are not pins: {strange}")
+    unpinned = [line for line in lines if "==" not in line]
+    if unpinned:
+        raise BuildError(f"pip freeze printed lines that are not pins: {unpinned}")
     return header + "\n".join(lines) + "\n"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description="Build a development environment.")
     parser.add_argument("name", help="core, trl, verl, openrlhf, oat or rl2")
-    parser.add_argument("--lock", action="store_true", help="write constraints/NAME.txt anew")
+    parser.add_argument("--lock", action="store_true", help="write constraints/NAME.txt again")
     options = parser.parse_args(arguments)
     try:
-        say(f"ready: {lock(options.name) if options.lock else make(options.name)}")
+        log(f"ready: {lock(options.name) if options.lock else make(options.name)}")
     except BuildError as error:
         print(f"make_env: {error}", file=sys.stderr)
         return 1
@@ -387,7 +395,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    if sys.version_info < (3, 11):  # no tomllib: go on with the interpreter that the sets need
+    if sys.version_info < (3, 11):  # no tomllib: continue with the interpreter of the sets
         try:
             newer = find_python("3.11").path
         except BuildError as error:

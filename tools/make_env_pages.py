@@ -1,11 +1,11 @@
-"""Write the pages of the environments into ``docs/environments``.
+"""Write the pages of the environments to ``docs/environments``.
 
-    python tools/make_env_pages.py            # play where a score is missing, write the pages
-    python tools/make_env_pages.py --check    # exit code 1 if a page is not what it would be
+    python tools/make_env_pages.py            # play for missing scores, write the pages
+    python tools/make_env_pages.py --check    # exit code 1 if a page is out of date
 
-A page per family of games, and one per namespace of the others. The scores are kept in
-``scores.json`` beside the pages, by the fingerprint of the environment: they are played again only
-when the task changes, or with ``--replay``.
+There is a page per family of games, and one per namespace of the other environments. The scores are
+kept in ``scores.json``, by the fingerprint of the environment: they are played again only when the
+task changes, or with ``--replay``.
 """
 
 from __future__ import annotations
@@ -28,19 +28,17 @@ PAGES = Path(__file__).resolve().parent.parent / "docs" / "environments"
 
 def families() -> dict[str, list[EnvSpec]]:
     """Return the specs of every family of games, in the order of the registry."""
-    found: dict[str, list[EnvSpec]] = {}
+    specs: dict[str, list[EnvSpec]] = {}
     for env_id in gem_core.list_envs("game:*"):
-        found.setdefault(family(env_id), []).append(gem_core.spec(env_id))
-    return found
+        specs.setdefault(family(env_id), []).append(gem_core.spec(env_id))
+    return specs
 
 
 def page(name: str, specs: list[EnvSpec], scores: Scores) -> str:
-    """Write the page of a family."""
+    """Return the page of a family."""
     first = specs[0]
     cls = first.load()
     summary, arguments = docstring(cls)
-    env = gem_core.make(first)
-    rules, info = env.reset(seed=0)
     lines = [
         f"# {name}",
         "",
@@ -54,13 +52,37 @@ def page(name: str, specs: list[EnvSpec], scores: Scores) -> str:
         "|---|---|---|",
         *(f"| `{s.id}` | {kwargs(s)} | `{s.fingerprint()}` |" for s in specs),
         "",
-        "`None` is drawn anew at every reset.",
+        "`None` is drawn at every reset.",
         "",
         "## Scores",
         "",
         *score_table(specs, scores),
         "",
-        f"## First prompt (`{first.id}`, seed 0)",
+        *_first_prompt(first),
+        "",
+        "## Parameters",
+        "",
+        arguments,
+    ]
+    env = gem_core.make(first)
+    if isinstance(env, Game):
+        shared = docstring(Game)[1]
+        rewards = ", ".join(f"`{k}` {v}" for k, v in env._reward.items())
+        lines += [
+            "",
+            "Parameters of all games:",
+            "",
+            shared,
+            "",
+            f"Rewards of this game: {rewards}.",
+        ]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _first_prompt(spec: EnvSpec) -> list[str]:
+    rules, info = gem_core.make(spec).reset(seed=0)
+    return [
+        f"## First prompt (`{spec.id}`, seed 0)",
         "",
         "```text",
         rules,
@@ -71,26 +93,17 @@ def page(name: str, specs: list[EnvSpec], scores: Scores) -> str:
         "```text",
         info["suffix"],
         "```",
-        "",
-        "## Parameters",
-        "",
-        arguments,
     ]
-    if isinstance(env, Game):
-        shared = docstring(Game)[1]
-        rewards = ", ".join(f"`{k}` {v}" for k, v in env._reward.items())
-        lines += ["", "Of all games:", "", shared, "", f"Rewards of this game: {rewards}."]
-    return "\n".join(lines).rstrip() + "\n"
 
 
 def index(names: dict[str, list[EnvSpec]], others: dict[str, list[EnvSpec]]) -> str:
-    """Write the list of the pages."""
+    """Return the list of the pages."""
     lines = [
         "# Environments",
         "",
         "<!-- Written by tools/make_env_pages.py. -->",
         "",
-        "What differs from GEM 0.1.0: [differences.md](differences.md).",
+        "Differences from GEM 0.1.0: [differences.md](differences.md).",
         "",
         "| family | variants |",
         "|---|---|",
@@ -98,7 +111,7 @@ def index(names: dict[str, list[EnvSpec]], others: dict[str, list[EnvSpec]]) -> 
     for name, specs in names.items():
         variants = ", ".join(s.id.removeprefix(name).lstrip("-") for s in specs)
         lines.append(f"| [{name}]({_file(name)}) | {variants} |")
-    lines += ["", "| namespace | what | environments |", "|---|---|---|"]
+    lines += ["", "| namespace | content | environments |", "|---|---|---|"]
     for name, specs in others.items():
         title = data_pages.FACTS[name].title
         lines.append(f"| [{name}:]({name}.md) | {title} | {len(specs)} |")
@@ -115,7 +128,8 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="write nothing, report stale pages")
     parser.add_argument("--replay", action="store_true", help="play all scores again")
     args = parser.parse_args()
-    names, others = families(), data_pages.namespaces()
+    names = families()
+    others = data_pages.namespaces()
     store = PAGES / "scores.json"
     scores: Scores = json.loads(store.read_text()) if store.exists() and not args.replay else {}
     if not args.check:
@@ -126,15 +140,15 @@ def main() -> int:
                 print(f"played {spec.id}", flush=True)
                 _store(scores, store)
         _store({spec.fingerprint(): scores[spec.fingerprint()] for spec in specs}, store)
-    wanted = {_file(name): page(name, specs, scores) for name, specs in names.items()}
+    pages = {_file(name): page(name, specs, scores) for name, specs in names.items()}
     for name, specs in others.items():
-        wanted[f"{name}.md"] = data_pages.page(name, specs, scores)
-    wanted["README.md"] = index(names, others)
-    stale = [f for f, text in wanted.items() if _read(PAGES / f) != text]
+        pages[f"{name}.md"] = data_pages.page(name, specs, scores)
+    pages["README.md"] = index(names, others)
+    stale = [f for f, text in pages.items() if _read(PAGES / f) != text]
     for file in stale:
         print(f"docs/environments/{file} {'is stale' if args.check else 'written'}")
         if not args.check:
-            (PAGES / file).write_text(wanted[file])
+            (PAGES / file).write_text(pages[file])
     return 1 if args.check and stale else 0
 
 

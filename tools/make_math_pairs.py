@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Write ``benchmarks/throughput/math_pairs.jsonl``: answers, gold answers, math-verify's verdicts.
 
-Three quarters of the pairs are numbers, as most answers of the mathematical data sets are; the rest
-is algebra, intervals, sets, text and malformed LaTeX. All are made here by rule.
+Three quarters of the pairs are numbers, like most answers of the mathematical data sets; the others
+are algebra, intervals, sets, text and malformed LaTeX. All are made here by rule.
 """
 
 from __future__ import annotations
@@ -16,12 +16,15 @@ from random import Random
 from math_verify import parse, verify
 
 OUT = Path(__file__).resolve().parent.parent / "benchmarks" / "throughput" / "math_pairs.jsonl"
-NUMBERS, OTHERS = 480, 160
+NUMBERS = 480
+OTHERS = 160
 
 
 def written(r: Random, value: Fraction) -> str:
-    """Write a number in one of the ways that people and models write it."""
-    sign, top, bottom = "-" if value < 0 else "", abs(value.numerator), value.denominator
+    """Return a number in one of the notations that people and models use."""
+    sign = "-" if value < 0 else ""
+    top = abs(value.numerator)
+    bottom = value.denominator
     ways = [str(value), f"{sign}\\frac{{{top}}}{{{bottom}}}", f"{sign}\\dfrac{{{top}}}{{{bottom}}}"]
     if bottom == 1:
         ways = [str(value.numerator)] * 4 + [f"{value.numerator:,}", f"{value.numerator}.0"]
@@ -41,7 +44,7 @@ def number(r: Random) -> Fraction:
 
 
 def number_pair(r: Random) -> tuple[str, str]:
-    """Return (answer, gold), right in half the cases."""
+    """Return (answer, gold), which are equal in about half of the cases."""
     gold = number(r)
     answer = gold if r.random() < 0.5 else r.choice((number(r), gold + 1, -gold, gold * 10))
     return written(r, answer), written(r, gold)
@@ -99,7 +102,7 @@ OTHER: tuple[tuple[str, ...], ...] = (
 
 
 def verdict(answer: str, gold: str) -> bool:
-    """Return what math-verify says of two boxed answers, given all the time it takes."""
+    """Return math-verify's verdict on two boxed answers, without a time limit."""
     golds = parse(f"\\boxed{{{gold}}}", parsing_timeout=None)
     answers = parse(f"\\boxed{{{answer}}}", parsing_timeout=None)
     return bool(verify(golds, answers, timeout_seconds=None))

@@ -1,9 +1,9 @@
-"""CPU time of the quickstart's training with memory kept, and as glibc has it; alternating.
+"""Time of the quickstart's training steps with freed memory kept, and with glibc's defaults.
 
     .venvs/trl/bin/python benchmarks/allocator/run.py
 
-Each run trains a few steps of the tiny profile with TRL in a process of its own. The result is
-written next to this file.
+Each run trains a few steps of the tiny profile with TRL in a process of its own; the two settings
+alternate. The result is written to the directory of this file.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from gem_core.training.recipe import load_recipe
 from gem_core.training.runs import RunDir
 
 HERE = Path(__file__).resolve().parent
-#: glibc's own values; what the environment sets is left as it is.
 GLIBC = {"MALLOC_MMAP_MAX_": "65536", "MALLOC_TRIM_THRESHOLD_": "131072", "MALLOC_TOP_PAD_": "0"}
+"""The defaults of glibc; a variable that is set is not changed by gem-core."""
 
 
 def train(steps: int, environ: dict[str, str]) -> list[float]:
-    """Seconds of each training step but the first, which loads and allocates."""
+    """Return the seconds of each training step except the first, which loads and allocates."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "run"
         sets = ["--set", f"train.steps={steps}", "--set", "eval.episodes=0"]
@@ -44,16 +44,16 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=6)
     parser.add_argument("--rounds", type=int, default=3)
     arguments = parser.parse_args()
-    model_path(load_recipe("guess-the-number-easy", "tiny"))  # built before anything is timed
+    model_path(load_recipe("guess-the-number-easy", "tiny"))  # built before the first measurement
     seconds: dict[str, list[float]] = {"glibc": [], "kept": []}
     for _ in range(arguments.rounds):
         seconds["glibc"] += train(arguments.steps, GLIBC)
         seconds["kept"] += train(arguments.steps, {})
-    medians = {name: round(statistics.median(found), 3) for name, found in seconds.items()}
+    medians = {name: round(statistics.median(steps), 3) for name, steps in seconds.items()}
     result = {
         "seconds_per_step": medians,
         "ratio": round(medians["glibc"] / medians["kept"], 2),
-        "steps": {name: len(found) for name, found in seconds.items()},
+        "steps": {name: len(steps) for name, steps in seconds.items()},
         "versions": {name: version(name) for name in ("torch", "trl", "transformers")},
         "python": platform.python_version(),
         "libc": " ".join(platform.libc_ver()),

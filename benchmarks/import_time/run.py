@@ -1,9 +1,9 @@
-"""CPU time of import + make: gem-core against gem-llm 0.1.0, in fresh interpreters, round-robin.
+"""CPU time of import and make: gem-core and gem-llm 0.1.0, in new interpreters, alternating.
 
     python benchmarks/import_time/run.py --gem-python VENV/bin/python
-    python benchmarks/import_time/run.py --create VENV     # makes that environment first
+    python benchmarks/import_time/run.py --create VENV     # first make that environment
 
-Run it with the Python that has gem-core. The result is written next to this file.
+Run it with the Python that has gem-core. The result is written to the directory of this file.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import statistics
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).parent
 ENV_ID = "game:GuessTheNumber-v0-easy"
@@ -30,7 +31,7 @@ CASES = {
 
 
 def cpu_ms(python: str, code: str) -> float:
-    """Return user + system CPU milliseconds of one fresh interpreter."""
+    """Return the user and system CPU milliseconds of a new interpreter."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run([python, "-c", code], check=True, capture_output=True, cwd=HERE)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -66,25 +67,41 @@ def main() -> None:
     gem_python = args.gem_python or create(args.create)
 
     sides = {"gem-core": (sys.executable, "gem_core"), "gem-llm": (gem_python, "gem")}
+    table = summarise(measure(sides, args.repeats))
+    result = report(table, args.repeats, gem_python)
+    args.out.write_text(json.dumps(result, indent=2) + "\n")
+    for side, rows in table.items():
+        print(side, {case: row["median_ms"] for case, row in rows.items()})
+    above = result["import_make_above_bare_ms"]
+    print(f"above bare Python: {above}; ratio {result['ratio_gem_llm_to_gem_core']}")
+
+
+def measure(sides: dict[str, tuple[str, str]], repeats: int) -> dict[tuple[str, str], list[float]]:
+    """Return the milliseconds of each side and case; the sides alternate."""
     samples: dict[tuple[str, str], list[float]] = {}
-    for repeat in range(args.repeats + 1):
+    for repeat in range(repeats + 1):
         for side, (python, module) in sides.items():
             for case, code in CASES.items():
                 ms = cpu_ms(python, code.format(module=module))
                 if repeat:  # the first round writes the bytecode
                     samples.setdefault((side, case), []).append(ms)
+    return samples
 
-    table = {
-        side: {
-            case: {
-                "median_ms": round(statistics.median(samples[side, case]), 1),
-                "min_ms": round(min(samples[side, case]), 1),
-                "max_ms": round(max(samples[side, case]), 1),
-            }
-            for case in CASES
+
+def summarise(samples: dict[tuple[str, str], list[float]]) -> dict[str, dict[str, Any]]:
+    """Return median, minimum and maximum of each case, by side."""
+    table: dict[str, dict[str, Any]] = {}
+    for (side, case), values in samples.items():
+        table.setdefault(side, {})[case] = {
+            "median_ms": round(statistics.median(values), 1),
+            "min_ms": round(min(values), 1),
+            "max_ms": round(max(values), 1),
         }
-        for side in sides
-    }
+    return table
+
+
+def report(table: dict[str, dict[str, Any]], repeats: int, gem_python: str) -> dict[str, Any]:
+    """Return the result with versions and machine."""
     above = {
         side: round(rows["import + make"]["median_ms"] - rows["bare python"]["median_ms"], 1)
         for side, rows in table.items()
@@ -92,10 +109,10 @@ def main() -> None:
     commit = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=HERE
     ).stdout.strip()
-    result = {
+    return {
         "what": f"CPU ms (user + system) of a fresh interpreter; make({ENV_ID!r})",
         "commit": commit,
-        "repeats": args.repeats,
+        "repeats": repeats,
         "machine": f"{platform.machine()}, {os.cpu_count()} CPUs, {platform.system()}",
         "versions": {
             "gem-core": versions(sys.executable, ["gem-core"]),
@@ -105,10 +122,6 @@ def main() -> None:
         "import_make_above_bare_ms": above,
         "ratio_gem_llm_to_gem_core": round(above["gem-llm"] / above["gem-core"], 1),
     }
-    args.out.write_text(json.dumps(result, indent=2) + "\n")
-    for side, rows in table.items():
-        print(side, {case: row["median_ms"] for case, row in rows.items()})
-    print(f"above bare Python: {above}; ratio {result['ratio_gem_llm_to_gem_core']}")
 
 
 if __name__ == "__main__":

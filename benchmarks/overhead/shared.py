@@ -1,4 +1,4 @@
-"""What the driver and the five stock loops share: the experiment, its prompts, a reward, a log."""
+"""Code of the driver and the five stock loops: the experiment, its prompts, a reward, a log."""
 
 from __future__ import annotations
 
@@ -14,32 +14,34 @@ from typing import Any
 from gem_core.training.recipe import Recipe, load_recipe, recipe_from_dict
 from gem_core.training.tasks import MachineFactory, train_task
 
-BASELINE, PROFILE = "guess-the-number-easy", "tiny"
+BASELINE = "guess-the-number-easy"
+PROFILE = "tiny"
 OVERRIDES = (
     "env=[{id='game:GuessTheNumber-v0-easy', kwargs={max_turns=1}}]",
     "algorithm.estimator=grpo",
-    "algorithm.epochs=1",  # RL2's own loop knows no more
+    "algorithm.epochs=1",  # RL2's own loop supports no more
     "batch.group_size=8",
     "eval.episodes=0",
 )
-"""What makes the tiny baseline an experiment that every trainer has a loop of its own for."""
+"""Overrides that make the tiny baseline an experiment for every trainer's own loop."""
 FOLDER = "GEM_OVERHEAD_FOLDER"
-"""Environment variable: where a stock loop finds its files and leaves its log."""
+"""Environment variable with the directory of a stock loop's files and its log."""
 
 
 def experiment(steps: int) -> Recipe:
-    """The recipe of the comparison."""
+    """Return the recipe of the comparison."""
     return load_recipe(BASELINE, PROFILE, [*OVERRIDES, f"train.steps={steps}"])
 
 
 def folder() -> Path:
-    """The folder of the run under way."""
+    """Return the directory of the current run."""
     return Path(os.environ[FOLDER])
 
 
 def prepare(path: Path, recipe: Recipe) -> None:
-    """Write the recipe and the prompts that the environment shows, one per group and step."""
-    factory, size = MachineFactory(recipe), recipe.batch.group_size
+    """Write the recipe, and the prompts of the environment: one per group and step."""
+    factory = MachineFactory(recipe)
+    size = recipe.batch.group_size
     path.mkdir(parents=True)
     (path / "recipe.json").write_text(json.dumps(recipe.to_dict()), encoding="utf-8")
     with (path / "prompts.jsonl").open("w", encoding="utf-8") as file:
@@ -50,35 +52,35 @@ def prepare(path: Path, recipe: Recipe) -> None:
 
 
 def given() -> Recipe:
-    """The recipe of the run under way."""
+    """Return the recipe of the current run."""
     return recipe_from_dict(json.loads((folder() / "recipe.json").read_text(encoding="utf-8")))
 
 
 def prompts() -> list[str]:
-    """The prompts of the run under way."""
+    """Return the prompts of the current run."""
     lines = (folder() / "prompts.jsonl").read_text(encoding="utf-8").splitlines()
     return [json.loads(line)["prompt"] for line in lines]
 
 
 def reward(response: str) -> float:
-    """1 for a response with an even digit, else 0: members of a group differ."""
+    """Return 1 for a response with an even digit, else 0, so that members of a group differ."""
     return float(any(digit in response for digit in "02468"))
 
 
 def log(rollout: float, update: float, tokens: float) -> None:
-    """Append a training step: seconds of its generation and its update, tokens trained on."""
+    """Append a training step: seconds of generation and update, number of trained tokens."""
     row = {"time": time.time(), "rollout": rollout, "update": update, "tokens": tokens}
     with (folder() / "steps.jsonl").open("a", encoding="utf-8") as file:
         file.write(json.dumps(row) + "\n")
 
 
 def adapter_asked() -> list[str]:
-    """``gem-core``'s arguments, where the script is to run it under the stock loop's clock."""
+    """Return the arguments of ``gem-core``, if the script must run it with its own stopwatch."""
     return sys.argv[2:] if sys.argv[1:2] == ["--adapter"] else []
 
 
 class Stopwatch:
-    """Seconds spent in methods, by name, for a trainer that does not time its parts itself."""
+    """Measures the seconds spent in methods, for a trainer that does not log them itself."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
@@ -99,6 +101,7 @@ class Stopwatch:
         setattr(owner, method, timed)
 
     def take(self) -> dict[str, float]:
-        """The seconds since the last call."""
-        taken, self.seconds = self.seconds, {}
-        return taken
+        """Return the seconds by method since the last call of `take`."""
+        seconds = self.seconds
+        self.seconds = {}
+        return seconds

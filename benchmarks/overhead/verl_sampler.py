@@ -1,7 +1,7 @@
-"""verl's own sampler, which asks for finished rows as often as the adapter's does.
+"""verl's own sampler, which polls for finished rows as often as the adapter's.
 
-Its two seconds between two looks are longer than a whole step of the tiny model, and verl's
-configuration has no key for them.
+Its polling interval of two seconds is longer than a whole step of the tiny model, and verl's
+configuration has no key for it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Make the frozen episodes of the parity suite: ``python benchmarks/parity/make_episodes.py``.
 
-Four games played by experts and random players through the real machine and the tiny tokenizer,
-with malformed and cut actions among them, and the scripted batch of ``gem_core.parity.frozen``
+Four games, played by experts and random players through the episode machine with the tiny
+tokenizer, including malformed and cut actions, and the scripted batch of ``gem_core.parity.frozen``
 (turn, token and context limits, dense and terminal rewards, an environment that raises). The file
-is committed: the suite replays it as it is, on every machine and in every version.
+is committed: the suite replays it unchanged, on every machine and in every version.
 """
 
 from __future__ import annotations
@@ -25,16 +25,18 @@ from gem_core.training.tasks import MachineFactory
 
 HERE = Path(__file__).parent
 BASELINES = ("guess-the-number-easy", "mastermind-easy", "sudoku-easy", "tower-of-hanoi-easy")
-GROUP, PER_BASELINE = 2, 4
-# Only the tokenizer is needed, not a warm model.
+GROUP = 2
+PER_BASELINE = 4
+# Only the tokenizer is needed, not the warm start.
 OVERRIDES = [f"batch.group_size={GROUP}", "batch.episodes=4", "model.tiny.warm_start_steps=0"]
 
 
 class Players:
-    """A policy that lets a player per episode act, and now and then spoils an action."""
+    """A policy with one player per episode, in which some actions are malformed or cut."""
 
     def __init__(self, factory: MachineFactory, rng: random.Random) -> None:
-        self.factory, self.rng = factory, rng
+        self.factory = factory
+        self.rng = rng
         self.players: dict[int, Player] = {}
 
     def complete_batch(self, requests: Sequence[Request]) -> list[Completion]:
@@ -42,7 +44,7 @@ class Players:
         return [self.one(request) for request in requests]
 
     def one(self, request: Request) -> Completion:
-        """The action of the episode's player; one in twenty is malformed, one in twenty is cut."""
+        """Return the player's action; one in twenty is malformed, one in twenty is cut."""
         assert self.factory.tokenizer is not None
         text = self.act(request)
         text = "I give up." if self.rng.random() < 0.05 else text
@@ -54,7 +56,7 @@ class Players:
         return Completion(ids, logprobs, FinishReason.LENGTH if cut else FinishReason.STOP)
 
     def act(self, request: Request) -> str:
-        """What the episode's player does now: an expert plays every second episode."""
+        """Return the text of the player's action; an expert plays every second episode."""
         machine = request.machine
         if machine.turn == 0:
             kind = "expert" if machine.index % 2 else "random"
@@ -66,7 +68,7 @@ class Players:
 
 
 def make() -> list[Episode]:
-    """All frozen episodes, groups numbered through."""
+    """Return all frozen episodes, with consecutive group numbers."""
     episodes = frozen_episodes(16, group_size=GROUP)
     rng = random.Random(7)
     for baseline in BASELINES:
@@ -76,7 +78,8 @@ def make() -> list[Episode]:
         machines = [factory.train(k) for k in range(PER_BASELINE)]
         played = play_batch(machines, Players(factory, rng))
         for number, episode in enumerate(played, first):
-            episode.index, episode.group, episode.seconds = number, number // GROUP, {}
+            episode.index = number
+            episode.group = number // GROUP
         episodes += played
     for episode in episodes:
         episode.seconds = {}

@@ -1,12 +1,12 @@
-"""How far each trainer's optimizer moves the weights: as many Adam steps, of the size asked for.
+"""Check each trainer's optimizer: the number of Adam steps and their size.
 
     .venvs/trl/bin/python benchmarks/parity/optimizer.py               # two training steps in each
     .venvs/trl/bin/python benchmarks/parity/optimizer.py --table-only  # from the committed figures
 
-The parity suite ends at the first gradient. This goes on: REINFORCE at a constant learning rate, so
-that the gradient keeps its direction and Adam moves the fastest weights by one learning rate per
-optimizer step. In units of the learning rate, the largest displacement is then the number of
-optimizer steps. The exit code is 1 where it is not.
+The parity suite ends with the first gradient. This benchmark goes further: REINFORCE at a constant
+learning rate, so that the gradient keeps its direction and Adam moves the fastest weights by one
+learning rate per optimizer step. In units of the learning rate, the largest displacement is then
+the number of optimizer steps. If it is not, the exit code is 1.
 """
 
 from __future__ import annotations
@@ -28,13 +28,21 @@ from gem_core.training.runs import RunDir
 from gem_core.training.trainers import get_trainer, list_trainers
 
 HERE = Path(__file__).resolve().parent
-RESULT, PAGE = HERE / "optimizer.json", HERE / "optimizer.md"
-LR, EPOCHS, STEPS, SEED = 1e-3, 3, 2, 0
+RESULT = HERE / "optimizer.json"
+PAGE = HERE / "optimizer.md"
+LR = 1e-3
+EPOCHS = 3
+STEPS = 2
+SEED = 0
 TOLERANCE = 0.02
 SETTINGS = (
-    f"algorithm.lr={LR}", f"algorithm.epochs={EPOCHS}", "algorithm.lr_schedule=constant",
-    f"train.steps={STEPS}", "batch.episodes=32", "eval.episodes=2",
-)  # fmt: skip
+    f"algorithm.lr={LR}",
+    f"algorithm.epochs={EPOCHS}",
+    "algorithm.lr_schedule=constant",
+    f"train.steps={STEPS}",
+    "batch.episodes=32",
+    "eval.episodes=2",
+)
 
 
 def main() -> int:
@@ -42,30 +50,30 @@ def main() -> int:
     parser.add_argument("--trainers", nargs="+", default=sorted(list_trainers()))
     parser.add_argument("--table-only", action="store_true", help="run nothing")
     arguments = parser.parse_args()
-    found = json.loads(RESULT.read_text(encoding="utf-8")) if RESULT.exists() else {}
+    results = json.loads(RESULT.read_text(encoding="utf-8")) if RESULT.exists() else {}
     if not arguments.table_only:
-        found |= measure(arguments.trainers)
-    RESULT.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n", encoding="utf-8")
-    PAGE.write_text(page(found), encoding="utf-8")
+        results |= measure(arguments.trainers)
+    RESULT.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    PAGE.write_text(page(results), encoding="utf-8")
     print(PAGE.read_text(encoding="utf-8"))
-    return int(not all(map(as_asked, found.values())))
+    return int(not all(map(as_asked, results.values())))
 
 
 def measure(trainers: list[str]) -> dict[str, dict[str, Any]]:
-    """Two training steps of every trainer in its own environment. A run that fails ends it all."""
+    """Run two training steps of every trainer in its own environment; all must finish."""
     cells = [Cell("guess-the-number-easy", trainer, "reinforce", SEED) for trainer in trainers]
     with tempfile.TemporaryDirectory() as folder:
         plan = Plan(Path(folder), extra=SETTINGS)
         if run_grid(cells, plan)["done"] < len(cells):
-            raise SystemExit("A trainer did not finish, see above: nothing was written.")
+            raise SystemExit("A trainer did not finish (see above), so nothing was written.")
         return {cell.trainer: displacement(RunDir(plan.directory(cell))) for cell in cells}
 
 
 def displacement(run: RunDir) -> dict[str, Any]:
-    """Largest and mean change of a weight, in learning rates, of the weights that changed."""
-    folders = Path(model_path(run.recipe)), run.model
-    start, end = (load_file(folder / "model.safetensors") for folder in folders)
-    if not start.keys() <= end.keys():  # a tied output layer may be written once more
+    """Return the largest and mean change of the weights that changed, in learning rates."""
+    start = load_file(Path(model_path(run.recipe)) / "model.safetensors")
+    end = load_file(run.model / "model.safetensors")
+    if not start.keys() <= end.keys():  # a tied output layer may be written as well
         raise SystemExit(f"{run.path}: weights are missing: {start.keys() - end.keys()}")
     moved = [(end[name].double() - start[name].double()).abs() / LR for name in start]
     touched = sum(int((part > 0).sum()) for part in moved)
@@ -78,27 +86,32 @@ def displacement(run: RunDir) -> dict[str, Any]:
     }
 
 
-def as_asked(found: dict[str, Any]) -> bool:
-    """Whether every optimizer step was taken, once, at the rate asked for."""
-    return abs(found["largest"] / (EPOCHS * STEPS) - 1) <= TOLERANCE
+def as_asked(result: dict[str, Any]) -> bool:
+    """Return whether every optimizer step was taken once, at the requested learning rate."""
+    return abs(result["largest"] / (EPOCHS * STEPS) - 1) <= TOLERANCE
 
 
-def page(found: dict[str, dict[str, Any]]) -> str:
+def page(results: dict[str, dict[str, Any]]) -> str:
     rows = [
-        (f"{name} {f['version']}", str(EPOCHS * STEPS), f"{f['largest']:.3f}", f"{f['mean']:.3f}",
-         "yes" if as_asked(f) else "**no**")
-        for name, f in sorted(found.items())
-    ]  # fmt: skip
-    processors = ", ".join(sorted({f["processor"] for f in found.values()}))
-    head = ("trainer", "optimizer steps asked for", "largest change", "mean change", "as asked")
+        (
+            f"{name} {result['version']}",
+            str(EPOCHS * STEPS),
+            f"{result['largest']:.3f}",
+            f"{result['mean']:.3f}",
+            "yes" if as_asked(result) else "**no**",
+        )
+        for name, result in sorted(results.items())
+    ]
+    processors = ", ".join(sorted({result["processor"] for result in results.values()}))
+    head = ("trainer", "requested steps", "largest change", "mean change", "as requested")
     return (
-        "# The optimizer: as many steps, as large\n\n"
+        "# The optimizer: number and size of its steps\n\n"
         "Generated by `python benchmarks/parity/optimizer.py`; do not edit.\n\n"
         f"{STEPS} training steps of {EPOCHS} epochs, REINFORCE, AdamW at a constant learning rate, "
-        "from the same\nweights. Changes of a weight, in learning rates: the largest equals the "
-        "number of optimizer steps where\nevery step was taken, once, at the rate asked for "
-        f"(bound {TOLERANCE:.0%}). The mean depends on the episodes, which\neach trainer samples "
-        f"itself.\n\n{markdown_table(head, rows)}\n"
+        "from the same\nweights. Changes of a weight are in learning rates: the largest change is "
+        "the number of optimizer steps if\nevery step was taken once, at the requested learning "
+        f"rate (bound {TOLERANCE:.0%}). The mean depends on the\nepisodes, which each trainer "
+        f"samples itself.\n\n{markdown_table(head, rows)}\n"
         f"Seed {SEED}, one run per trainer, {processors}, no GPU.\n"
     )
 

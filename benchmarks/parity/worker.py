@@ -1,4 +1,4 @@
-"""Replay the frozen episodes in one trainer: runs inside that trainer's environment.
+"""Replay the frozen episodes in one trainer, in that trainer's environment.
 
 ``python benchmarks/parity/worker.py TRAINER MODEL_DIR OUT.json``
 """
@@ -27,13 +27,13 @@ AGGREGATIONS = {"token": [], "sequence": [], "constant": ["algorithm.loss_consta
 
 
 def episodes() -> list[Episode]:
-    """The frozen batch, fresh each time: replays may write into it."""
+    """Return a new copy of the frozen batch, because replays may change it."""
     lines = (HERE / "episodes.jsonl").read_text(encoding="utf-8").splitlines()
     return [Episode.from_dict(json.loads(line)) for line in lines]
 
 
 def cases() -> dict[str, Recipe]:
-    """Every critic-free estimator, and ReBN under every loss aggregation."""
+    """Return every critic-free estimator, and ReBN under every loss aggregation."""
     base = ["batch.episodes=32", "batch.group_size=2", "algorithm.epochs=1"]
     base += ["limits.max_context_tokens=1024"]  # the longest frozen episode has over 512 tokens
     names = {f"{name} / token": (name, "token") for name in list_estimators() if name != "gae"}
@@ -54,7 +54,7 @@ def cases() -> dict[str, Recipe]:
 
 
 def run(trainer: str, model_dir: str) -> dict[str, object]:
-    """Measure every case; one the trainer refuses by name is recorded with its reason."""
+    """Measure every case; for one that the trainer refuses, the reason is recorded."""
     config = import_module(f"gem_{trainer}.config")
     replay = import_module(f"gem_{trainer}.cpu.replay").replay
     results: dict[str, object] = {}

@@ -1,11 +1,11 @@
-"""Throughput of the games: gem-core against gem-llm 0.1.0 and TextArena 0.7.4, in one run.
+"""Throughput of the games: gem-core, gem-llm 0.1.0 and TextArena 0.7.4, in one run.
 
     python benchmarks/throughput/envs.py --peer-python VENV/bin/python
-    python benchmarks/throughput/envs.py --create VENV     # makes that environment first
+    python benchmarks/throughput/envs.py --create VENV     # first make that environment
 
-Run it with the Python that has gem-core. The sides are measured in turns, round after round, so
-that a busy machine hits all of them. ``envs.json`` and the table ``envs.md`` are written next to
-this file.
+Run it with the Python that has gem-core. The sides are measured alternately, round after round, so
+that a busy machine affects all of them. ``envs.json`` and the table ``envs.md`` are written to the
+directory of this file.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ PEERS_NEED = [
     "reasoning-gym", "nltk", "math-verify", "msgspec==0.19.0", "numpy", "fire", "httpx", "pandas",
     "requests", "websockets", "rich", "python-dotenv",
 ]  # fmt: skip
-#: gem-llm needs seconds for these resets, so its steps are counted in fewer episodes.
 FEW_STEPS = {("gem-llm", "Sudoku"): 300, ("gem-llm", "WordSearch"): 1000}
+"""Fewer steps for resets that take gem-llm seconds."""
 STEPS = 4000
 WHAT = (
-    "One thread; the same random well-formed actions on every side, episodes one after the other. "
+    "One thread; the same random well-formed actions on every side, one episode after the other. "
     "Steps: mean wall time without outliers (over 1 ms or 20 medians); resets: CPU time. TextArena "
-    "without wrappers, a step of it includes get_observation(). The NLTK corpora need a download: "
-    "for the word games of gem-llm and TextArena a stub serves gem-core's own word lists, faster "
-    "than the corpora themselves."
+    "has no wrappers, and its step includes get_observation(). The NLTK corpora need a download: "
+    "for the word games of gem-llm and TextArena, a stub provides gem-core's word lists, which is "
+    "faster than the corpora."
 )
 
 
@@ -82,25 +82,25 @@ def create(directory: str) -> str:
 
 
 def measure(workers: dict[str, Worker], rounds: int, budget: float) -> dict[str, Any]:
-    """Steps and resets per second of every family and side, round by round."""
-    found: dict[str, Any] = {
+    """Measure the steps and resets per second of every family and side, round by round."""
+    rates: dict[str, Any] = {
         case: {side: {"steps_per_s": [], "resets_per_s": []} for side in workers} for case in CASES
     }
     for _ in range(rounds):
         for case in CASES:
             for side, worker in workers.items():
-                row = found[case][side]
+                row = rates[case][side]
                 count = FEW_STEPS.get((side, case), STEPS)
                 row["steps_per_s"].append(worker.ask("steps_per_s", case, count, 10 * budget))
                 env_id = CASES[case][0]
                 row["resets_per_s"].append(worker.ask("resets_per_s", case, env_id, budget))
-    return found
+    return rates
 
 
-def compare(found: dict[str, Any]) -> dict[str, Any]:
-    """Medians over the rounds, and the ratios of gem-core to the others."""
+def compare(rates: dict[str, Any]) -> dict[str, Any]:
+    """Return the medians over the rounds, and the ratios of gem-core to the others."""
     table: dict[str, Any] = {}
-    for case, sides in found.items():
+    for case, sides in rates.items():
         row: dict[str, Any] = {"id": CASES[case][0]}
         for side, kinds in sides.items():
             for kind, values in kinds.items():
@@ -117,7 +117,7 @@ def compare(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def goals(worker: Worker, memory: dict[str, float]) -> dict[str, Any]:
-    """What the project promises about single games."""
+    """Return the figures of the goals for single games."""
     rates = {
         name: round(worker.ask("resets_per_s", case, env_id, 1.0))
         for name, case, env_id in (
@@ -135,10 +135,10 @@ def goals(worker: Worker, memory: dict[str, float]) -> dict[str, Any]:
 
 
 def sokoban_difficulty(workers: dict[str, Worker], count: int) -> dict[str, Any]:
-    """Shortest solutions, in moves, of rooms of both generators."""
+    """Return the lengths of the shortest solutions of rooms of both generators."""
     from gem_core.players.sokoban import solve
 
-    found: dict[str, Any] = {}
+    figures: dict[str, Any] = {}
     for env_id in ("game:Sokoban-v0-easy", "game:Sokoban-v0-hard"):
         both: list[list[int]] = []
         for side in ("gem-core", "gem-llm"):
@@ -146,30 +146,33 @@ def sokoban_difficulty(workers: dict[str, Worker], count: int) -> dict[str, Any]
             rooms = ["\n".join(x for x in t.splitlines() if x.startswith("#")) for t in texts]
             moves = sorted(len(solve(room, most=300_000)) for room in rooms)
             both.append(moves)
-            found[f"{env_id}, {side}"] = {
+            figures[f"{env_id}, {side}"] = {
                 "rooms": count,
                 "mean": round(statistics.fmean(moves), 1),
                 "quartiles": statistics.quantiles(moves, n=4),
                 "unsolved": moves.count(0),
             }
         gap, chance = same_distribution(*both)
-        found[f"{env_id}, gem-core"].update({"largest gap": gap, "p": chance})
-    return found
+        figures[f"{env_id}, gem-core"].update({"largest gap": gap, "p": chance})
+    return figures
 
 
 def same_distribution(ours: list[int], theirs: list[int], tries: int = 2000) -> tuple[float, float]:
-    """Largest gap between two distribution functions, and how often chance makes one as large."""
+    """Return the largest gap between two distribution functions, and the p-value of its size."""
 
     def gap(a: list[int], b: list[int]) -> float:
-        a, b = sorted(a), sorted(b)
-        return max(abs(bisect(a, x) / len(a) - bisect(b, x) / len(b)) for x in {*a, *b})
+        a = sorted(a)
+        b = sorted(b)
+        return max(abs(bisect(a, v) / len(a) - bisect(b, v) / len(b)) for v in {*a, *b})
 
-    rng, pool, seen = Random(0), [*ours, *theirs], gap(ours, theirs)
+    rng = Random(0)
+    pool = [*ours, *theirs]
+    observed = gap(ours, theirs)
     larger = 0
     for _ in range(tries):
         rng.shuffle(pool)
-        larger += gap(pool[: len(ours)], pool[len(ours) :]) >= seen - 1e-12
-    return round(seen, 3), round(larger / tries, 3)
+        larger += gap(pool[: len(ours)], pool[len(ours) :]) >= observed - 1e-12
+    return round(observed, 3), round(larger / tries, 3)
 
 
 def versions(python: str, names: list[str]) -> dict[str, str]:
@@ -183,7 +186,7 @@ def versions(python: str, names: list[str]) -> dict[str, str]:
 
 
 def table(result: dict[str, Any]) -> str:
-    """Write the result as a page."""
+    """Return the page of the result."""
     lines = [
         "# Throughput of the games",
         "",
@@ -201,13 +204,12 @@ def table(result: dict[str, Any]) -> str:
         cells_ = [f"{c:,}" for c in cells] + [f"{r}" for r in ratios] + [f"{c:,}" for c in resets]
         lines.append(f"| {case} | " + " | ".join(cells_) + " |")
     means = result["geometric mean of steps/s ratios"]
-    lines += ["", "Geometric mean of the ratios: " + ", ".join(
-        f"{value} to {side}" for side, value in means.items()
-    ) + ".", "", "| goal | measured |", "|---|---|"]  # fmt: skip
+    ratios_text = ", ".join(f"{value} to {side}" for side, value in means.items())
+    lines += ["", f"Geometric mean of the ratios: {ratios_text}."]
+    lines += ["", "| goal | measured |", "|---|---|"]
     lines += [f"| {name} | {value} |" for name, value in result["goals"].items()]
-    lines += ["", "KB per environment that was reset once: " + ", ".join(
-        f"{env_id} {kb}" for env_id, kb in result["kilobytes per env"].items()
-    ) + ".", ""]  # fmt: skip
+    kilobytes = ", ".join(f"{env_id} {kb}" for env_id, kb in result["kilobytes per env"].items())
+    lines += ["", f"KB per environment after one reset: {kilobytes}.", ""]
     if "sokoban difficulty" in result:
         head = "| rooms | n | mean | quartiles | unsolved | gap to gem-llm | p |"
         lines += ["Shortest solutions of Sokoban rooms, in moves:", "", head, "|---" * 7 + "|"]
@@ -217,9 +219,21 @@ def table(result: dict[str, Any]) -> str:
                 f"| {name} | {row['rooms']} | {row['mean']} | {quartiles} | {row['unsolved']} "
                 f"| {row.get('largest gap', '')} | {row.get('p', '')} |"
             )
-        lines += ["", "p: how often two samples of one distribution differ by such a gap."]
+        lines += ["", "p: how often two samples of the same distribution differ by such a gap."]
         lines.append("")
     return "\n".join(lines)
+
+
+def game_ids() -> list[str]:
+    code = "import gem_core; print(*gem_core.list_envs('game:'))"
+    out = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    return out.stdout.split()
+
+
+def kilobytes_of(worker: Worker, env_id: str) -> float:
+    """Return the kilobytes of an environment after one reset."""
+    count = 400 if "Sokoban" in env_id else 2000
+    return round(worker.ask("kilobytes", "Sudoku", env_id, count), 2)
 
 
 def main() -> None:
@@ -237,16 +251,7 @@ def main() -> None:
     workers = {s: Worker(s, sys.executable if s == "gem-core" else peer) for s in SIDES}
     ours = workers["gem-core"]
     rows = compare(measure(workers, args.rounds, args.budget))
-    ids = subprocess.run(
-        [sys.executable, "-c", "import gem_core; print(*gem_core.list_envs('game:'))"],
-        check=True, capture_output=True, text=True,
-    ).stdout.split()  # fmt: skip
-    memory = {
-        env_id: round(
-            ours.ask("kilobytes", "Sudoku", env_id, 2000 if "Sokoban" not in env_id else 400), 2
-        )
-        for env_id in ids
-    }
+    memory = {env_id: kilobytes_of(ours, env_id) for env_id in game_ids()}
     result: dict[str, Any] = {
         "what": WHAT,
         "commit": subprocess.run(

@@ -1,6 +1,6 @@
 """The games that are compared: the same sizes and the same random actions on every side.
 
-Plain data and functions: this file is read by three Pythons, of which two do not have gem-core.
+This file is imported by three Python interpreters, of which two do not have gem-core.
 """
 
 from __future__ import annotations
@@ -39,8 +39,6 @@ def line(rng: Random) -> str:
 
 POOLS = {length: word_of(length) for length in (5, 7)}
 
-#: Family -> (gem id, TextArena module, class and arguments, how many actions are written).
-#: TextArena's WordSearch and FifteenPuzzle have one size only.
 CASES = {
     "GuessTheNumber": (
         "game:GuessTheNumber-v0-hard",
@@ -103,10 +101,12 @@ CASES = {
         line,
     ),
 }
+"""Family -> (gem id, TextArena module, class and arguments, how many actions are written).
+TextArena's WordSearch and FifteenPuzzle have one size only."""
 
 
 def actions(case: str, side: str, count: int = 1000) -> list[str]:
-    """Write random actions in the format of one side; the same moves for all."""
+    """Return random actions in the format of one side; the moves are the same for all sides."""
     rng = Random(0)
     contents = [CASES[case][2](rng) for _ in range(count)]
     if side == "textarena":

@@ -1,7 +1,7 @@
-"""Measures one side (gem-core, gem-llm or TextArena), one question per line of standard input.
+"""Measure one side (gem-core, gem-llm or TextArena), one request per line of standard input.
 
-Started by ``envs.py`` with the Python of that side. Answers are JSON lines on standard output; what
-the package itself prints is thrown away.
+``envs.py`` starts it with the Python of that side. The answers are JSON lines on standard output;
+what the package itself prints is discarded.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from envs_cases import CASES, actions, words
 
 
 def stub_nltk() -> None:
-    """Put the word lists of gem-core in the place of the NLTK corpora, which need a download.
+    """Replace the NLTK corpora, which need a download, by the word lists of gem-core.
 
     The stub is faster than the corpus, whose file is parsed at each call.
     """
@@ -58,17 +58,18 @@ class Side:
     def _textarena_step(env):
         def step(action: str):
             done, _ = env.step(action)
-            env.get_observation()  # a player has to ask for it
+            env.get_observation()  # a player must request it
             return None, None, done, False
 
         return step
 
 
 def steps_per_s(side: Side, case: str, count: int, budget: float) -> float:
-    """Mean time of a step without the outliers of a busy machine (above 1 ms or 20 medians)."""
+    """Return the steps per second, without outliers (steps above 1 ms or 20 medians)."""
     _, reset, step = side.make(case)
     todo = actions(case, side.name)
-    clock, times = time.perf_counter_ns, []
+    clock = time.perf_counter_ns
+    times = []
     empty = min(-clock() + clock() for _ in range(1000))
     reset(0)
     end = time.thread_time() + budget
@@ -88,7 +89,8 @@ def steps_per_s(side: Side, case: str, count: int, budget: float) -> float:
 def resets_per_s(side: Side, case: str, env_id: str, budget: float) -> float:
     _, reset, _ = side.make(case, env_id)
     reset(0)
-    count, begin = 0, time.thread_time()
+    count = 0
+    begin = time.thread_time()
     while time.thread_time() - begin < budget or not count:
         reset(count)
         count += 1
@@ -96,18 +98,18 @@ def resets_per_s(side: Side, case: str, env_id: str, budget: float) -> float:
 
 
 def reset_ms(side: Side, case: str, env_id: str, count: int) -> list[float]:
-    """CPU milliseconds of each of some resets."""
+    """Return the CPU milliseconds of each of ``count`` resets."""
     _, reset, _ = side.make(case, env_id)
-    found = []
+    milliseconds = []
     for seed in range(count):
         begin = time.thread_time()
         reset(seed)
-        found.append(1e3 * (time.thread_time() - begin))
-    return found
+        milliseconds.append(1e3 * (time.thread_time() - begin))
+    return milliseconds
 
 
 def kilobytes(side: Side, case: str, env_id: str, count: int) -> float:
-    """Growth of resident memory per environment that was reset once, in a fresh fork."""
+    """Return the growth of resident memory per environment after one reset, in a new fork."""
     read, write = os.pipe()
     child = os.fork()
     if child:
@@ -136,7 +138,7 @@ def kilobytes(side: Side, case: str, env_id: str, count: int) -> float:
 
 
 def rooms(side: Side, env_id: str, count: int) -> list[str]:
-    """Rooms of Sokoban as text."""
+    """Return rooms of Sokoban as text."""
     _, reset, _ = side.make("Sokoban", env_id)
     return [reset(seed)[1]["suffix"] for seed in range(count)]
 
@@ -145,10 +147,10 @@ def main() -> None:
     out = os.fdopen(os.dup(1), "w")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     side = Side(sys.argv[1])
-    questions = {f.__name__: f for f in (steps_per_s, resets_per_s, reset_ms, kilobytes, rooms)}
-    for question in sys.stdin:
-        name, *arguments = json.loads(question)
-        print(json.dumps(questions[name](side, *arguments)), file=out, flush=True)
+    functions = {f.__name__: f for f in (steps_per_s, resets_per_s, reset_ms, kilobytes, rooms)}
+    for request in sys.stdin:
+        name, *arguments = json.loads(request)
+        print(json.dumps(functions[name](side, *arguments)), file=out, flush=True)
 
 
 if __name__ == "__main__":

@@ -2,9 +2,10 @@
 
     python benchmarks/throughput/graders.py --gem-python PYTHON_WITH_GEM_LLM --out FILE
 
-All graders judge the same pairs (``math_pairs.jsonl``) in turns, so that a busy machine slows all
-alike; what counts is the ratio. CPU time includes worker processes. No verdict and no parse is
-remembered between rounds. A warm-up round that pays for imports and worker starts does not count.
+All graders grade the same pairs (``math_pairs.jsonl``) alternately, so that a busy machine affects
+all of them equally; the ratio is the result. CPU time includes worker processes. No verdict and no
+parsed expression is kept between rounds. A warm-up round for imports and worker starts does not
+count.
 """
 
 from __future__ import annotations
@@ -45,14 +46,14 @@ json.dump({"wall": time.perf_counter() - wall, "cpu": time.process_time() - cpu,
 
 
 def gem_core_round() -> list[bool]:
-    """Judge all pairs as environments do, forgetting what was judged before."""
+    """Grade all pairs as environments do."""
     from gem_core.graders import grade_math
 
     return [grade_math(p["answer"], p["gold"], deadline_s=60).correct for p in PAIRS]
 
 
 def forget() -> None:
-    """Make the grader and its worker forget all answers: the worker remembers 512 parses."""
+    """Clear the caches of the grader and its workers, which keep 512 parsed expressions."""
     from gem_core.graders import grade_math, math
     from gem_core.graders._math_numbers import number
 
@@ -63,7 +64,7 @@ def forget() -> None:
 
 
 def split_ms() -> dict[str, float]:
-    """Wall milliseconds per pair of gem-core, for pairs without and with algebra."""
+    """Return gem-core's wall milliseconds per pair, for pairs without and with algebra."""
     from gem_core.graders import grade_math
     from gem_core.graders._math_fast import fast_verdict
 
@@ -79,7 +80,7 @@ def split_ms() -> dict[str, float]:
 
 
 def math_verify_round() -> list[bool]:
-    """Judge all pairs by math-verify alone, without its timeouts, in this process."""
+    """Grade all pairs with math-verify alone, without its timeouts, in this process."""
     from math_verify import parse, verify
 
     @cache
@@ -92,7 +93,7 @@ def math_verify_round() -> list[bool]:
 
 
 def worker_seconds() -> float:
-    """CPU seconds of the grader's living worker processes."""
+    """Return the CPU seconds of the grader's living worker processes."""
     from gem_core.graders.pool import _pools
 
     ticks = 0
@@ -107,29 +108,30 @@ def worker_seconds() -> float:
 
 def measure(judge: Callable[[], list[bool]]) -> dict[str, Any]:
     """Run one round and return its times and verdicts."""
-    cpu, wall = cpu_seconds(), time.perf_counter()
+    cpu = cpu_seconds()
+    wall = time.perf_counter()
     right = judge()
     return {"wall": time.perf_counter() - wall, "cpu": cpu_seconds() - cpu, "right": right}
 
 
 def cpu_seconds() -> float:
-    """CPU seconds of this process and of its workers."""
+    """Return the CPU seconds of this process and of its workers."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return usage.ru_utime + usage.ru_stime + worker_seconds()
 
 
 def gem_llm_round(python: str) -> dict[str, Any]:
-    """Judge all pairs by gem-llm in its own environment, after a warm-up round of its own."""
+    """Grade all pairs with gem-llm in its own environment, after a warm-up round."""
     job = json.dumps([[p["answer"], p["gold"]] for p in PAIRS])
     done = subprocess.run(
         [python, "-W", "ignore", "-c", GEM], input=job, capture_output=True, text=True, check=True
     )
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
 
 
 def summary(rounds: list[dict[str, Any]]) -> dict[str, Any]:
-    """Milliseconds per pair over the rounds, and how many verdicts are those of the file."""
+    """Return the milliseconds per pair, and the number of verdicts that equal those of the file."""
     each = 1000 / len(PAIRS)
     same = sum(a == p["right"] for a, p in zip(rounds[-1]["right"], PAIRS, strict=True))
     return {
@@ -150,7 +152,8 @@ def main() -> None:
     arguments = parser.parse_args()
     from gem_core.graders._math_fast import fast_verdict
 
-    gem_core_round(), math_verify_round()
+    gem_core_round()
+    math_verify_round()
     rounds: dict[str, list[dict[str, Any]]] = {"gem-core": [], "math-verify": []}
     for _ in range(arguments.rounds):
         forget()
@@ -158,7 +161,7 @@ def main() -> None:
         rounds["math-verify"].append(measure(math_verify_round))
         if arguments.gem_python:
             rounds.setdefault("gem-llm", []).append(gem_llm_round(arguments.gem_python))
-    graders = {name: summary(found) for name, found in rounds.items()}
+    graders = {name: summary(measured) for name, measured in rounds.items()}
     ours = graders["gem-core"]["cpu_ms_mean"]
     result = {
         "pairs": len(PAIRS),
@@ -169,7 +172,7 @@ def main() -> None:
         "graders": graders,
         "gem_core_wall_ms": split_ms(),
         "times_gem_core_cpu": {
-            name: round(found["cpu_ms_mean"] / ours, 2) for name, found in graders.items()
+            name: round(figures["cpu_ms_mean"] / ours, 2) for name, figures in graders.items()
         },
         "versions": {"math-verify": version("math-verify"), "python": platform.python_version()},
         "cpus": os.cpu_count(),

@@ -16,6 +16,7 @@ from gem_core.advantages.estimators import (
     value_targets,
 )
 from gem_core.advantages.registry import (
+    check_options,
     compute_advantages,
     estimator_options,
     get_estimator,
@@ -28,6 +29,7 @@ from gem_core.advantages.turns import Span, runs_of_ones, spread, spread_rows
 __all__ = [
     "Span",
     "TurnBatch",
+    "check_options",
     "compute_advantages",
     "dense_ids",
     "describe",

@@ -1,4 +1,4 @@
-"""Checked arrays: the dtypes of `TurnBatch` and the errors about its contents."""
+"""Checked arrays: the dtypes of the arrays of `TurnBatch`, and the errors about their contents."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ DTYPES: dict[str, np.dtype[Any]] = {
 _KINDS = {"f": "iuf", "i": "iu", "b": "b"}
 
 
-def as_array(name: str, given: object, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """Copy ``given`` to a read-only 1-d array of ``dtype``; only lossless kinds are accepted."""
-    array = np.asarray(given)
+def as_array(name: str, data: object, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Copy ``data`` to a read-only 1-d array of ``dtype``; lossy conversions are refused."""
+    array = np.asarray(data)
     if array.ndim != 1:
         raise AdvantageError(f"TurnBatch.{name} must have shape [turns], got {array.shape}.")
     if array.size and array.dtype.kind not in _KINDS[dtype.kind]:
@@ -41,7 +41,7 @@ def as_array(name: str, given: object, dtype: np.dtype[Any]) -> npt.NDArray[Any]
 
 
 def check_adjacent(episode: IntArray) -> None:
-    """Raise when an episode id comes back after another episode began."""
+    """Raise AdvantageError when the turns of an episode are not next to each other."""
     changes = np.flatnonzero(np.concatenate(([True], episode[1:] != episode[:-1]))[: episode.size])
     ids, counts = np.unique(episode[changes], return_counts=True)
     if (counts > 1).any():
@@ -54,17 +54,18 @@ def check_adjacent(episode: IntArray) -> None:
 
 
 def check_same_within(name: str, ids: IntArray, episode: IntArray) -> None:
-    """Raise when neighbouring turns of one episode have different ``ids``."""
-    bad = np.flatnonzero((episode[1:] == episode[:-1]) & (ids[1:] != ids[:-1]))
-    if bad.size:
+    """Raise AdvantageError when neighbouring turns of one episode have different ``ids``."""
+    changes = np.flatnonzero((episode[1:] == episode[:-1]) & (ids[1:] != ids[:-1]))
+    if changes.size:
+        at = changes[0]
         raise AdvantageError(
-            f"Episode {episode[bad[0]]} has the {name} ids {ids[bad[0]]} and {ids[bad[0] + 1]}: "
+            f"Episode {episode[at]} has the {name} ids {ids[at]} and {ids[at + 1]}: "
             f"all turns of an episode have one {name}."
         )
 
 
 def dense_ids(labels: Sequence[Hashable]) -> IntArray:
-    """Turn labels into int64 ids: integers stay, others are numbered in order of appearance.
+    """Convert labels to int64 ids: integers stay, others are numbered in order of appearance.
 
     >>> dense_ids(["b", "a", "b"]).tolist()
     [0, 1, 0]
@@ -72,4 +73,5 @@ def dense_ids(labels: Sequence[Hashable]) -> IntArray:
     if all(isinstance(label, (int, np.integer)) for label in labels):
         return np.array(list(labels), dtype=np.int64)
     numbers: dict[Hashable, int] = {}
-    return np.array([numbers.setdefault(x, len(numbers)) for x in labels], dtype=np.int64)
+    ids = [numbers.setdefault(label, len(numbers)) for label in labels]
+    return np.array(ids, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""`TurnBatch`: the arrays that every estimator reads, one entry per turn and no tensor layout."""
+"""`TurnBatch`: the arrays that every estimator reads, with one entry per turn."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ P = ParamSpec("P")
 
 @dataclass(frozen=True, eq=False)
 class TurnBatch:
-    """The turns of a batch of episodes, flat: [N] turns in all, one array entry per turn.
+    """The N turns of a batch of episodes, one array entry per turn.
 
-    The turns of an episode stand next to each other, in time order. Arrays are copied, converted to
+    The turns of an episode are next to each other, in time order. Arrays are copied, converted to
     the dtype below and made read-only; wrong shapes, dtypes or non-finite numbers raise.
 
     Attributes:
@@ -44,11 +44,11 @@ class TurnBatch:
         bootstrap: float64 [N], read only at the last turn of an episode: V(s_T) when the episode
             was truncated from outside, 0 when it terminated. ``None`` means 0 everywhere.
         mask: bool [N], ``False`` for padding and aborted turns. They are left out of statistics
-            and recursions, as if they were not in the batch, and get the advantage 0. What the
-            other arrays hold there is ignored.
+            and recursions, as if they were not in the batch, and get the advantage 0. The entries
+            of the other arrays are ignored there.
 
     Raises:
-        AdvantageError: An array is malformed, an episode is scattered over the batch, or the turns
+        AdvantageError: an array is malformed, an episode is scattered over the batch, or the turns
             of one episode disagree about their group or environment.
     """
 
@@ -63,10 +63,10 @@ class TurnBatch:
     def __post_init__(self) -> None:
         n = as_array("rewards", self.rewards, np.dtype(np.float64)).shape[0]
         for field in fields(self):
-            given = getattr(self, field.name)
-            if given is None and field.name not in ("rewards", "episode"):
+            data = getattr(self, field.name)
+            if data is None and field.name not in ("rewards", "episode"):
                 continue
-            array = as_array(field.name, given, DTYPES[field.name])
+            array = as_array(field.name, data, DTYPES[field.name])
             if array.shape[0] != n:
                 raise AdvantageError(
                     f"TurnBatch.{field.name} has {array.shape[0]} entries, rewards has {n}: "
@@ -80,9 +80,8 @@ class TurnBatch:
         for name in ("rewards", "values", "bootstrap"):
             array = getattr(self, name)
             if array is not None and not np.isfinite(array[keep]).all():
-                at = np.flatnonzero(
-                    ~np.isfinite(array) & (True if self.mask is None else self.mask)
-                )
+                counted = True if self.mask is None else self.mask
+                at = np.flatnonzero(~np.isfinite(array) & counted)
                 raise AdvantageError(
                     f"TurnBatch.{name} is {array[at[0]]} at turn {at[0]} ({at.size} not finite): "
                     "fix the number, or exclude the turn with mask=False."
@@ -98,25 +97,25 @@ class TurnBatch:
 
     @property
     def group_ids(self) -> IntArray:
-        """int64 [N], ``group``, or the episodes where no group was given."""
+        """The array ``group``, or ``episode`` where there is no group; int64 [N]."""
         return self.episode if self.group is None else self.group
 
     @property
     def starts(self) -> BoolArray:
-        """bool [N], the first turn of each episode; only for a batch without a mask."""
+        """Which turns are the first of their episode, bool [N]; only for a batch without a mask."""
         if self.mask is not None:
             raise AdvantageError(
-                "A masked batch has no simple boundaries: use batch.valid() first."
+                "A batch with a mask has no fixed first and last turns: use batch.valid() first."
             )
         return np.concatenate(([True], self.episode[1:] != self.episode[:-1]))[: len(self)]
 
     @property
     def ends(self) -> BoolArray:
-        """bool [N], the last turn of each episode; only for a batch without a mask."""
+        """Which turns are the last of their episode, bool [N]; only for a batch without a mask."""
         return np.concatenate((self.starts[1:], [True]))[: len(self)]
 
     def valid(self) -> TurnBatch:
-        """Return the batch without its masked turns (itself when nothing is masked)."""
+        """Return the batch without its masked turns (the batch itself where nothing is masked)."""
         if self.mask is None:
             return self
         kept: dict[str, Any] = {}
@@ -126,7 +125,7 @@ class TurnBatch:
         return TurnBatch(**{**kept, "mask": None})
 
     def by_episode(self, per_turn: npt.NDArray[Any]) -> dict[int, npt.NDArray[Any]]:
-        """Split a per-turn array [N] into ``{episode: array [turns]}``; masked turns stay in."""
+        """Split a per-turn array [N] into ``{episode: array [turns]}``, including masked turns."""
         per_turn = np.asarray(per_turn)
         if per_turn.shape[:1] != (len(self),):
             raise AdvantageError(f"by_episode got shape {per_turn.shape} for {len(self)} turns.")
@@ -147,31 +146,30 @@ class TurnBatch:
         """Build a batch from per-episode lists; episode ``i`` of the list gets the id ``i``.
 
         Args:
-            rewards: One list of turn rewards per episode. An episode without turns adds nothing.
-            groups: One label per episode, of any hashable type (labels that are not all integers
+            rewards: one list of turn rewards per episode. An episode without turns adds nothing.
+            groups: one label per episode, of any hashable type (labels that are not all integers
                 are numbered in order of appearance).
-            envs: One environment id per episode, the same numbering on every rank.
-            values: One list of turn values per episode.
-            bootstraps: One V(s_T) per episode, 0 where the episode terminated.
+            envs: one environment id per episode, the same numbering on every rank.
+            values: one list of turn values per episode.
+            bootstraps: one V(s_T) per episode, 0 where the episode terminated.
 
         >>> TurnBatch.from_episodes([[0.0, 1.0], [0.5]]).episode.tolist()
         [0, 0, 1]
         """
-        lengths = np.array([len(r) for r in rewards], dtype=np.int64)
-        for name, given in (
-            ("groups", groups), ("envs", envs), ("values", values), ("bootstraps", bootstraps)
-        ):  # fmt: skip
-            if given is not None and len(given) != len(rewards):
+        lengths = np.array([len(turns) for turns in rewards], dtype=np.int64)
+        per_episode = {
+            "groups": groups,
+            "envs": envs,
+            "values": values,
+            "bootstraps": bootstraps,
+        }
+        for name, entries in per_episode.items():
+            if entries is not None and len(entries) != len(rewards):
                 raise AdvantageError(
-                    f"from_episodes got {len(given)} {name} for {len(rewards)} episodes."
+                    f"from_episodes got {len(entries)} {name} for {len(rewards)} episodes."
                 )
         if values is not None:
-            bad = [i for i, v in enumerate(values) if len(v) != lengths[i]]
-            if bad:
-                raise AdvantageError(
-                    f"from_episodes: episode {bad[0]} has {lengths[bad[0]]} rewards but "
-                    f"{len(values[bad[0]])} values; give one value per turn."
-                )
+            _check_one_value_per_turn(lengths, values)
         return cls(
             rewards=_flat(rewards),
             episode=np.repeat(np.arange(len(rewards), dtype=np.int64), lengths),
@@ -203,19 +201,19 @@ class TurnBatch:
             response_mask: [B, T], 1 on action tokens. Its runs of ones are the turns; a row of
                 zeros (padding) has none. Two turns with no 0 between them cannot be told apart:
                 give ``spans`` then.
-            spans: The turns' action tokens as ``(start, end)`` per row, instead of the mask.
-            groups: One label per row.
-            envs: One environment id per row.
+            spans: the turns' action tokens as ``(start, end)`` per row, instead of the mask.
+            groups: one label per row.
+            envs: one environment id per row.
             values: float [B, T], V before each token; read at the first action token of a turn,
                 which is the value at the turn's last prompt token.
-            bootstraps: One V(s_T) per row.
+            bootstraps: one V(s_T) per row.
 
         Returns:
             The batch (row ``i`` is episode ``i``) and the spans per row, as `spread_rows` takes
             them.
 
         Raises:
-            AdvantageError: A row has reward before its first turn, or reward without any turn.
+            AdvantageError: a row has reward before its first turn, or reward but no turn.
         """
         table = np.asarray(rewards, dtype=np.float64)
         if table.ndim != 2:
@@ -223,18 +221,11 @@ class TurnBatch:
                 f"from_token_rows needs rewards [rows, tokens], got {table.shape}."
             )
         turns = _spans_of_rows(table.shape, response_mask, spans)
-        value_table = None if values is None else np.asarray(values, dtype=np.float64)
-        if value_table is not None and value_table.shape != table.shape:
-            raise AdvantageError(
-                f"from_token_rows: values {value_table.shape} and rewards {table.shape} differ."
-            )
         batch = cls.from_episodes(
             [_turn_sums(i, row, turns[i]) for i, row in enumerate(table)],
             groups=groups,
             envs=envs,
-            values=None
-            if value_table is None
-            else [[float(row[s]) for s, _ in turns[i]] for i, row in enumerate(value_table)],
+            values=None if values is None else _turn_values(values, table.shape, turns),
             bootstraps=bootstraps,
         )
         return batch, turns
@@ -243,7 +234,7 @@ class TurnBatch:
 def on_valid_turns(
     estimator: Callable[Concatenate[TurnBatch, P], FloatArray],
 ) -> Callable[Concatenate[TurnBatch, P], FloatArray]:
-    """Decorate an estimator so that it never meets a masked turn; those get the advantage 0."""
+    """Decorate an estimator so that it gets no masked turns; those have the advantage 0."""
 
     @wraps(estimator)
     def masked(batch: TurnBatch, /, *args: P.args, **kwargs: P.kwargs) -> FloatArray:
@@ -257,7 +248,16 @@ def on_valid_turns(
 
 
 def _flat(lists: Sequence[Sequence[float]]) -> FloatArray:
-    return np.array([x for row in lists for x in row], dtype=np.float64)
+    return np.array([number for row in lists for number in row], dtype=np.float64)
+
+
+def _check_one_value_per_turn(lengths: IntArray, values: Sequence[Sequence[float]]) -> None:
+    for episode, (turns, estimated) in enumerate(zip(lengths, values, strict=True)):
+        if len(estimated) != turns:
+            raise AdvantageError(
+                f"from_episodes: episode {episode} has {turns} rewards but {len(estimated)} "
+                "values; give one value per turn."
+            )
 
 
 def _spans_of_rows(
@@ -279,8 +279,20 @@ def _spans_of_rows(
     return [runs_of_ones(row) for row in mask]
 
 
+def _turn_values(
+    values: npt.ArrayLike, shape: tuple[int, ...], turns: list[list[Span]]
+) -> list[list[float]]:
+    """Return the value at the first action token of each turn of each row."""
+    table = np.asarray(values, dtype=np.float64)
+    if table.shape != shape:
+        raise AdvantageError(f"from_token_rows: values {table.shape} and rewards {shape} differ.")
+    return [
+        [float(row[start]) for start, _ in spans] for row, spans in zip(table, turns, strict=True)
+    ]
+
+
 def _turn_sums(index: int, row: FloatArray, spans: list[Span]) -> list[float]:
-    """Return the reward of each turn of one row; no reward may fall outside of the turns."""
+    """Return the reward of each turn of one row; no reward may lie before the first turn."""
     first = spans[0][0] if spans else row.size
     if np.any(row[:first] != 0):
         raise AdvantageError(

@@ -1,4 +1,4 @@
-"""Numbers about a batch and its advantages, for a trainer's metrics."""
+"""Metrics of a batch and its advantages."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ from gem_core.errors import AdvantageError
 def describe(
     batch: TurnBatch, advantages: FloatArray, *, reduce: Reduce = identity
 ) -> dict[str, float]:
-    """Summarise a batch, over all ranks: what tells a healthy batch from one that trains nothing.
+    """Summarise a batch over all ranks; the figures reveal a batch that trains nothing.
 
     Args:
-        batch: The turns of this rank.
-        advantages: float64 [N], what `compute_advantages` gave for it.
-        reduce: Sum over ranks; called six times, also without turns.
+        batch: the turns of this rank.
+        advantages: float64 [N], as `compute_advantages` returned them.
+        reduce: the sum over ranks; called six times, also on a rank without turns.
 
     Returns:
-        ``turns`` and ``episodes`` that count, ``masked_turns``, ``groups``, ``singleton_groups``
-        (episodes alone in their group: no signal from GRPO or RLOO), ``return_mean`` and
-        ``return_std`` (undiscounted, per episode), ``advantage_mean``, ``advantage_std`` and
-        ``constant`` (1.0 when every advantage is 0, so that the batch teaches nothing).
+        ``turns`` and ``episodes`` that are not masked, ``masked_turns``, ``groups``,
+        ``singleton_groups`` (episodes alone in their group: no signal from GRPO or RLOO),
+        ``return_mean`` and ``return_std`` (undiscounted, per episode), ``advantage_mean``,
+        ``advantage_std`` and ``constant`` (1.0 when every advantage is 0, so that nothing can be
+        learned from the batch).
     """
     advantages = np.asarray(advantages, dtype=np.float64)
     if advantages.shape != (len(batch),):
@@ -43,10 +44,8 @@ def describe(
         reduce,
     )
     nonzero = reduced(np.array([np.count_nonzero(kept)], dtype=np.float64), reduce)
-    of_returns, of_advantages = (
-        moments(episode_returns, reduce=reduce),
-        moments(kept, reduce=reduce),
-    )
+    of_returns = moments(episode_returns, reduce=reduce)
+    of_advantages = moments(kept, reduce=reduce)
     names = ("turns", "episodes", "masked_turns", "groups", "singleton_groups")
     return {
         **dict(zip(names, counts.tolist(), strict=True)),

@@ -1,9 +1,9 @@
 """The built-in estimators: reinforce, rebn, grpo, dr_grpo, rloo and gae.
 
-All have the shape ``f(batch, *, gamma, lam, reduce, **options) -> float64 [N]``, are pure, and work
-on turns: an action is the whole response of one turn. Sources: GEM, arXiv 2510.01051 (turn view,
-ReBN); GRPO, arXiv 2402.03300; Dr. GRPO, arXiv 2503.20783; RLOO, arXiv 2402.14740; GAE,
-arXiv 1506.02438.
+All have the signature ``f(batch, *, gamma, lam, reduce, **options) -> float64 [N]``, are pure, and
+work on turns: an action is the whole response of one turn. Sources: GEM, arXiv 2510.01051 (turn
+view, ReBN); GRPO, arXiv 2402.03300; Dr. GRPO, arXiv 2503.20783; RLOO, arXiv 2402.14740; GAE, arXiv
+1506.02438.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def discounted_returns(batch: TurnBatch, gamma: float) -> FloatArray:
 def reinforce(
     batch: TurnBatch, *, gamma: float, lam: float = 1.0, reduce: Reduce = identity
 ) -> FloatArray:
-    """REINFORCE: A_t = G_t, the discounted return. ``lam`` and ``reduce`` are not used."""
+    """Compute REINFORCE: A_t = G_t, the discounted return. ``lam`` and ``reduce`` are not used."""
     return discounted_returns(batch, gamma)
 
 
@@ -55,17 +55,18 @@ def rebn(
     eps: float = 0.0,
     floor: float = FLOOR,
 ) -> FloatArray:
-    """Return batch normalisation: A_t = (G_t - mean) / (std + eps) over all turns of the batch.
+    """Compute ReBN, return batch normalisation: A_t = (G_t - mean) / (std + eps) over all turns.
 
     Args:
-        batch: The turns of this rank; may be empty when other ranks have some.
-        gamma: Discount per turn.
-        lam: Not used.
-        reduce: Sum over ranks. Called twice, three times with ``per_env``, also for no turns.
-        per_env: Normalise each environment by itself instead of all in one pool.
+        batch: the turns of this rank; it may be empty when other ranks have turns.
+        gamma: discount per turn.
+        lam: not used.
+        reduce: the sum over ranks; called twice, or three times with ``per_env``, also without
+            turns.
+        per_env: normalise each environment by itself instead of all together.
         ddof: 0 for the population std, 1 for the unbiased one.
-        eps: Added to the std.
-        floor: A batch whose std is not above it is constant: all its advantages are exactly 0.
+        eps: added to the std.
+        floor: a batch whose std is at most this is constant: all its advantages are exactly 0.
     """
     cell, cells = env_cells(batch, reduce) if per_env else (None, 1)
     returns = discounted_returns(batch, gamma)
@@ -84,19 +85,20 @@ def grpo(
     eps: float = 0.0,
     floor: float = FLOOR,
 ) -> FloatArray:
-    """GRPO over trajectories: A = (R - mean) / (std + eps) in the group, the same for each turn.
+    """Compute GRPO over trajectories: A = (R - mean) / (std + eps) in the group, for each turn.
 
-    R is the undiscounted sum of an episode's rewards, std is the population one. An episode alone
-    in its group, and a group of equal returns, get 0. A group must lie whole on one rank.
+    R is the undiscounted sum of an episode's rewards, std the population standard deviation. An
+    episode alone in its group, and a group of equal returns, get 0. A group must be complete on one
+    rank.
 
     Args:
-        batch: The turns, with ``group``.
-        gamma: Not used.
-        lam: Not used.
-        reduce: Not used: gather whole groups first.
-        std: Divide by the std; ``False`` is Dr. GRPO.
-        eps: Added to the std.
-        floor: A group whose std is not above it is constant.
+        batch: the turns, with ``group``.
+        gamma: not used.
+        lam: not used.
+        reduce: not used; gather whole groups first.
+        std: divide by the std; ``False`` is Dr. GRPO.
+        eps: added to the std.
+        floor: a group whose std is at most this is constant.
     """
     of_turn, groups, deviation, m = _group_deviations(batch, "grpo", floor)
     if not std:
@@ -115,7 +117,7 @@ def dr_grpo(
     reduce: Reduce = identity,
     floor: float = FLOOR,
 ) -> FloatArray:
-    """Dr. GRPO: A = R - mean in the group, `grpo` without the std (the rest as there)."""
+    """Compute Dr. GRPO: A = R - mean in the group; otherwise as `grpo`."""
     of_turn, _, deviation, _ = _group_deviations(batch, "dr_grpo", floor)
     return deviation[of_turn]
 
@@ -130,7 +132,7 @@ def rloo(
     reduce: Reduce = identity,
     floor: float = FLOOR,
 ) -> FloatArray:
-    """RLOO: A_i = R_i - mean of the group's other episodes (the rest as in `grpo`)."""
+    """Compute RLOO: A_i = R_i - mean of the group's other episodes; otherwise as `grpo`."""
     of_turn, groups, deviation, m = _group_deviations(batch, "rloo", floor)
     leave_one_out = m.n / np.maximum(m.n - 1.0, 1.0)
     return (deviation * leave_one_out[groups])[of_turn]
@@ -146,28 +148,29 @@ def gae(
     reduce: Reduce = identity,
     whiten: bool = False,
 ) -> FloatArray:
-    """GAE(lambda) over turns: A_t = delta_t + gamma * lam * A_{t+1}.
+    """Compute GAE(lambda) over turns: A_t = delta_t + gamma * lam * A_{t+1}.
 
-    delta_t = r_t + gamma * V(s_{t+1}) - V(s_t). After an episode's last turn V is ``bootstrap``:
-    V(s_T) at a truncation, 0 at a true end.
+    delta_t = r_t + gamma * V(s_{t+1}) - V(s_t). After an episode's last turn, V is ``bootstrap``:
+    V(s_T) where the episode was truncated, 0 where it terminated.
 
     Args:
-        batch: The turns, with ``values``.
-        gamma: Discount per turn.
+        batch: the turns, with ``values``.
+        gamma: discount per turn.
         lam: 0 is one-step TD, 1 is the return minus the value.
-        reduce: Sum over ranks; called twice with ``whiten``, else never.
-        whiten: Normalise the advantages over the batch as `rebn` does. The targets of the critic
-            are made from advantages that are *not* whitened, see `value_targets`.
+        reduce: the sum over ranks; called twice with ``whiten``, otherwise never.
+        whiten: normalise the advantages over the batch as `rebn` does. The critic's targets are
+            computed from advantages that are *not* whitened, see `value_targets`.
 
     Raises:
-        AdvantageError: The batch has turns but no values.
+        AdvantageError: the batch has turns but no values.
     """
     if batch.values is None and len(batch):
         raise AdvantageError(
             "gae needs TurnBatch.values: V(s_t) at the last prompt token of each turn. "
-            "Without a critic use 'rebn' or 'reinforce'."
+            "Without a critic, use 'rebn' or 'reinforce'."
         )
-    gamma, lam = _unit("gamma", gamma), _unit("lam", lam)
+    gamma = _unit("gamma", gamma)
+    lam = _unit("lam", lam)
     ends = batch.ends
     values = np.zeros(len(batch)) if batch.values is None else batch.values
     after = np.append(values[1:], 0.0)[: len(batch)]
@@ -182,23 +185,53 @@ def value_targets(advantages: FloatArray, values: FloatArray) -> FloatArray:
     return np.asarray(advantages, dtype=np.float64) + np.asarray(values, dtype=np.float64)
 
 
-def _backward(x: FloatArray, ends: BoolArray, decay: float) -> FloatArray:
-    """Return y with y_t = x_t + decay * y_{t+1}, from the end of each episode back."""
-    out = np.empty(x.shape[0])
-    running = 0.0
-    for i, (now, end) in enumerate(zip(x[::-1].tolist(), ends[::-1].tolist(), strict=True)):
-        running = now if end else now + decay * running
-        out[i] = running
-    return out[::-1].copy()
+_FEW = 16
+"""Below this number of episodes, a Python loop over their turns is faster than array operations."""
+
+
+def _backward(terms: FloatArray, ends: BoolArray, decay: float) -> FloatArray:
+    """Return y with y_t = terms_t + decay * y_{t+1}, computed back from the end of each episode.
+
+    All episodes take one step back at a time. They are sorted by length, the longest first, so that
+    those with turns left are the beginning of the array. Each number is computed by the same two
+    operations as in a loop over the turns, so the results are bit for bit the same.
+    """
+    last = np.flatnonzero(ends)
+    lengths = np.diff(last, prepend=-1)
+    order = np.argsort(-lengths, kind="stable")
+    places = last[order]
+    lengths = lengths[order]
+    sums = terms.copy()
+    running = terms[places]
+    counts = np.searchsorted(-lengths, -np.arange(1, lengths.max(initial=0)), side="left")
+    for step, count in enumerate(counts.tolist(), start=1):  # episodes that have one more turn
+        if count < _FEW:
+            for place, length in zip(places[:count], lengths[:count], strict=True):
+                _backward_one(sums, int(place - length + step), int(place), decay)
+            break
+        places = places[:count] - 1
+        running = terms[places] + decay * running[:count]
+        sums[places] = running
+    return sums
+
+
+def _backward_one(sums: FloatArray, first: int, end: int, decay: float) -> None:
+    """Finish one episode in place: its turns ``first <= t < end``; ``sums[end]`` is there."""
+    running = float(sums[end])
+    backwards = []
+    for term in sums[first:end][::-1].tolist():
+        running = term + decay * running
+        backwards.append(running)
+    sums[first:end] = backwards[::-1]
 
 
 def _group_deviations(
     batch: TurnBatch, name: str, floor: float
 ) -> tuple[IntArray, IntArray, FloatArray, Moments]:
-    """Return, for the E episodes: episode of each turn [N], group [E], R - mean [E], moments."""
+    """Return the episode of each turn [N], the group and R - mean of each episode [E], moments."""
     if batch.group is None and len(batch):
         raise AdvantageError(
-            f"{name} needs TurnBatch.group: without it each episode is alone in its group and all "
+            f"{name} needs TurnBatch.group: without it, each episode is alone in its group and all "
             "advantages are 0. Give the initial state of each episode, several episodes per state."
         )
     starts = batch.starts

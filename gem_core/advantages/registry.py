@@ -1,4 +1,4 @@
-"""Names for estimators: built-in, registered, or brought in by an installed package."""
+"""The registry of estimators: built-in, registered, or provided by an installed package."""
 
 from __future__ import annotations
 
@@ -24,31 +24,31 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
 _PLACE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 _STANDARD = ("gamma", "lam", "reduce")
 _registered: dict[str, Estimator] = {}
-_resolved: dict[str, Estimator] = {}  # what get_estimator gave once, it gives again
+_resolved: dict[str, Estimator] = {}  # what get_estimator returned for each name
 
 
 def register_estimator(name: str) -> Callable[[F], F]:
     """Register the decorated function as estimator ``name``, in this process.
 
-    It must accept ``gamma``, ``lam`` and ``reduce`` as keywords; the others are its options.
-    Called by `compute_advantages` it gets a batch without masked turns. Trainers run estimators in
-    worker processes: install an entry point of the group ``gem_core.advantages`` (or name the
-    estimator ``"module:function"``) to have the name everywhere.
+    It must accept ``gamma``, ``lam`` and ``reduce`` as keywords; its other keywords are its
+    options. `compute_advantages` gives it a batch without masked turns. Trainers run estimators in
+    worker processes: to have the name in all of them, install an entry point of the group
+    ``gem_core.advantages``, or name the estimator ``"module:function"``.
 
     Raises:
-        RegistrationError: The name is malformed or taken, or the signature does not fit.
+        RegistrationError: the name is malformed or taken, or the signature does not fit.
     """
 
     def register(estimator: F) -> F:
         if not _NAME.fullmatch(name):
             raise RegistrationError(
-                f"Estimator name {name!r} is malformed: start with a letter, go on with letters, "
-                "digits, '_', '.' or '-'."
+                f"Estimator name {name!r} is malformed: use a letter, then letters, digits, '_', "
+                "'.' or '-'."
             )
-        taken = _registered.get(name) or _resolved.get(name)
-        if taken is not None and taken is not estimator:
+        known = _registered.get(name) or _resolved.get(name)
+        if known is not None and known is not estimator:
             raise RegistrationError(
-                f"Estimator {name!r} is taken by {_origin(taken)}: choose another name."
+                f"The estimator name {name!r} is taken by {_origin(known)}: choose another name."
             )
         _check_signature(name, estimator)
         _registered[name] = estimator
@@ -58,18 +58,18 @@ def register_estimator(name: str) -> Callable[[F], F]:
 
 
 def get_estimator(name: str) -> Estimator:
-    """Return the estimator called ``name``; ``"module:function"`` imports it from there.
+    """Return the estimator called ``name``; ``"module:function"`` is imported from that module.
 
     Raises:
-        UnknownNameError: Nothing has this name.
-        RegistrationError: An installed package brings an estimator under a name that is taken, or
-            one that cannot be imported.
+        UnknownNameError: nothing has this name.
+        RegistrationError: an installed package provides an estimator under a name that is taken,
+            or one that cannot be imported.
     """
     if name in _resolved:
         return _resolved[name]
     if ":" in name:
         if not _PLACE.fullmatch(name):
-            raise RegistrationError(f"Estimator {name!r} is no 'module:function'.")
+            raise RegistrationError(f"Estimator {name!r}: write it as 'module:function'.")
         estimator = _load(name, EntryPoint(name, name, ENTRY_POINT_GROUP))
     else:
         estimator = _find(name)
@@ -78,7 +78,7 @@ def get_estimator(name: str) -> Estimator:
 
 
 def list_estimators() -> list[str]:
-    """Return the names of all estimators, sorted; installed ones are listed, not imported."""
+    """Return the sorted names of all estimators; those of packages are not imported."""
     installed = {point.name for point in entry_points(group=ENTRY_POINT_GROUP)}
     return sorted({*_registered, *installed})
 
@@ -97,27 +97,27 @@ def compute_advantages(
     reduce: Reduce = identity,
     **options: Any,
 ) -> FloatArray:
-    """Compute the advantage of each turn: the one entry point for trainers.
+    """Compute the advantage of each turn. Trainers call this function and no estimator directly.
 
     Args:
-        name: Estimator, see `list_estimators`.
-        batch: The turns of this rank.
-        gamma: Discount per turn, in [0, 1].
-        lam: Lambda of GAE, in [0, 1].
-        reduce: Elementwise sum over ranks; the identity for a single process. All ranks must call
-            this function, with the same arguments, also a rank without turns.
-        **options: Options of the estimator, see `estimator_options`.
+        name: name of the estimator, see `list_estimators`.
+        batch: the turns of this rank.
+        gamma: discount per turn, in [0, 1].
+        lam: lambda of GAE, in [0, 1].
+        reduce: the elementwise sum over ranks; the identity for a single process. All ranks must
+            call this function with the same arguments, also a rank without turns.
+        **options: options of the estimator, see `estimator_options`.
 
     Returns:
         float64 [N], finite; 0 on masked turns.
 
     Raises:
-        UnknownNameError: No estimator, or no option of it, has that name.
+        UnknownNameError: there is no such estimator, or it has no such option.
         AdvantageError: ``gamma`` or ``lam`` is out of range, an option is missing, or the estimator
-            gave anything but one finite number per turn.
+            returned anything but one finite number per turn.
     """
     estimator = get_estimator(name)
-    _check_options(name, estimator, options)
+    check_options(name, options)
     for label, number in (("gamma", gamma), ("lam", lam)):
         if not 0.0 <= number <= 1.0:
             raise AdvantageError(f"{label} must be in [0, 1], got {number!r}.")
@@ -134,7 +134,7 @@ def compute_advantages(
 
 
 def _find(name: str) -> Estimator:
-    """Look ``name`` up among registered and installed estimators; it must mean one thing."""
+    """Look ``name`` up among registered and installed estimators; it must be unambiguous."""
     offers = {point.value: point for point in entry_points(group=ENTRY_POINT_GROUP, name=name)}
     registered = _registered.get(name)
     places = sorted({*offers, *([_origin(registered)] if registered else [])})
@@ -143,14 +143,14 @@ def _find(name: str) -> Estimator:
         raise unknown("estimator", name, known, f"Known: {', '.join(known)}.")
     if len(places) > 1:
         raise RegistrationError(
-            f"Estimator {name!r} is offered by {' and '.join(places)}: rename one, or uninstall "
+            f"Estimator {name!r} is provided by {' and '.join(places)}: rename one, or uninstall "
             "its package."
         )
     return registered or _load(name, offers[places[0]])
 
 
 def _load(name: str, point: EntryPoint) -> Estimator:
-    """Import the estimator behind an entry point, with an error that names the place."""
+    """Import the estimator of an entry point; an error names the module and the function."""
     try:
         estimator = point.load()
     except (ImportError, AttributeError) as error:
@@ -179,7 +179,8 @@ def _takes_any_option(estimator: Estimator) -> bool:
 
 def _check_signature(name: str, estimator: object) -> None:
     if not callable(estimator):
-        raise RegistrationError(f"Estimator {name!r} is a {type(estimator).__name__}, no function.")
+        kind = type(estimator).__name__
+        raise RegistrationError(f"Estimator {name!r} is a {kind}, not a function.")
     parameters = signature(estimator).parameters
     missing = [p for p in _STANDARD if p not in parameters]
     if missing and not _takes_any_option(estimator):
@@ -189,7 +190,14 @@ def _check_signature(name: str, estimator: object) -> None:
         )
 
 
-def _check_options(name: str, estimator: Estimator, options: Mapping[str, Any]) -> None:
+def check_options(name: str, options: Mapping[str, Any]) -> None:
+    """Check the names of the options of estimator ``name``.
+
+    Raises:
+        UnknownNameError: there is no such estimator, or it has no such option.
+        AdvantageError: an option is missing.
+    """
+    estimator = get_estimator(name)
     known = _options(estimator)
     for option in options:
         if option not in known and not _takes_any_option(estimator):
@@ -210,5 +218,5 @@ def _check_result(name: str, result: FloatArray, batch: TurnBatch) -> None:
     if bad.size:
         raise AdvantageError(
             f"Estimator {name!r} returned {result[bad[0]]} for turn {bad[0]} ({bad.size} of "
-            f"{result.size} not finite). Check the size of the rewards and the divisions."
+            f"{result.size} not finite). Check the size of the rewards, and its divisions."
         )

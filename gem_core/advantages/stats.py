@@ -1,4 +1,4 @@
-"""Batch statistics that stay right on constant batches, in float64 and over many ranks."""
+"""Batch statistics in float64 and over many ranks, correct also on constant batches."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Reduce = Callable[[npt.NDArray[Any]], npt.NDArray[Any]]
 """Elementwise sum of a float64 array over all ranks; every rank gets the sum."""
 
 FLOOR = 1e-8
-RELATIVE_FLOOR = 1e-12  # of |mean|: what float64 rounding can leave of a constant
+RELATIVE_FLOOR = 1e-12  # of |mean|: the std that rounding in float64 can leave of a constant
 MAX_ENVS = 2**16
 
 
@@ -34,57 +34,61 @@ class Moments(NamedTuple):
 
 
 def moments(
-    x: FloatArray,
+    numbers: FloatArray,
     cell: IntArray | None = None,
     cells: int = 1,
     *,
     reduce: Reduce = identity,
     ddof: int = 0,
 ) -> Moments:
-    """Compute two-pass moments of ``x`` [N] per cell, over all ranks.
+    """Compute two-pass moments of ``numbers`` [N] per cell, over all ranks.
 
-    Two reductions, always, also for N = 0: count and sum, then the deviations and their squares.
-    The sum of the deviations corrects the rounding of the mean, so a constant keeps std ~ 0
-    whatever its value (E[x^2] - E[x]^2 does not). An empty cell has mean and std 0.
+    There are always two reductions, also for N = 0: of the count and the sum, then of the
+    deviations and their squares. The sum of the deviations corrects the rounding of the mean, so
+    that a constant has a std near 0 whatever its value; E[x^2] - E[x]^2 does not guarantee that. An
+    empty cell has mean and std 0.
 
     Args:
-        x: float64 [N].
+        numbers: float64 [N].
         cell: int64 [N] in ``0 .. cells - 1``; ``None`` is one cell for everything.
-        cells: Number of cells, the same on every rank.
-        reduce: Sum over ranks.
+        cells: number of cells, the same on every rank.
+        reduce: the sum over ranks.
         ddof: 0 for the population std, 1 for the unbiased one (a single element has std 0).
     """
     if ddof not in (0, 1):
         raise AdvantageError(f"ddof must be 0 (population) or 1 (unbiased), got {ddof!r}.")
-    if cell is None:
-        cell = np.zeros(x.shape[0], dtype=np.int64)
 
     def totals(*weights: FloatArray) -> list[FloatArray]:
         sums = [sums_by(cell, w, cells) for w in weights]
         return np.split(reduced(np.concatenate(sums), reduce), len(sums))
 
-    count, total = totals(np.ones_like(x), x)
+    count, total = totals(np.ones_like(numbers), numbers)
     n = np.maximum(count, 1.0)
     mean = total / n
-    deviation = x - mean[cell]
+    deviation = numbers - (mean[0] if cell is None else mean[cell])
     shift, squares = totals(deviation, deviation * deviation)
     variance = np.maximum(squares - shift * shift / n, 0.0) / np.maximum(count - ddof, 1.0)
     return Moments(count, mean + shift / n, np.sqrt(variance))
 
 
-def sums_by(cell: npt.NDArray[Any], weights: FloatArray, cells: int) -> FloatArray:
-    """Sum ``weights`` [N] per cell, float64 [cells] (bincount gives integers for N = 0)."""
+def sums_by(cell: npt.NDArray[Any] | None, weights: FloatArray, cells: int) -> FloatArray:
+    """Sum ``weights`` [N] per cell, one number after the other; float64 [cells].
+
+    ``cell`` None is one cell for all. (`numpy.sum` adds in another order, to other digits.)
+    """
+    if cell is None:
+        return np.cumsum(weights)[-1:] if weights.size else np.zeros(1)
     return np.bincount(cell, weights=weights, minlength=cells).astype(np.float64)
 
 
 def is_constant(m: Moments, floor: float = FLOOR) -> npt.NDArray[np.bool_]:
-    """Say per cell whether the std is nothing but rounding, or below ``floor``."""
+    """Return per cell whether its std is at most ``floor``, or no more than rounding."""
     result: npt.NDArray[np.bool_] = m.std <= np.maximum(floor, RELATIVE_FLOOR * np.abs(m.mean))
     return result
 
 
 def normalise(
-    x: FloatArray,
+    numbers: FloatArray,
     cell: IntArray | None = None,
     cells: int = 1,
     *,
@@ -93,29 +97,29 @@ def normalise(
     eps: float = 0.0,
     floor: float = FLOOR,
 ) -> FloatArray:
-    """Return (x - mean) / (std + eps) per cell, over all ranks; exactly 0 in a constant cell.
+    """Return (number - mean) / (std + eps) per cell, over all ranks; exactly 0 in a constant cell.
 
-    A cell is constant when its std is at most ``max(floor, 1e-12 * |mean|)``. This is the whole of
-    ReBN after the returns: use it directly to normalise returns at another moment, for example
-    after the surplus turns of a batch were dropped.
+    A cell is constant when its std is at most ``max(floor, 1e-12 * |mean|)``. ReBN is this
+    function, applied to the returns. Use it directly to normalise returns at another moment, for
+    example after the surplus turns of a batch were dropped.
     """
     if not (np.isfinite(eps) and eps >= 0 and np.isfinite(floor) and floor >= 0):
         raise AdvantageError(f"eps and floor must be finite and >= 0, got {eps!r} and {floor!r}.")
-    if cell is None:
-        cell = np.zeros(x.shape[0], dtype=np.int64)
-    m = moments(x, cell, cells, reduce=reduce, ddof=ddof)
+    m = moments(numbers, cell, cells, reduce=reduce, ddof=ddof)
     constant = is_constant(m, floor)
     scale = np.where(constant, 1.0, m.std + eps)
-    out: FloatArray = np.where(constant[cell], 0.0, (x - m.mean[cell]) / scale[cell])
+    if cell is None:
+        return np.zeros_like(numbers) if constant[0] else (numbers - m.mean[0]) / scale[0]
+    out: FloatArray = np.where(constant[cell], 0.0, (numbers - m.mean[cell]) / scale[cell])
     return out
 
 
 def env_cells(batch: TurnBatch, reduce: Reduce) -> tuple[IntArray, int]:
-    """Return the environment of each turn and a number of environments that all ranks agree on.
+    """Return the environment of each turn, and a number of cells that is the same on all ranks.
 
-    Ranks may see different environments, so the size of the table is agreed on by one reduction:
-    each rank votes for the bit length of its largest id. A fault on one rank is in the vote too,
-    so that all ranks raise instead of waiting for each other.
+    Ranks may have different environments, so one reduction determines the number of cells: each
+    rank adds a vote for the bit length of its largest id. An error on one rank is a vote too, so
+    that all ranks raise instead of waiting for each other.
     """
     bits = MAX_ENVS.bit_length()
     vote = np.zeros(bits + 2)
@@ -131,17 +135,17 @@ def env_cells(batch: TurnBatch, reduce: Reduce) -> tuple[IntArray, int]:
         raise AdvantageError("per_env=True needs TurnBatch.env: the environment id of each turn.")
     if votes[bits + 1]:
         raise AdvantageError(
-            f"per_env=True needs environment ids in 0 .. {MAX_ENVS - 1}, numbered alike on all "
+            f"per_env=True needs environment ids in 0 .. {MAX_ENVS - 1} that mean the same on all "
             "ranks: use the position of the environment in the recipe."
         )
-    seen = np.flatnonzero(votes[:bits])
-    cells = 1 << int(seen[-1]) if seen.size else 1
+    lengths = np.flatnonzero(votes[:bits])
+    cells = 1 << int(lengths[-1]) if lengths.size else 1
     env = np.zeros(0, dtype=np.int64) if batch.env is None else batch.env
     return env, cells
 
 
 def reduced(array: FloatArray, reduce: Reduce) -> FloatArray:
-    """Call ``reduce`` and check that what comes back has the shape that went in."""
+    """Call ``reduce`` and check that its result has the shape of ``array``."""
     out = np.asarray(reduce(array), dtype=np.float64)
     if out.shape != array.shape:
         raise AdvantageError(

@@ -1,4 +1,4 @@
-"""Between turns and tokens: recover turns from a response mask, spread advantages over tokens."""
+"""Conversion between turns and tokens: turns of a response mask, advantages on tokens."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Span = tuple[int, int]
 def runs_of_ones(mask_row: npt.ArrayLike) -> list[Span]:
     """Return the maximal runs of ones of a mask [T] as ``(start, end)``: the turns of a row.
 
-    Two turns with no zero between them come out as one.
+    Two turns with no zero between them are one run.
 
     >>> runs_of_ones([0, 1, 1, 0, 1])
     [(1, 3), (4, 5)]
@@ -33,15 +33,15 @@ def spread(per_turn: npt.ArrayLike, spans: Sequence[Span], length: int) -> npt.N
 
     Args:
         per_turn: float [turns].
-        spans: The ``(start, end)`` of each turn, in time order, not overlapping. An empty span
-            (``start == end``) is a turn without action tokens: its number goes nowhere.
-        length: Number of tokens of the row.
+        spans: the ``(start, end)`` of each turn, in time order, not overlapping. An empty span
+            (``start == end``) is a turn without action tokens: its number is not used.
+        length: number of tokens in the row.
 
     Returns:
         float64 [length].
 
     Raises:
-        AdvantageError: The counts differ, or a span is out of bounds or overlaps the one before.
+        AdvantageError: the counts differ, or a span is out of bounds or overlaps another one.
 
     >>> spread([0.5, -1.0], [(1, 3), (4, 5)], 6).tolist()
     [0.0, 0.5, 0.5, 0.0, -1.0, 0.0]
@@ -54,8 +54,9 @@ def spread(per_turn: npt.ArrayLike, spans: Sequence[Span], length: int) -> npt.N
     for number, (start, end) in zip(numbers, spans, strict=True):
         if not previous <= start <= end <= length:
             raise AdvantageError(
-                f"Span ({start}, {end}) does not fit: spans must be in time order, not overlap "
-                f"(the one before ends at {previous}) and lie in the row's {length} tokens."
+                f"Span ({start}, {end}) does not fit: spans must be in time order, must not "
+                f"overlap (the previous one ends at {previous}) and must be in the row's {length} "
+                "tokens."
             )
         out[start:end] = number
         previous = end
@@ -65,9 +66,10 @@ def spread(per_turn: npt.ArrayLike, spans: Sequence[Span], length: int) -> npt.N
 def spread_rows(
     per_turn: npt.ArrayLike, spans: Sequence[Sequence[Span]], length: int
 ) -> npt.NDArray[np.float64]:
-    """Spread the turns of many rows, given one after the other, to float64 [rows, length].
+    """Put the numbers of the turns of many rows on their tokens: float64 [rows, length].
 
-    The inverse of `TurnBatch.from_token_rows`: same order of turns, same spans.
+    The numbers are in the order in which `TurnBatch.from_token_rows` returns the turns, and
+    ``spans`` are the spans that it returns.
     """
     numbers = np.asarray(per_turn, dtype=np.float64)
     counts = [len(row) for row in spans]

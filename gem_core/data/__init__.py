@@ -1,1 +1,1 @@
-"""Data that ships with the package: word lists, crossword clues, a sample of articles."""
+"""Data of the package: word lists, crossword clues, a sample of articles."""

@@ -1,4 +1,4 @@
-"""The crossword clues: words with one clue each, read once."""
+"""The crossword clues: words with one clue each. They are read once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _FILE = "crossword_clues.tsv"
 
 @cache
 def clues(hard: bool) -> tuple[tuple[str, str], ...]:
-    """Return ``(word in upper case, clue)`` of the easy or of the hard words.
+    """Return ``(word in upper case, clue)`` of all easy or all hard words.
 
     >>> clues(False)[0]
     ('ANCHOR', 'Heavy iron that keeps a ship in its place')

@@ -1,4 +1,4 @@
-"""The table of built-in environments. It imports none of them: entry points are strings."""
+"""The table of the built-in games. It imports none of them: entry points are strings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ if TYPE_CHECKING:
 
 _GAMES = "gem_core.envs.games"
 
-#: (name, entry point, {variant: keyword arguments}); ``None`` = drawn anew at every reset.
 _FAMILIES: tuple[tuple[str, str, dict[str, dict[str, Any]]], ...] = (
     (
         "game:GuessTheNumber-v0",
@@ -128,6 +127,7 @@ _FAMILIES: tuple[tuple[str, str, dict[str, dict[str, Any]]], ...] = (
         {"easy": {"max_turns": 30}, "hard": {"max_turns": 15}},
     ),
 )
+"""(name, entry point, {variant: keyword arguments}); ``None`` = drawn at each reset."""
 
 
 def specs() -> Iterator[EnvSpec]:

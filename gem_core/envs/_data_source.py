@@ -1,6 +1,6 @@
-"""Where rows come from: the Hugging Face Hub or its cache, a local file, a built-in sample.
+"""Load rows from the Hugging Face Hub or its cache, a local file, or a built-in sample.
 
-A table is loaded once per process and shared by all environments on it.
+A table is loaded once per process and shared by all environments that use it.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ _COMMIT = re.compile(r"@([0-9a-f]{40})/")
 
 
 class SampleDataWarning(UserWarning):
-    """An environment plays its small built-in sample because the real data are not here."""
+    """An environment uses its small built-in sample because the real data are not available."""
 
 
 class Table(NamedTuple):
     """The rows of a data set.
 
     Attributes:
-        row: Returns row ``i`` as a dict.
-        size: Number of rows.
-        revision: Names exactly these rows.
-        sample: Whether this is a built-in sample.
+        row: function that returns row ``i`` as a dict.
+        size: number of rows.
+        revision: identifies exactly these rows.
+        sample: whether this is a built-in sample.
     """
 
     row: Callable[[int], Row]
@@ -46,7 +46,7 @@ class Table(NamedTuple):
 
 
 class Source(NamedTuple):
-    """What to load; see `gem_core.envs.dataset.DatasetEnv` for the meaning."""
+    """The description of a table; see `gem_core.envs.dataset.DatasetEnv` for the fields."""
 
     dataset: str
     sample: str
@@ -59,13 +59,14 @@ def load(source: Source, strict: bool) -> Table:
     """Return the table of a source, from memory if it was loaded before.
 
     Args:
-        source: What to load.
-        strict: Whether data that are not here are an error; otherwise the sample takes their
-            place, with a `SampleDataWarning`.
+        source: the description of the table.
+        strict: whether data that are not available are an error; otherwise the sample is used
+            instead, with a `SampleDataWarning`.
 
     Raises:
-        DataError: The data cannot be read, and ``strict``, or the file or split does not exist.
-        MissingDependencyError: A package is missing that reads the data, and ``strict``.
+        DataError: the data cannot be read and ``strict`` is true, or the file or the split does not
+            exist.
+        MissingDependencyError: the package that reads the data is missing and ``strict`` is true.
     """
     if source.dataset == "sample":
         return _remembered(source, lambda: _sample(source.sample))
@@ -78,13 +79,13 @@ def load(source: Source, strict: bool) -> Table:
     except (_NotHere, MissingDependencyError) as error:
         if strict:
             raise
-        # Decided once, so that all environments of a process play the same data.
+        # Decided once, so that all environments of a process use the same data.
         _absent[source] = error
         table = load(Source("sample", source.sample), strict)
         warnings.warn(
-            f"Playing the built-in sample {source.sample!r} ({table.size} items) instead of "
+            f"Using the built-in sample {source.sample!r} ({table.size} items) instead of "
             f"{source.dataset!r}. {error} With strict=True this is an error; with "
-            "dataset='sample' it is not even a warning.",
+            "dataset='sample' there is no warning.",
             SampleDataWarning,
             stacklevel=2,
         )
@@ -92,12 +93,12 @@ def load(source: Source, strict: bool) -> Table:
 
 
 def is_file(dataset: str) -> bool:
-    """Return whether a data set is named by a path: by its ending, or because it is there."""
+    """Return whether a data set is a path: by its suffix, or because the file exists."""
     return dataset.endswith(_FILES) or Path(dataset).is_file()
 
 
 class _NotHere(DataError):
-    """The Hub cannot be reached and its cache does not have the data."""
+    """The Hub cannot be reached, and its cache does not have the data."""
 
 
 _tables: dict[Source, Table] = {}
@@ -129,17 +130,20 @@ def _sample(name: str) -> Table:
 def _read_file(source: Source) -> Table:
     path = Path(source.dataset).expanduser()
     if not path.is_file():
-        raise DataError(f"There is no file {source.dataset!r}; give the path of a .jsonl/.parquet.")
+        raise DataError(
+            f"There is no file {source.dataset!r}; give the path of a .jsonl or .parquet file."
+        )
     if path.suffix == ".parquet":
         return _read_parquet(path)
     return _read_jsonl(path)
 
 
 def _read_jsonl(path: Path) -> Table:
-    """Map a JSONL file; a row is decoded when it is asked for."""
+    """Map a JSONL file into memory; a row is decoded when it is requested."""
     with path.open("rb") as file:
         data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if path.stat().st_size else b""
-    starts, ends = array("Q"), array("Q")
+    starts = array("Q")
+    ends = array("Q")
     position = 0
     while position < len(data):
         end = data.find(b"\n", position)
@@ -151,12 +155,12 @@ def _read_jsonl(path: Path) -> Table:
 
     def row(index: int) -> Row:
         try:
-            found = json.loads(data[starts[index] : ends[index]])
+            item = json.loads(data[starts[index] : ends[index]])
         except ValueError as error:
             raise DataError(f"{path}, row {index + 1}: not JSON ({error}).") from None
-        if not isinstance(found, dict):
+        if not isinstance(item, dict):
             raise DataError(f"{path}, row {index + 1}: a row must be a JSON object.")
-        return found
+        return item
 
     return Table(row, len(starts), f"sha256-{_digest(path)}")
 
@@ -171,8 +175,8 @@ def _read_parquet(path: Path) -> Table:
     table = parquet.read_table(path, memory_map=True)
 
     def row(index: int) -> Row:
-        found: Row = table.slice(index, 1).to_pylist()[0]
-        return found
+        item: Row = table.slice(index, 1).to_pylist()[0]
+        return item
 
     return Table(row, table.num_rows, f"sha256-{_digest(path)}")
 
@@ -186,26 +190,26 @@ def _digest(path: Path) -> str:
 
 
 def _read_hub(source: Source) -> Table:
-    """Load from the Hub, or from the cache when offline; ``HF_*`` variables are honoured."""
+    """Load from the Hub, or from its cache when offline; ``HF_*`` variables are honoured."""
     try:
         import datasets
     except ImportError as error:
         raise MissingDependencyError(
             f"Reading {source.dataset!r} needs the package datasets: pip install 'gem-core[data]', "
-            "or give dataset= the path of a .jsonl file."
+            "or give the path of a .jsonl file as dataset=."
         ) from error
     try:
-        found = datasets.load_dataset(source.dataset, source.subset, revision=source.revision)
+        loaded = datasets.load_dataset(source.dataset, source.subset, revision=source.revision)
     except (ConnectionError, TimeoutError) as error:
         raise _NotHere(
             f"It is not in the cache and the Hub cannot be reached ({error!s:.120}). Run once "
             f'with a connection (and without HF_HUB_OFFLINE=1): python -c "import datasets; '
-            f"datasets.load_dataset('{source.dataset}')\"; or give dataset= the path of a local "
-            "file."
+            f"datasets.load_dataset('{source.dataset}')\"; or give the path of a local file as "
+            "dataset=."
         ) from error
     except (FileNotFoundError, ValueError) as error:
         raise DataError(f"The Hub has no such data: {error}") from error
-    rows = _one_split(found, source)
+    rows = _one_split(loaded, source)
 
     def row(index: int) -> Row:
         item: Row = rows[index]
@@ -214,20 +218,20 @@ def _read_hub(source: Source) -> Table:
     return Table(row, len(rows), f"{source.dataset}@{_commit(rows, source)}")
 
 
-def _one_split(found: Any, source: Source) -> Any:
-    splits = list(found)
+def _one_split(loaded: Any, source: Source) -> Any:
+    splits = list(loaded)
     if source.split is None and len(splits) == 1:
-        return found[splits[0]]
+        return loaded[splits[0]]
     if source.split not in splits:
         raise DataError(
-            f"{source.dataset!r} has the splits {', '.join(splits)}: say split=... "
-            f"(now {source.split!r})."
+            f"{source.dataset!r} has the splits {', '.join(splits)}: give one of them as split= "
+            f"(it is {source.split!r})."
         )
-    return found[source.split]
+    return loaded[source.split]
 
 
 def _commit(rows: Any, source: Source) -> str:
-    """Return the commit the rows come from, as the names of the downloaded files tell it."""
+    """Return the commit of the rows, from the names of the downloaded files."""
     for name in rows.info.download_checksums or {}:
         commit = _COMMIT.search(name)
         if commit is not None:

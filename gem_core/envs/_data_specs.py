@@ -1,4 +1,4 @@
-"""The table of the environments that are not games; strings only, nothing is imported."""
+"""The table of the environments that are not games. It imports none of them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ _CODE = f"{_HERE}.code:CodeEnv"
 _QA = f"{_HERE}.qa:QaEnv"
 _PROBLEM = {"question": "problem", "answer": "answer"}
 
-#: (id, entry point, Hugging Face id, split, sample, columns), the data being those of GEM.
 _TRAIN: tuple[tuple[str, str, str, str | None, str, dict[str, str] | None], ...] = (
     ("math:ASDiv2K", _MATH, "axon-rl/ASDIV-2k", None, "math", _PROBLEM),
     ("math:GSM8K", _MATH, "axon-rl/GSM-8k", None, "math", _PROBLEM),
@@ -49,7 +48,7 @@ _TRAIN: tuple[tuple[str, str, str, str | None, str, dict[str, str] | None], ...]
         for depth in (0, 1, 2, 3, 5)
     ),
 )
-#: The same, for evaluation: items in their order, by seed.
+"""(id, entry point, Hugging Face id, split, sample, columns), with the data sets of GEM."""
 _EVAL: tuple[tuple[str, str, str, str | None, str, dict[str, str] | None], ...] = (
     *(
         (f"eval:{name}", _MATH, "axon-rl/math-eval", split, "math-eval", _PROBLEM)
@@ -76,12 +75,13 @@ _EVAL: tuple[tuple[str, str, str, str | None, str, dict[str, str] | None], ...] 
         )
     ),
 )
-#: The data sets for which a sample may stand in; see ``DatasetEnv``.
+"""The same for evaluation, where the seed selects the item."""
 HUB_IDS = frozenset(row[2] for row in (*_TRAIN, *_EVAL))
+"""The data sets that a sample may replace; see `gem_core.envs.dataset.DatasetEnv`."""
 
 
 def data_specs() -> Iterator[EnvSpec]:
-    """Yield the spec of every environment of the families outside ``game:``."""
+    """Yield the spec of every environment outside ``game:``."""
     for name in NAMES:
         yield EnvSpec(f"rg:{name}", f"{_HERE}.reasoning_gym:ReasoningGym", {"name": name})
     for row in _TRAIN:
@@ -98,7 +98,7 @@ def data_specs() -> Iterator[EnvSpec]:
 def _multi_agent() -> Iterator[EnvSpec]:
     games = f"{_HERE}.multi_agent.games"
     against = f"{_HERE}.multi_agent.base:AgainstOpponent"
-    # Success is the best that can be forced: a draw in Tic-tac-toe, a win in Nim as the first.
+    # Success is the best result that can be forced: a draw in Tic-tac-toe, a win in Nim.
     for game, seat, success in (("TicTacToe", "random", 0.5), ("Nim", "first", 1.0)):
         for variant, opponent in (("easy", "random"), ("hard", "perfect")):
             kwargs = {

@@ -1,12 +1,10 @@
-"""Items of reasoning-gym by number, the same in every process; imports reasoning-gym."""
+"""Items of reasoning-gym by number, the same in every process. It imports reasoning-gym."""
 
 from __future__ import annotations
 
-import ast
 import json
 import random
 import re
-import sys
 import threading
 from collections import OrderedDict
 from importlib.metadata import PackageNotFoundError, version
@@ -14,13 +12,7 @@ from typing import Any
 
 import numpy
 
-from gem_core.envs._rg_tables import (
-    EVALS_ANSWER,
-    GLOBAL_RANDOM,
-    PARSES_ANSWER,
-    RESEEDED,
-    TOO_GENEROUS,
-)
+from gem_core.envs._rg_tables import GLOBAL_RANDOM, RESEEDED
 from gem_core.errors import MissingDependencyError, unknown
 
 try:
@@ -35,40 +27,11 @@ Item = dict[str, Any]
 
 _TRIES = 50
 _KEPT = 256
-_TOKEN = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
-_FUNCTIONS = frozenset(
-    [
-        "pi",
-        "exp",
-        "log",
-        "ln",
-        "sqrt",
-        "sin",
-        "cos",
-        "tan",
-        "sec",
-        "csc",
-        "cot",
-        "asin",
-        "acos",
-        "atan",
-        "sinh",
-        "cosh",
-        "tanh",
-        "asinh",
-        "acosh",
-        "atanh",
-        "Abs",
-        "erf",
-    ]
-)
-_ATTRIBUTE = re.compile(r"\.\s*[A-Za-z_]")
-# A program of codeio with one of these gives another output tomorrow, or in another process.
+# A program of codeio with one of these gives other output at another time or in another process.
 _CLOCK = re.compile(
     r"\btime\(|perf_counter|monotonic|\bnow\(|utcnow|today\(|localtime|strftime|uuid|urandom|secrets"
     r"|SystemRandom|default_rng\(\)|getpid|os\.environ|\bid\(|\bopen\(|\brequests\b|socket"
 )
-_EXPRESSION = re.compile(r"[A-Za-z0-9_+\-*/^(). ,]*")
 
 
 def installed_version() -> str:
@@ -80,11 +43,11 @@ def installed_version() -> str:
 
 
 def check_config(name: str, config: dict[str, Any]) -> None:
-    """Check the names and values of difficulty options by making a generator with them.
+    """Check the difficulty options of a generator by making one with them.
 
     Raises:
-        UnknownNameError: The generator has no such option.
-        ValueError: The generator refuses a value.
+        UnknownNameError: the generator has no such option.
+        ValueError: the generator rejects a value.
     """
     from dataclasses import fields
 
@@ -94,55 +57,27 @@ def check_config(name: str, config: dict[str, Any]) -> None:
             listing = f"It takes: {', '.join(known)}."
             raise unknown(f"option of rg:{name}", option, known, listing)
     try:
-        _dataset(name, config)
+        generator(name, config)
     except AssertionError as error:
-        raise ValueError(f"rg:{name} refuses {config}: {error}") from error
+        raise ValueError(f"rg:{name} rejects {config}: {error}") from error
 
 
 def item(name: str, config: dict[str, Any], draw: int) -> Item:
     """Return item ``draw`` of a generator: ``question``, ``answer``, ``metadata``."""
     key = _key(name, config), draw
     with _lock:
-        found = _items.get(key)
-    if found is None:
-        found = _generate(name, config, draw)
+        entry = _items.get(key)
+    if entry is None:
+        entry = _generate(name, config, draw)
         with _lock:
-            _items[key] = found
+            _items[key] = entry
             while len(_items) > _KEPT:
                 _items.popitem(last=False)
-    return found
-
-
-def score(name: str, config: dict[str, Any], draw: int, answer: str, strict: bool) -> float:
-    """Return the generator's own score of an answer, in [0, 1].
-
-    ``strict`` also asks of ``TOO_GENEROUS`` generators what their question asks.
-    Answers that a scorer would evaluate as code are first checked to be arithmetic.
-
-    Raises:
-        Exception: Whatever the scorer raises on an odd answer.
-    """
-    if name in PARSES_ANSWER and not harmless(answer):
-        return 0.0
-    if name in EVALS_ANSWER:
-        # The scorer looks `eval` up in its own module first.
-        vars(sys.modules[DATASETS[name][0].__module__])["eval"] = ast.literal_eval
-    entry = item(name, config, draw)
-    if strict and name in TOO_GENEROUS and not _answers_the_question(answer, entry):
-        return 0.0
-    dataset = _dataset(name, config)
-    return min(1.0, max(0.0, float(dataset.score_answer(answer, entry))))
-
-
-def _answers_the_question(answer: str, entry: Item) -> bool:
-    numbers = entry["metadata"].get("numbers")
-    if numbers is None:
-        return answer.strip().lower() == str(entry["answer"]).lower()
-    return sorted(map(int, re.findall(r"\d+", answer))) == sorted(numbers)
+    return entry
 
 
 def solution(entry: Item) -> str | None:
-    """Return a right answer, wherever the generator keeps it; ``None`` if it keeps none."""
+    """Return a right answer of an item; ``None`` if the generator provides none."""
     if entry["answer"] is not None:
         return str(entry["answer"])
     metadata = entry["metadata"]
@@ -152,17 +87,6 @@ def solution(entry: Item) -> str | None:
     if "possible_answer" in metadata:
         return json.dumps(metadata["possible_answer"])
     return None
-
-
-def harmless(answer: str) -> bool:
-    """Return whether a text is an arithmetic expression over single letters and common functions.
-
-    >>> harmless("2*x**2 + sin(x)"), harmless("open(x)"), harmless("x.y")
-    (True, False, False)
-    """
-    if len(answer) > 2000 or not _EXPRESSION.fullmatch(answer) or _ATTRIBUTE.search(answer):
-        return False
-    return all(len(name) == 1 or name in _FUNCTIONS for name in _TOKEN.findall(answer))
 
 
 _lock = threading.Lock()
@@ -175,27 +99,29 @@ def _key(name: str, config: dict[str, Any]) -> str:
     return json.dumps([name, config], sort_keys=True)
 
 
-def _dataset(name: str, config: dict[str, Any], seed: int = 0, **more: Any) -> Any:
+def generator(name: str, config: dict[str, Any]) -> Any:
+    """Return the (cached) generator of reasoning-gym with a config."""
     key = _key(name, config)
     with _lock:
-        found = _datasets.get(key)
-        if found is None:
-            found = _datasets[key] = reasoning_gym.create_dataset(name, seed=0, **config)
+        dataset = _datasets.get(key)
+        if dataset is None:
+            dataset = reasoning_gym.create_dataset(name, seed=0, **config)
             if name == "word_ladder":
-                found.size = 2**62  # it refuses indices from its size on
+                dataset.size = 2**62  # it rejects indices from its size on
             if name == "codeio":
-                found.repeatable = [e for e in found._jsonl_data if not _CLOCK.search(str(e))]
+                dataset.repeatable = [e for e in dataset._jsonl_data if not _CLOCK.search(str(e))]
+            _datasets[key] = dataset
             _generating[key] = threading.Lock()
-    return found
+    return dataset
 
 
 def _generate(name: str, config: dict[str, Any], draw: int) -> Item:
-    dataset = _dataset(name, config)
+    dataset = generator(name, config)
     with _generating[_key(name, config)]:
         if name in GLOBAL_RANDOM:  # only ever in a worker process
             random.seed(draw)
             numpy.random.seed(draw % 2**32)
-        if name == "codeio":  # reasoning-gym keeps these on the class, whatever the config
+        if name == "codeio":  # reasoning-gym keeps these on the class, for all configurations
             type(dataset)._jsonl_data = dataset.repeatable
         if name in RESEEDED:
             size = RESEEDED[name]
@@ -206,7 +132,7 @@ def _generate(name: str, config: dict[str, Any], draw: int) -> Item:
         for attempt in range(_TRIES):
             try:
                 entry = dataset[draw + attempt]
-            except IndexError:  # word_ladder found no path, and shrank
+            except IndexError:  # word_ladder found no path and reduced its size
                 dataset.size = size
                 continue
             return entry

@@ -1,4 +1,4 @@
-"""Right answers to the generators of reasoning-gym that keep none; for experts and tests."""
+"""Solvers for the generators of reasoning-gym that provide no answer; for experts and tests."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
-_SIDE = 6  # of the board of rush_hour
+_SIDE = 6
+"""Side of the board of rush_hour."""
 _EXIT_ROW = 2
 
 Place = tuple[float, float]
-#: First cell, length and stride (1: along a row, 6: along a column) of a car.
 Car = tuple[int, int, int]
+"""First cell, length and stride (1 along a row, 6 along a column) of a car."""
 
 
 def solve(name: str, metadata: dict[str, Any]) -> str | None:
@@ -23,14 +24,15 @@ def solve(name: str, metadata: dict[str, Any]) -> str | None:
 
 
 def boxnet(metadata: dict[str, Any]) -> str:
-    """Carry one box after the other to a target of its colour, one move per step."""
+    """Move one box after the other to a target of its colour, one move per step."""
     boxes: dict[str, list[Place]] = {}
     targets: dict[str, list[Place]] = {}
     for place, things in metadata["initial_state"].items():
         row, col = map(float, place.split("_"))
         for thing in things:
             kind, _, colour = thing.partition("_")
-            (boxes if kind == "box" else targets).setdefault(colour, []).append((row, col))
+            places_by_colour = boxes if kind == "box" else targets
+            places_by_colour.setdefault(colour, []).append((row, col))
     steps = []
     for colour, places in boxes.items():
         for place, target in zip(places, targets[colour], strict=True):
@@ -56,13 +58,13 @@ def _agent(place: Place) -> str:
 
 
 def rush_hour(metadata: dict[str, Any]) -> str:
-    """Search the positions breadth first for the fewest slides that free car A."""
+    """Find the fewest slides that free car A, by breadth-first search."""
     board = metadata["board_config"]
     labels = sorted(set(board) - {"o", "x"})
     walls = sum(1 << i for i, sign in enumerate(board) if sign == "x")
     cars: list[Car] = []
     for label in labels:
-        cells = [found.start() for found in re.finditer(label, board)]
+        cells = [match.start() for match in re.finditer(label, board)]
         cars.append((cells[0], len(cells), cells[1] - cells[0]))
     start = tuple(first for first, _, _ in cars)
     reached: dict[tuple[int, ...], tuple[tuple[int, ...], str] | None] = {start: None}
@@ -74,7 +76,7 @@ def rush_hour(metadata: dict[str, Any]) -> str:
             return " ".join(_back(reached, state))
         for number, steps, after in _slides(state, cars, walls):
             if after not in reached:
-                # The board that is shown names the cars anew, from A on.
+                # The board that is shown names the cars differently, from A on.
                 reached[after] = (state, f"{chr(ord('A') + number)}{steps:+d}")
                 queue.append(after)
     raise ValueError(f"This board cannot be solved: {board}.")
@@ -93,17 +95,17 @@ def _back(
 def _slides(
     state: tuple[int, ...], cars: list[Car], walls: int
 ) -> Iterator[tuple[int, int, tuple[int, ...]]]:
-    """Yield (car, signed number of cells, position after it) for every slide that is possible."""
-    taken = walls
+    """Yield (car, signed number of cells, position after it) for every possible slide."""
+    occupied = walls
     for first, (_, length, stride) in zip(state, cars, strict=True):
         for i in range(length):
-            taken |= 1 << first + i * stride
+            occupied |= 1 << first + i * stride
     for number, (first, (_, length, stride)) in enumerate(zip(state, cars, strict=True)):
         line = first % _SIDE if stride == 1 else first // _SIDE
-        for sign, room in ((-1, line), (1, _SIDE - length - line)):
+        for sign, most in ((-1, line), (1, _SIDE - length - line)):
             ahead = first + (length - 1) * stride if sign > 0 else first
-            for steps in range(1, room + 1):
-                if taken >> ahead + sign * steps * stride & 1:
+            for steps in range(1, most + 1):
+                if occupied >> ahead + sign * steps * stride & 1:
                     break
                 moved = first + sign * steps * stride
                 yield number, sign * steps, (*state[:number], moved, *state[number + 1 :])

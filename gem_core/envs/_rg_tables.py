@@ -1,14 +1,13 @@
-"""What is known of reasoning-gym without importing it.
+"""Facts about reasoning-gym that are needed without importing it.
 
-Checked against the installed package by ``tests/envs_data/test_rg_tables.py``.
+They are checked against the installed package by ``tests/envs_data/test_rg_tables.py``.
 """
 
 from __future__ import annotations
 
-#: The version the tables were made from.
 VERSION = "0.1.25"
+"""The version from which the tables were made."""
 
-#: All generators.
 NAMES: tuple[str, ...] = (
     "ab",
     "acre",
@@ -117,16 +116,16 @@ NAMES: tuple[str, ...] = (
     "word_sorting",
     "zebra_puzzles",
 )
+"""All generators."""
 
-#: The order of a set, and so the hash seed of the process, decides what is generated.
 HASH_ORDERED = frozenset(
     {"isomorphic_strings", "knight_swap", "polynomial_multiplication", "ransom_note", "word_ladder"}
 )
-#: Reads or seeds the process-wide ``random`` or ``numpy.random``; ``codeio`` runs programs that do.
+"""The items depend on the order of a set, and so on the hash seed of the process."""
 GLOBAL_RANDOM = frozenset({"codeio", "list_functions", "pool_matrix"})
-#: The scorer passes the answer to ``eval``.
+"""They use the global ``random`` or ``numpy.random``; ``codeio`` runs programs that do."""
 EVALS_ANSWER = frozenset({"binary_matrix", "n_queens", "spiral_matrix", "string_insertion"})
-#: The scorer passes the answer to ``sympy.parse_expr``, which is ``eval`` too.
+"""Their scorers pass the answer to ``eval``."""
 PARSES_ANSWER = frozenset(
     {
         "countdown",
@@ -136,14 +135,14 @@ PARSES_ANSWER = frozenset(
         "simple_integration",
     }
 )
-#: These run in worker processes: fixed hash seed, own global generators, limits and a deadline.
+"""Their scorers pass the answer to ``sympy.parse_expr``, which calls ``eval`` too."""
 IN_WORKER = HASH_ORDERED | GLOBAL_RANDOM | EVALS_ANSWER | PARSES_ANSWER
-#: The scorer pays wrong answers: any text for ``game_of_life_halting`` (it compares truth values
-#: of strings), any four numbers that make 24 for ``puzzle24``. ``compat`` leaves it so.
-TOO_GENEROUS = frozenset({"game_of_life_halting", "puzzle24"})
-#: Generating an item takes more than 50 ms now and then.
+"""They run in worker processes: fixed hash seed, own global generators, limits, a deadline."""
+SCORES = ("strict", "reasoning_gym")
+"""``reasoning_gym``: the generator's own. ``strict``: 1 for a right answer, else 0."""
 SLOW = frozenset({"countdown", "futoshiki", "puzzle24", "quantum_lock", "sudoku", "zebra_puzzles"})
-#: Items exist only below the size that was asked for, so an item is (new seed, size) instead.
+"""Generating an item sometimes takes more than 50 ms."""
 RESEEDED = {"acre": 10, "gsm_symbolic": 1, "list_functions": 1}
-#: ``rg:composite`` without a mixture of its own.
+"""Their items exist only below the requested size, so that an item is (new seed, size)."""
 DEFAULT_MIXTURE = ("basic_arithmetic", "letter_counting", "leg_counting", "simple_equations")
+"""The mixture of ``rg:composite``, if none is given."""

@@ -1,4 +1,4 @@
-"""``code:*`` and ``eval:CodeContest``: programs that have to pass tests."""
+"""``code:*`` and ``eval:CodeContest``: programs that must pass tests."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _FENCE = re.compile(r"^```[ \t]*([\w+.-]*)[ \t]*\n(.*?)^```", re.MULTILINE | re.
 
 
 def fenced(text: str) -> str | None:
-    """Return the content of the last complete fenced block, or ``None``.
+    """Return the content of the last complete fenced block that is not empty, or ``None``.
 
     >>> fenced("x\\n```python\\nprint(1)\\n```\\n")
     'print(1)\\n'
     """
-    blocks = _FENCE.findall(text)
-    return blocks[-1][1] if blocks and blocks[-1][1].strip() else None
+    blocks = [content for _, content in _FENCE.findall(text) if content.strip()]
+    return blocks[-1] if blocks else None
 
 
 class CodeEnv(DatasetEnv):
@@ -36,13 +36,13 @@ class CodeEnv(DatasetEnv):
     `gem_core.graders.code`. ``info`` has ``passed``, ``total`` and ``status``.
 
     Args:
-        max_tests: At most that many tests, those with the longest input; ``None``: all. With
+        max_tests: largest number of tests, those with the longest input; ``None``: all. With
             ``compat="gem-0.1.0"`` it is 12.
-        test_s: CPU seconds for one test, and three times as many by the clock.
-        total_s: Wall seconds for all tests of a program.
-        memory_mb: Address space of the program.
-        partial: Reward the share of passed tests instead of all or nothing.
-        **options: See `gem_core.envs.dataset.DatasetEnv`; ``answer_format`` has no meaning
+        test_s: CPU seconds for one test; the wall seconds are three times as many.
+        total_s: wall seconds for all tests of a program.
+        memory_mb: address space of the program.
+        partial: whether the reward is the share of passed tests instead of all or nothing.
+        **options: see `gem_core.envs.dataset.DatasetEnv`; ``answer_format`` has no meaning
             here.
     """
 
@@ -71,7 +71,8 @@ class CodeEnv(DatasetEnv):
         self.max_tests = _GEM_TESTS if max_tests is None and self.compat else max_tests
         self.limits = Limits(test_s=test_s, total_s=total_s, memory_mb=memory_mb)
         self.partial = partial
-        self._parse, self.answer_format = fenced, "fenced"
+        self._parse = fenced
+        self.answer_format = "fenced"
 
     def _load(self) -> None:
         super()._load()
@@ -93,7 +94,8 @@ class CodeEnv(DatasetEnv):
 
     def _instruction(self) -> str:
         return (
-            "Write a Python program. Put it in one fenced block, which must be the last one:\n"
+            "Write a Python program that imports nothing but the standard library. Put it in one "
+            "fenced block, which must be the last one:\n"
             "```python\n# your program\n```"
         )
 
@@ -105,7 +107,7 @@ class CodeEnv(DatasetEnv):
         if isinstance(solution, list):
             solution = solution[0] if solution else None
         if not isinstance(solution, str):
-            raise NotImplementedError(f"{self!r}: the data hold no solution of this item.")
+            raise NotImplementedError(f"{self!r}: the data have no solution of this item.")
         return solution
 
     def random_action(self, rng: Random) -> str:

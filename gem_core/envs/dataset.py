@@ -16,28 +16,28 @@ class DatasetEnv(SingleTurn):
     """One question of a data set, one answer.
 
     Args:
-        dataset: A Hugging Face id (``"axon-rl/GSM-8k"``), the path of a ``.jsonl`` or ``.parquet``
+        dataset: a Hugging Face id (``"axon-rl/GSM-8k"``), the path of a ``.jsonl`` or ``.parquet``
             file, or ``"sample"`` for the built-in sample.
-        sample: Name of the built-in sample of this family.
-        split: Split of a Hugging Face data set; needed if it has several.
-        subset: Configuration of a Hugging Face data set.
-        revision: Commit, tag or branch of a Hugging Face data set. The commit that was found is
-            in ``env.spec.data_revision`` in any case.
-        columns: What the columns are called, by role: ``{"question": "problem"}``.
-        strict: ``True``: data that are not here are an error. ``False``: the sample takes their
-            place, with a warning, ``info["sample"] = True`` and a data revision that says so.
-            ``None``: ``False`` for the data sets this package registers, ``True`` for all others.
-        **options: See `gem_core.envs.single_turn.SingleTurn`.
+        sample: name of the built-in sample of this family.
+        split: split of a Hugging Face data set; needed if it has several.
+        subset: configuration of a Hugging Face data set.
+        revision: commit, tag or branch of a Hugging Face data set. In any case, the commit that was
+            loaded is in ``env.spec.data_revision``.
+        columns: names of the columns, by role: ``{"question": "problem"}``.
+        strict: ``True``: data that are not available are an error. ``False``: the sample is used
+            instead, with a warning, ``info["sample"] = True`` and its own data revision. ``None``:
+            ``False`` for the data sets that this package registers, ``True`` for all others.
+        **options: see `gem_core.envs.single_turn.SingleTurn`.
 
     Raises:
-        DataError: The data cannot be read, or lack a column.
-        MissingDependencyError: The package that reads them is not installed.
+        DataError: the data cannot be read, or lack a column.
+        MissingDependencyError: the package that reads the data is not installed.
     """
 
-    #: Role -> name of the column unless ``columns`` says otherwise.
     roles: ClassVar[Mapping[str, str]] = {"question": "question", "answer": "answer"}
-    #: Roles that a data set may lack.
+    """Role -> name of the column, unless ``columns`` overrides it."""
     optional: ClassVar[frozenset[str]] = frozenset()
+    """Roles that a data set may lack."""
 
     _row: dict[str, Any]
 
@@ -64,20 +64,21 @@ class DatasetEnv(SingleTurn):
 
     @property
     def is_sample(self) -> bool:
-        """Whether the built-in sample is played."""
+        """Whether the built-in sample is used."""
         return self._table.sample
 
     def _use(self, table: Table) -> None:
-        self._table, self._count = table, table.size
+        self._table = table
+        self._count = table.size
         self.data_revision = table.revision
-        # Samples have the roles for column names.
+        # The columns of a sample are named by their roles.
         self._columns = {r: r for r in self.roles} if table.sample else self._named
         first = table.row(0)
         for role, column in self._columns.items():
             if column not in first and role not in self.optional:
                 raise DataError(
                     f"{self._source.dataset!r} has no column {column!r}; its columns are "
-                    f"{', '.join(first)}: say columns={{{role!r}: ...}}."
+                    f"{', '.join(first)}: give columns={{{role!r}: ...}}."
                 )
 
     def _load(self) -> None:
@@ -102,8 +103,8 @@ class DatasetEnv(SingleTurn):
         table = load(self._source, self._strict)
         if table.revision != state["data_revision"]:
             raise DataError(
-                f"This environment plays {state['data_revision']!r}, but here "
-                f"{self._source.dataset!r} is {table.revision!r}; bring the same data here."
+                f"This environment uses {state['data_revision']!r}, but on this machine "
+                f"{self._source.dataset!r} is {table.revision!r}: install the same data."
             )
         self._table = table
 
@@ -115,7 +116,7 @@ def _strict(dataset: str) -> bool:
 
 
 def as_answers(value: Any) -> list[str]:
-    """Return the acceptable answers of a cell: a text, a number, or a list of such."""
+    """Return the acceptable answers of a cell: a text, a number, or a list of them."""
     if isinstance(value, str):
         return [value]
     if isinstance(value, list | tuple):

@@ -1,11 +1,11 @@
-"""An evaluation pass: every item of a data set exactly once, however it is spread.
+"""An evaluation pass: every item of a data set exactly once, also over several environments.
 
-Items are visited by index, so it does not matter how many environments or machines share a pass::
+Items are selected by index, so that any number of environments or machines can share a pass::
 
     for options in eval_items(env, part=rank, parts=world_size):
         obs, info = env.reset(options=options)
 
-Where only a seed can be passed, the ``eval:*`` environments (``pick="seed"``) take item ``-1 - s``
+Where only a seed can be passed, the ``eval:*`` environments (``pick="seed"``) use item ``-1 - s``
 for seed ``s < 0``: the held-out episodes of a run, whose seeds are -1, -2, ..., are the items in
 their order.
 """
@@ -27,14 +27,14 @@ def eval_items(
     """Return the options of ``reset`` for every item, or for one share of them.
 
     Args:
-        env: An id or an environment over a data set.
-        part: Number of the share, from 0.
-        parts: Number of shares; each item is in exactly one.
-        **kwargs: For `gem_core.registration.make`, if ``env`` is an id.
+        env: an id or an environment over a data set.
+        part: number of the share, from 0.
+        parts: number of shares; each item is in exactly one of them.
+        **kwargs: keyword arguments for `gem_core.registration.make`, if ``env`` is an id.
 
     Raises:
-        TypeError: The environment has no numbered items.
-        ValueError: There is no such share.
+        TypeError: the environment has no numbered items.
+        ValueError: there is no such share.
 
     >>> eval_items("eval:AIME24", dataset="sample", part=1, parts=10)[0]
     {'index': 1}
@@ -49,23 +49,25 @@ def eval_seeds(env: str | Env, **kwargs: Any) -> range:
     """Return the seeds -1, -2, ... of one pass through an environment with ``pick="seed"``.
 
     Raises:
-        TypeError: The environment draws its items at random.
+        TypeError: the environment draws its items at random.
     """
     made = make(env, **kwargs) if isinstance(env, str) else env
     count = item_count(made)
     if getattr(made.unwrapped, "pick", None) != "seed":
-        raise TypeError(f"{made!r} draws its items; make it with pick='seed', or use eval_items.")
+        raise TypeError(
+            f"{made!r} draws its items at random; make it with pick='seed', or use eval_items."
+        )
     return range(-1, -1 - count, -1)
 
 
 def item_count(env: str | Env, **kwargs: Any) -> int:
-    """Return how many items an environment over a data set has.
+    """Return the number of items of an environment over a data set.
 
     Raises:
-        TypeError: The environment has no numbered items.
+        TypeError: the environment has no numbered items.
     """
     made = make(env, **kwargs) if isinstance(env, str) else env
     inner = made.unwrapped
     if not isinstance(inner, SingleTurn):
-        raise TypeError(f"{made!r} has no numbered items: evaluate it on a range of seeds.")
+        raise TypeError(f"{made!r} has no numbered items; evaluate it on a range of seeds.")
     return inner.item_count

@@ -1,4 +1,4 @@
-"""``math:*`` and the mathematical ``eval:*``: questions whose answers math-verify judges."""
+"""``math:*`` and the mathematical ``eval:*``: questions whose answers math-verify grades."""
 
 from __future__ import annotations
 
@@ -15,16 +15,15 @@ if TYPE_CHECKING:
 class MathEnv(DatasetEnv):
     """A mathematical question; the reward is 1 for a right answer, else 0.
 
-    Without math-verify (extra ``math``) the built-in sample can still be played: answers that are
+    Without math-verify (extra ``math``), only the built-in sample can be played: answers that are
     not plain numbers, lists or expressions then count as wrong, with ``info["grader_error"]``.
-    Other data need it.
 
     Args:
-        deadline_s: Seconds that judging one answer may take; then it counts as wrong.
-        **options: See `gem_core.envs.dataset.DatasetEnv`.
+        deadline_s: seconds for grading one answer, after which it counts as wrong.
+        **options: see `gem_core.envs.dataset.DatasetEnv`.
     """
 
-    slow = True  # some answers are judged in a worker process
+    slow = True  # some answers are graded in a worker process
 
     def __init__(self, *, deadline_s: float = 5.0, **options: Any):
         super().__init__(**options)
@@ -49,10 +48,10 @@ class MathEnv(DatasetEnv):
 
 
 class GeometryEnv(MathEnv):
-    """A question about drawings, which are in ``info["images"]`` of ``reset``.
+    """A question about drawings; they are in ``info["images"]`` of ``reset``.
 
     Each image is ``{"type": "image/png", "data": <base64>}``. The observation is the question, with
-    ``<image>`` where an image belongs.
+    ``<image>`` in the place of each image.
     """
 
     roles: ClassVar[Mapping[str, str]] = {
@@ -72,10 +71,10 @@ class GeometryEnv(MathEnv):
 
 
 def as_image(cell: Any) -> dict[str, str]:
-    """Return an image cell as JSON data: of Parquet (bytes), of ``datasets`` (PIL), of a sample.
+    """Return an image cell of Parquet (bytes), ``datasets`` (PIL) or a sample as JSON data.
 
     Raises:
-        DataError: The cell is none of these.
+        DataError: the cell is none of these.
     """
     from base64 import b64encode
 

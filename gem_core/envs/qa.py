@@ -22,9 +22,9 @@ class QaEnv(DatasetEnv):
     punctuation, no articles), else 0; ``info["f1"]`` is the overlap of words.
 
     Args:
-        metric: ``"em"``, or ``"f1"`` to reward the overlap instead.
+        metric: ``"em"``, or ``"f1"`` to use the overlap as the reward.
         answer_format: ``"tag"`` (``<answer>...</answer>``), ``"boxed"`` or ``"plain"``.
-        **options: See `gem_core.envs.dataset.DatasetEnv`.
+        **options: see `gem_core.envs.dataset.DatasetEnv`.
     """
 
     def __init__(self, *, metric: str = "em", answer_format: str = "tag", **options: Any):
@@ -35,11 +35,12 @@ class QaEnv(DatasetEnv):
 
     def _score(self, answer: str) -> tuple[float, dict[str, Any]]:
         golds = as_answers(self._row["answer"])
-        exact, overlap = exact_match(answer, golds), f1_score(answer, golds)
+        exact = exact_match(answer, golds)
+        overlap = f1_score(answer, golds)
         return (float(exact) if self.metric == "em" else overlap), {"f1": overlap}
 
     def random_action(self, rng: Random) -> str:
-        """Return an answer of the right form that has nothing to do with the question."""
+        """Return a well-formed answer that is unrelated to the question."""
         return self._write(rng.choice(_WORDS))
 
 
@@ -47,13 +48,13 @@ class RuleTaker(QaEnv):
     """Facts and rules in plain English, and a statement that is true or false.
 
     Args:
-        answer_format: ``"boxed"`` unless said otherwise.
-        **options: See `QaEnv`.
+        answer_format: the format of an answer.
+        **options: see `QaEnv`.
     """
 
     def __init__(self, *, answer_format: str = "boxed", **options: Any):
         super().__init__(answer_format=answer_format, **options)
 
     def random_action(self, rng: Random) -> str:
-        """Toss a coin."""
+        """Return ``True`` or ``False`` at random."""
         return self._write(rng.choice(("True", "False")))

@@ -1,21 +1,29 @@
-"""``rg:*``: the generators of reasoning-gym as environments, a new item for every seed.
+"""``rg:*``: the generators of reasoning-gym as environments, with a new item for every seed.
 
-The items are reasoning-gym's own, and so are the scores. Four things are different from using it
-directly. Generators whose items depend on the hash seed or on the global random generators run in
-worker processes where both are fixed, so a seed gives the same item everywhere; those of
-``codeio`` that read the clock or the machine are left out. Scorers that
-``eval`` the answer run there too, under limits and a deadline, and only on answers that are plain
-arithmetic or literals. Two scorers that pay wrong answers are made strict. A scorer that raises
-counts as a wrong answer, named in ``info["grader_error"]``.
+There are two scores. ``"reasoning_gym"`` is exactly the generator's own, to be used for comparisons
+with published figures. It rewards wrong answers too: a third of the generators reward an answer
+that only contains the right one ("81" gets 0.5 where 8 is right), many give an attempt 0.01 to 0.1,
+and a few give some wrong answers the full score. A policy learns to exploit all of these.
+``"strict"``, the default, is 1 for a right answer and 0 for any other.
+
+The items are those of reasoning-gym, with three differences:
+
+* Generators whose items depend on the hash seed or on the global random generators run in worker
+  processes where both are fixed, so that a seed gives the same item everywhere. Programs of
+  ``codeio`` that read the clock or the machine are omitted.
+* Scorers that ``eval`` the answer run there too, with limits and a deadline. They get literals and
+  expressions of numbers, symbols and mathematical functions; any other answer is replaced by one
+  that cannot be read.
+* If a scorer raises, the answer counts as wrong, with the reason in ``info["grader_error"]``.
 """
 
 from __future__ import annotations
 
 from random import Random
 
-from gem_core.envs import _rg_items
+from gem_core.envs import _rg_items, _rg_scores
 from gem_core.envs._rg_solvers import solve
-from gem_core.envs._rg_tables import DEFAULT_MIXTURE, IN_WORKER, NAMES, SLOW
+from gem_core.envs._rg_tables import DEFAULT_MIXTURE, IN_WORKER, NAMES, SCORES, SLOW
 from gem_core.envs.single_turn import SingleTurn
 from gem_core.errors import GemError, unknown
 from gem_core.graders.pool import DeadlineError, WorkerError, shared_pool
@@ -26,33 +34,37 @@ if TYPE_CHECKING:
 
 _WORKER = "gem_core.envs._rg_worker:run"
 _GENERATE_S = 120.0
-#: Seconds that scoring one answer may take in a worker; then it counts as wrong.
 SCORE_S = 5.0
+"""Seconds for scoring one answer in a worker, after which it counts as wrong."""
 _ALL = 2**31
 
 
 class ReasoningGym(SingleTurn):
     """One generator of reasoning-gym.
 
-    The reward is the generator's score of the answer, in [0, 1]; ``info["success"]`` is a score
-    of 1, and ``info["score"]`` the score.
+    The reward is the score of the answer; ``info["success"]`` is a score of 1, ``info["score"]``
+    the score, and ``info["reasoning_gym_score"]`` the generator's own.
 
     Args:
-        name: The generator.
-        pool: Draw from items ``0 ... pool - 1`` only: a fixed set to train or to evaluate on.
-            ``None``: two thousand million items.
-        answer_format: See `gem_core.envs.single_turn.SingleTurn`, as for ``rewards``,
+        name: the generator.
+        pool: draw only from items ``0 ... pool - 1``, a fixed set for training or evaluation.
+            ``None``: about two billion items.
+        answer_format: see `gem_core.envs.single_turn.SingleTurn`, as for ``rewards``,
             ``pick`` and ``compat``.
-        rewards: Replaces single rewards.
-        pick: How an item is chosen.
-        compat: ``"gem-0.1.0"``: 500 items, and the question without the answer format.
-        **config: The difficulty options of the generator (``min_terms=2``), but ``seed`` and
+        rewards: replaces single rewards.
+        pick: how an item is chosen.
+        compat: ``"gem-0.1.0"``: 500 items, the question without the answer format, and the
+            generator's own score.
+        score: ``"strict"``: 1 for a right answer to which the generator gives the full score,
+            else 0. ``"reasoning_gym"``: the generator's own score. ``None``: ``"strict"``, with
+            ``compat`` the other one.
+        **config: the difficulty options of the generator (``min_terms=2``), except ``seed`` and
             ``size``. ``rg:composite`` takes ``datasets``, a list of
             ``{"name": ..., "weight": ..., "config": {...}}``.
 
     Raises:
         MissingDependencyError: reasoning-gym is not installed.
-        UnknownNameError: The generator or an option does not exist.
+        UnknownNameError: the generator or an option does not exist.
     """
 
     def __init__(
@@ -64,9 +76,15 @@ class ReasoningGym(SingleTurn):
         rewards: dict[str, float] | None = None,
         pick: str = "random",
         compat: str | None = None,
+        score: str | None = None,
         **config: Any,
     ):
         super().__init__(answer_format=answer_format, rewards=rewards, pick=pick, compat=compat)
+        if score is None:
+            score = "reasoning_gym" if compat else "strict"
+        if score not in SCORES:
+            raise unknown("score", score, SCORES, f"There are {', '.join(map(repr, SCORES))}.")
+        self.score = score
         if pool is not None and pool < 1:
             raise ValueError(f"pool must be at least 1, not {pool}.")
         self.name = name
@@ -99,22 +117,27 @@ class ReasoningGym(SingleTurn):
 
     def _score(self, answer: str) -> tuple[float, dict[str, Any]]:
         try:
-            return self._raw_score(answer), {}
+            own, right = self._scores(answer)
         except DeadlineError:
             return 0.0, {"grader_error": "deadline"}
         except WorkerError as error:
             return 0.0, {"grader_error": f"{error!s:.200}"}
         except Exception as error:
             return 0.0, {"grader_error": f"{type(error).__name__}: {error!s:.200}"}
+        score = float(right) if self.score == "strict" else own
+        return score, {"reasoning_gym_score": own}
 
-    def _raw_score(self, answer: str) -> float:
-        name, config, draw = self._part, self._config, self._item
-        strict = self.compat is None
+    def _scores(self, answer: str) -> tuple[float, bool]:
+        """Return the generator's own score, and whether the answer is right."""
+        name = self._part
+        config = self._config
+        draw = self._item
         if name not in IN_WORKER:
-            return _rg_items.score(name, config, draw, answer, strict)
-        job = {"do": "score", "name": name, "config": config, "draw": draw, "strict": strict}
+            return _rg_scores.score(name, config, draw, answer)
+        job = {"do": "score", "name": name, "config": config, "draw": draw}
         job["answer"] = answer.encode(errors="replace").decode()
-        return float(shared_pool(_WORKER).call(job, SCORE_S))
+        own, right = shared_pool(_WORKER).call(job, SCORE_S)
+        return own, right
 
     def _solution(self) -> str:
         solution: str | None = self._task["solution"]
@@ -125,12 +148,12 @@ class ReasoningGym(SingleTurn):
 
 
 def _mixture(name: str, config: dict[str, Any]) -> list[tuple[str, float, dict[str, Any]]]:
-    """Return the generators behind a name as (name, weight, config)."""
+    """Return the generators of a name as (name, weight, config)."""
     for reserved in ("seed", "size"):
         if reserved in config:
             raise GemError(
                 f"rg:{name} takes no {reserved!r}: reset(seed=...) draws the item, and pool=... "
-                "limits their number."
+                "limits the number of items."
             )
     if name != "composite":
         _check(name, config)
@@ -140,7 +163,9 @@ def _mixture(name: str, config: dict[str, Any]) -> list[tuple[str, float, dict[s
         raise GemError("rg:composite takes datasets=[{'name': ..., 'weight': ..., 'config': ...}].")
     parts = []
     for entry in entries:
-        part, weight, options = entry["name"], entry.get("weight", 1.0), entry.get("config", {})
+        part = entry["name"]
+        weight = entry.get("weight", 1.0)
+        options = entry.get("config", {})
         if not weight > 0:
             raise GemError(
                 f"rg:composite: the weight of {part!r} must be positive, not {weight!r}."

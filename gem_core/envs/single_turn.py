@@ -1,4 +1,4 @@
-"""What all one-question environments share: a question, one answer, its score, the end."""
+"""The base class of environments with one question and one answer."""
 
 from __future__ import annotations
 
@@ -16,34 +16,35 @@ if TYPE_CHECKING:
 
     from gem_core.core import Info, ResetResult, StepResult
 
-#: What an answer earns. ``success`` scales partial scores, as in the games.
 REWARDS = {"success": 1.0, "fail": 0.0, "format_error": 0.0}
+"""The rewards of an answer. ``success`` scales partial scores, as in the games."""
 COMPAT = ("gem-0.1.0",)
 PICKS = ("random", "seed")
 
 
 class OptionError(GemError, ValueError):
-    """An option of ``reset`` that the environment cannot follow."""
+    """An option of ``reset`` that is not possible."""
 
 
 class SingleTurn(Env):
     """Base class of environments that ask one question and score one answer.
 
-    A subclass writes ``_load`` (fetch item ``self._item``), ``_question`` and ``_score``, and sets
-    ``_count``. The item is drawn from ``self.rng``, or chosen:
-    ``reset(options={"index": i})`` takes item ``i`` exactly.
+    A subclass implements `_load` (which fetches item ``self._item``), `_question` and `_score`, and
+    sets ``_count``. The item is drawn from ``self.rng``, or selected:
+    ``reset(options={"index": i})`` uses item ``i``.
 
     Args:
-        answer_format: Where the answer is in an action: ``"boxed"``, ``"tag"`` or ``"plain"``.
-        rewards: Replaces single entries of `REWARDS`.
-        pick: ``"random"`` draws an item; ``"seed"`` takes item ``seed`` modulo the number of items
-            (``-1 - seed`` for a negative seed), so that any run of consecutive seeds as long as
-            the data visits every item exactly once, however it is split over environments.
-            A ``reset`` without a seed then takes the next item.
-        compat: ``"gem-0.1.0"``: the observation is the question alone, as GEM 0.1.0 has it,
-            without the line that states the answer format.
+        answer_format: the format of an answer: ``"boxed"``, ``"tag"`` or ``"plain"``.
+        rewards: replaces single entries of `REWARDS`.
+        pick: ``"random"`` draws an item; ``"seed"`` uses item ``seed`` modulo the number of items
+            (``-1 - seed`` for a negative seed), so that as many consecutive seeds as there are
+            items visit every item exactly once, however they are divided among environments. A
+            ``reset`` without a seed then uses the next item.
+        compat: ``"gem-0.1.0"``: the observation is only the question, as in GEM 0.1.0, without the
+            line that states the answer format.
     """
 
+    version = 1  # 1: an empty answer replaces none; other scores of rg:* and code:*
     _state_fields: tuple[str, ...] = ("_item",)
     _item: int
     _count: int
@@ -74,14 +75,14 @@ class SingleTurn(Env):
 
     @property
     def item_count(self) -> int:
-        """How many items there are; an evaluation pass visits indices ``0 ... item_count - 1``."""
+        """Number of items; an evaluation pass visits the indices ``0 ... item_count - 1``."""
         return self._count
 
     def peek(self) -> str:
-        """Return an action that answers the running episode rightly. For tests and baselines only.
+        """Return a right answer to the current question, for tests and baselines.
 
         Raises:
-            NotImplementedError: The data do not hold a right answer.
+            NotImplementedError: the data do not have a right answer.
         """
         return self._write(self._solution())
 
@@ -91,7 +92,7 @@ class SingleTurn(Env):
 
     @abstractmethod
     def _load(self) -> None:
-        """Fetch item number ``self._item``; called at reset and after ``set_state``."""
+        """Fetch item number ``self._item``; called by ``reset`` and ``set_state``."""
 
     @abstractmethod
     def _question(self) -> str:
@@ -99,22 +100,22 @@ class SingleTurn(Env):
 
     @abstractmethod
     def _score(self, answer: str) -> tuple[float, dict[str, Any]]:
-        """Return the score of an answer in [0, 1] and what else to say in ``info``."""
+        """Return the score of an answer in [0, 1], and further entries of ``info``."""
 
     def _solution(self) -> str:
         """Return a right answer, without the answer format."""
-        raise NotImplementedError(f"{self!r}: the data hold no right answer to this item.")
+        raise NotImplementedError(f"{self!r}: the data have no right answer to this item.")
 
     def _instruction(self) -> str:
         """Return the sentence that states the answer format."""
         return f"Write your final answer like this: {self._write('your answer')}"
 
     def _extra(self) -> Info:
-        """Return what ``info`` says about the item, at reset and at the end."""
+        """Return the entries of ``info`` about the item, at reset and at the end."""
         return {}
 
     def _attachments(self) -> Info:
-        """Return what only the ``info`` of ``reset`` has."""
+        """Return the entries that only the ``info`` of ``reset`` has."""
         return {}
 
     def _write(self, content: str) -> str:

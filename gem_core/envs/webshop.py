@@ -1,7 +1,7 @@
 """``webshop:*``: find, configure and buy the product that a customer describes.
 
-A compact shop after WebShop (Yao et al. 2022): a search page, result lists, product pages. It runs
-over a product file, so the real catalogue can take the place of the built-in one. Search is BM25.
+A compact shop modelled on WebShop (Yao et al. 2022): a search page, result lists, product pages. It
+uses a product file, so that the real catalogue can replace the built-in one. Search is BM25.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 RENDERINGS = ("text", "text_rich", "html")
 SPLITS = ("train", "test")
 _PER_PAGE = 10
-_TEST_SHARE = 4  # every fourth product is a goal of the test split
+_TEST_SHARE = 4  # every fourth product is a goal in the test split
 _ACTION = re.compile(r"(search|click)\s*\[(.*)\]", re.DOTALL | re.IGNORECASE)
 _NAVIGATION = ("Next", "Previous", "Buy now", "Back to results", "Back to search")
 _WORD = re.compile(r"[a-z0-9]+")
@@ -52,7 +52,7 @@ class Product(NamedTuple):
 
 
 class Catalogue:
-    """The products of a file and their search index; shared by all environments over it."""
+    """The products of a file and their search index, shared by all environments that use it."""
 
     def __init__(self, rows: list[dict[str, Any]]):
         self.products = [_product(row, number) for number, row in enumerate(rows, start=1)]
@@ -61,8 +61,8 @@ class Catalogue:
             first = self.index.setdefault(product.id.lower(), i)
             if first != i:
                 raise DataError(
-                    f"Products {first + 1} and {i + 1} have one id, {product.id!r:.60}; an id is "
-                    "what a customer clicks on, so each needs its own."
+                    f"Products {first + 1} and {i + 1} have the same id, {product.id!r:.60}; an "
+                    "id is what a customer clicks on, so each product needs its own."
                 )
         texts = [
             words(f"{p.name} {p.category} {' '.join(p.attributes)} {p.description}")
@@ -73,11 +73,11 @@ class Catalogue:
         self._vocabulary = {word for text in texts for word in text}
 
     def search(self, query: str, most: int = 50) -> list[int]:
-        """Return the numbers of the best products; equal scores stay in the file's order."""
-        asked = [word for word in words(query[:500]) if word in self._vocabulary]
-        if not asked:
+        """Return the numbers of the best products; those of equal score are in the file's order."""
+        known = [word for word in words(query[:500]) if word in self._vocabulary]
+        if not known:
             return []
-        scores = self._engine.get_scores(asked).tolist()
+        scores = self._engine.get_scores(known).tolist()
         ranked = sorted(range(len(scores)), key=lambda i: (-scores[i], i))
         return [i for i in ranked[:most] if scores[i] > 0]
 
@@ -89,7 +89,7 @@ def words(text: str) -> list[str]:
 
 def _product(row: dict[str, Any], number: int) -> Product:
     try:
-        # A table with one column per option has nulls where a product lacks it.
+        # A table with one column per option has nulls for products without the option.
         options = {_line(k).lower(): _lines(v) for k, v in (row.get("options") or {}).items() if v}
         product = Product(
             _line(row["id"]),
@@ -115,7 +115,7 @@ def _product(row: dict[str, Any], number: int) -> Product:
 
 
 def _line(value: Any) -> str:
-    """Return a text on one line, as an agent would type it."""
+    """Return a text on one line, as an agent types it."""
     return " ".join(str(value).split())
 
 
@@ -128,28 +128,36 @@ def _lines(values: Any) -> tuple[str, ...]:
 class WebShop(Game):
     """Buy the product that fits a request.
 
-    ``search[words]`` searches, ``click[label]`` follows what is shown: a product's id, an option's
-    value, or a button. Buying ends the episode. The reward is that of WebShop (section 3.2 of the
-    paper) with the category in place of its text match for the type: the share of the wanted
-    attributes, options and price limit that are met, times 1 for the right category and 0.1 for
-    another. ``info["success"]`` is a reward of 1, ``info["score"]`` the score.
+    ``search[words]`` searches; ``click[label]`` selects what the page shows: a product's id, an
+    option's value, or a button. Buying ends the episode. The reward is that of WebShop (section 3.2
+    of the paper), with the category instead of its text match of the type: the share of the
+    requested attributes, options and price limit that are met, times 1 for the right category and
+    0.1 for another one. ``info["success"]`` means a score of 1; ``info["score"]`` is the score.
 
     Args:
-        dataset: Product file (``.jsonl``, ``.parquet``) or Hugging Face id; ``"sample"`` is the
+        dataset: product file (``.jsonl``, ``.parquet``) or Hugging Face id; ``"sample"`` is the
             built-in catalogue. Columns: ``id``, ``name``, ``category``, ``price``,
             ``attributes``, ``options`` (name -> values), ``description``.
-        split: ``"train"`` or ``"test"``: no product is a goal in both.
+        split: ``"train"`` or ``"test"``; no product is a goal in both.
         rendering: ``"text"``, ``"text_rich"`` (buttons are marked) or ``"html"``.
-        max_turns: The turn budget.
-        error_tolerance: That many actions that are malformed or impossible end the episode.
-        format_error_ends: Whether the first malformed action does.
-        **options: See `gem_core.envs.games.game.Game`.
+        max_turns: the turn budget.
+        error_tolerance: number of malformed or impossible actions that ends the episode.
+        format_error_ends: whether the first malformed action ends the episode.
+        **options: see `gem_core.envs.games.game.Game`.
     """
 
     _state_fields = (
         *Game._state_fields,
-        *("_goal", "_wanted", "_picks", "_limit", "_page", "_found", "_first", "_item"),
-        *("_chosen", "_errors"),
+        "_goal",
+        "_wanted",
+        "_picks",
+        "_limit",
+        "_page",
+        "_found",
+        "_first",
+        "_item",
+        "_chosen",
+        "_errors",
     )
     _goal: int  # number of the product that the request describes
     _wanted: list[str]
@@ -180,7 +188,9 @@ class WebShop(Game):
             raise unknown("split", split, SPLITS, "There are 'train' and 'test'.")
         if error_tolerance < 1:
             raise ValueError(f"error_tolerance must be at least 1, not {error_tolerance}.")
-        self.rendering, self.split, self.error_tolerance = rendering, split, error_tolerance
+        self.rendering = rendering
+        self.split = split
+        self.error_tolerance = error_tolerance
         self._varies = True
         self._source = Source(dataset, "shop")
         self._open()
@@ -192,7 +202,8 @@ class WebShop(Game):
 
     def _open(self) -> None:
         table = load(self._source, strict=True)
-        self.data_revision, self._is_sample = table.revision, table.sample
+        self.data_revision = table.revision
+        self._is_sample = table.sample
         shop = _catalogues.get(table.revision)
         if shop is None:
             shop = Catalogue([table.row(i) for i in range(table.size)])
@@ -206,21 +217,28 @@ class WebShop(Game):
         self._wanted = self.rng.sample(product.attributes, min(2, len(product.attributes)))
         self._picks = {n: self.rng.choice(v) for n, v in product.options.items() if v}
         self._limit = 5 * (int(product.price) // 5 + 1 + self.rng.randint(0, 2))
-        self._page, self._found, self._first, self._item = "search", [], 0, -1
-        self._chosen, self._errors = {}, 0
+        self._page = "search"
+        self._found = []
+        self._first = 0
+        self._item = -1
+        self._chosen = {}
+        self._errors = 0
 
     def _reset(self, options: dict[str, Any] | None) -> ResetResult:
         obs, info = super()._reset(options)
         return obs, {**info, "sample": True} if self._is_sample else info
 
     def _rules(self) -> str:
-        picks = "".join(f", {name} {value}" for name, value in self._picks.items())
-        wanted = f" that is {' and '.join(self._wanted)}" if self._wanted else ""
+        request = self._shop.products[self._goal].category
+        if self._wanted:
+            request += f"; attributes: {', '.join(self._wanted)}"
+        if self._picks:
+            picks = [f"{name} {value}" for name, value in self._picks.items()]
+            request += f"; options: {', '.join(picks)}"
         return (
             "You are shopping in a web shop. Find a product that fits the request, choose its "
             "options and buy it. Prices are in dollars.\n"
-            f"Request: a {self._shop.products[self._goal].category}{wanted}{picks}, with a price "
-            f"lower than {self._limit} dollars.\n"
+            f"Request: {request}; price: lower than {self._limit} dollars.\n"
             f"You have {self._budget} turns. Actions: {self._answer('search[words]')} on the "
             f"search page, and {self._answer('click[label]')} for a product id, the value of an "
             "option or a button that the page shows.\n"
@@ -231,22 +249,24 @@ class WebShop(Game):
         action = _ACTION.fullmatch(answer.strip())
         if action is None:
             return self._malformed("it is neither search[...] nor click[...]")
-        kind, argument = action[1].lower(), " ".join(action[2].split())
-        if kind == "search":
+        argument = " ".join(action[2].split())
+        if action[1].lower() == "search":
             return self._search(argument)
         return self._click(argument.lower())
 
     def _search(self, query: str) -> StepResult:
         if self._page != "search":
-            return self._invalid("There is no search field here: click[back to search] first.")
-        self._found, self._first, self._page = self._shop.search(query), 0, "results"
-        return self._go_on(
+            return self._invalid("There is no search field here; use click[back to search] first.")
+        self._found = self._shop.search(query)
+        self._first = 0
+        self._page = "results"
+        return self._continue(
             f"Turn {self._turn}: {len(self._found)} products found.", self._reward["step"]
         )
 
     def _click(self, label: str) -> StepResult:
         if label not in (button.lower() for button in self._buttons()):
-            return self._invalid(f"There is nothing to click named {label[:_SHOWN]!r}.")
+            return self._invalid(f"There is nothing called {label[:_SHOWN]!r} to click on.")
         if label == "buy now":
             return self._buy()
         if label == "back to search":
@@ -256,16 +276,19 @@ class WebShop(Game):
         elif label == "back to results":
             self._page = "results"
         elif self._page == "results":
-            self._page, self._item, self._chosen = "product", self._shop.index[label], {}
+            self._page = "product"
+            self._item = self._shop.index[label]
+            self._chosen = {}
         else:
             self._choose(label)
-        return self._go_on(f"Turn {self._turn}: clicked {label}.", self._reward["step"])
+        return self._continue(f"Turn {self._turn}: clicked {label}.", self._reward["step"])
 
     def _choose(self, label: str) -> None:
-        # A value may belong to several options; the first one that lacks a choice gets it.
+        # A value may belong to several options; it is chosen for the first one without a choice.
         options = self._shop.products[self._item].options
         fits = [(n, v) for n, values in options.items() for v in values if v.lower() == label]
-        name, value = next(((n, v) for n, v in fits if n not in self._chosen), fits[0])
+        unchosen = [(n, v) for n, v in fits if n not in self._chosen]
+        name, value = unchosen[0] if unchosen else fits[0]
         self._chosen = {**self._chosen, name: value}
 
     def _buy(self) -> StepResult:
@@ -276,7 +299,8 @@ class WebShop(Game):
         return obs, reward, True, False, info
 
     def _score(self) -> float:
-        bought, goal = self._shop.products[self._item], self._shop.products[self._goal]
+        bought = self._shop.products[self._item]
+        goal = self._shop.products[self._goal]
         met = sum(a in bought.attributes for a in self._wanted)
         met += sum(self._chosen.get(name) == value for name, value in self._picks.items())
         met += bought.price < self._limit
@@ -297,7 +321,7 @@ class WebShop(Game):
         return obs, reward, True, False, {**info, "success": False, "end": "too_many_errors"}
 
     def _buttons(self) -> list[str]:
-        """Return what can be clicked on the page."""
+        """Return the labels that can be clicked on the page."""
         if self._page == "search":
             return []
         if self._page == "results":
@@ -347,7 +371,7 @@ class WebShop(Game):
         return "search[red kettle]"
 
     def random_action(self, rng: Random) -> str:
-        """Search for a random word, or click anything on the page."""
+        """Return a search for a random word, or a click on anything on the page."""
         buttons = self._buttons()
         if not buttons:
             return self._answer(f"search[{rng.choice(sorted(self._shop._vocabulary))}]")
@@ -361,8 +385,8 @@ class WebShop(Game):
         self._open()
         if self.data_revision != state["data_revision"]:
             raise DataError(
-                f"This environment sells {state['data_revision']!r}, but here the file is "
-                f"{self.data_revision!r}; bring the same file here."
+                f"This environment uses {state['data_revision']!r}, but on this machine the file "
+                f"is {self.data_revision!r}: install the same file."
             )
 
 

@@ -1,4 +1,4 @@
-"""Graders: is this answer right? They need no environment and are safe in any thread."""
+"""Graders of answers. They need no environment and can be called from any thread."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 # ruff: noqa: SIM105, SIM115 (the fewest imports; and the process ends instead of closing)
-"""Runs one program on its tests under resource limits: ``python -I -S _code_runner.py``.
+"""Run one program on its tests with resource limits: ``python -I -S _code_runner.py``.
 
-Standard library only, and of that as little as possible: it is a new process for each program. It
-reads a JSON job from its standard input, prints one JSON reply and waits to be killed. Each test
-runs in a fork of this process, so a test can neither see nor spoil another one. The parent enforces
-the deadline of the whole and ends what is left of the process tree.
+It imports as little of the standard library as possible, because it is a new process for each
+program. It reads a JSON job from its standard input, prints one JSON reply and waits to be killed.
+Each test runs in a fork of this process, so that a test can neither see nor change another one. The
+parent enforces the overall deadline and ends the rest of the process tree.
 """
 
 from __future__ import annotations
@@ -32,6 +32,29 @@ _CAPABILITY_VERSION_3 = 0x20080522
 _CAP_DAC_READ_SEARCH = 2
 _FIRST_UID = 2_000_000
 _ERROR = 111  # exit status of a test whose program raised
+_FILES = 256  # open files of a process
+_LIBRARY = 250  # from here on: the folders of the standard library, where they have to be kept open
+
+PROVIDED = {
+    "bisect": "bisect_left bisect_right insort insort_left insort_right",
+    "collections": "ChainMap Counter OrderedDict defaultdict deque namedtuple",
+    "copy": "deepcopy",
+    "datetime": "",
+    "functools": "cache cmp_to_key lru_cache partial reduce",
+    "heapq": "heapify heappop heappush heappushpop heapreplace nlargest nsmallest",
+    "itertools": "accumulate chain combinations combinations_with_replacement cycle groupby"
+    " islice pairwise permutations product starmap takewhile zip_longest",
+    "json": "",
+    "math": "ceil comb factorial floor gcd inf isqrt lcm log log2 perm sqrt",
+    "operator": "itemgetter",
+    "random": "",
+    "re": "",
+    "string": "ascii_letters ascii_lowercase ascii_uppercase digits",
+    "sys": "",
+    "typing": "Any Callable DefaultDict Deque Dict FrozenSet Generator Iterable Iterator List"
+    " Mapping NamedTuple Optional Sequence Set Tuple Type TypeVar Union",
+}
+"""Modules and their names that a program with a function may use without an import."""
 
 
 def main() -> None:
@@ -40,17 +63,22 @@ def main() -> None:
     null = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(null, descriptor)
-    try:  # orphans of a program become our children, so the parent still finds them
+    try:  # orphans of a program become children of this process, so that the parent finds them
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     except (OSError, AttributeError):
         pass
     limit(job)
     if os.getuid() == 0:
-        drop_privileges(_FIRST_UID + os.getpid() % 1_000_000)
+        try:
+            drop_privileges(_FIRST_UID + os.getpid() % 1_000_000)
+        except OSError as error:
+            answer(reply_to, [{"status": "runner_died", "error": describe(error)}])
     try:
         code = compile(job["code"], "program.py", "exec", dont_inherit=True)
-    except Exception as error:  # also of strange texts: null bytes, too deep nesting
+    except Exception as error:  # also for null bytes and too deep nesting
         answer(reply_to, [{"status": "compile_error", "error": describe(error)}])
+    if any("function" in test for test in job["tests"]):
+        provide(code, {})  # imported once, not in every fork
     results = []
     for test in job["tests"]:
         results.append(run(code, test, job))
@@ -60,7 +88,7 @@ def main() -> None:
 
 
 def answer(descriptor: int, results: list[Result]) -> NoReturn:
-    """Send the reply and wait to be killed: as long as we live, orphans stay below us."""
+    """Send the reply and wait to be killed: until then, orphans stay children of this process."""
     body = json.dumps(results).encode()
     while body:
         body = body[os.write(descriptor, body) :]
@@ -75,7 +103,7 @@ def limit(job: dict[str, Any]) -> None:
         hard = resource.getrlimit(number)[1]
         if hard != resource.RLIM_INFINITY:
             value = min(value, hard)
-        # At the soft limit of CPU time SIGXCPU says what happened; at the hard one it is SIGKILL.
+        # The soft limit of CPU time sends SIGXCPU, which can be recognised; the hard one SIGKILL.
         above = value + 1 if name == "RLIMIT_CPU" else value
         if hard != resource.RLIM_INFINITY:
             above = min(above, hard)
@@ -83,13 +111,14 @@ def limit(job: dict[str, Any]) -> None:
 
 
 def drop_privileges(uid: int) -> None:
-    """Become a user of our own: the kernel holds no superuser to a number of processes.
+    """Become a new user: the kernel does not limit the number of the superuser's processes.
 
-    Where Python itself lies in a private folder, the right to read files stays.
+    Where Python is installed below a private folder, its library is read through open folders. If
+    these are private too, the process keeps the right to read all files.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     os.chown(".", uid, uid)
-    private = not readable_by_all(os.__file__)
+    private = not readable_by_all(os.__file__) and not keep_library_open()
     libc.prctl(_PR_SET_KEEPCAPS, int(private), 0, 0, 0)
     os.setgroups([])
     os.setgid(uid)
@@ -100,8 +129,11 @@ def drop_privileges(uid: int) -> None:
         # effective, permitted, inheritable; then the same for capabilities from 32 on
         sets = (ctypes.c_uint32 * 6)(kept, kept, 0, 0, 0, 0)
         if libc.capset(header, sets) != 0:
-            raise OSError(ctypes.get_errno(), "capset failed")
-    # A change of user makes a process its own secret; the parent has to see it in /proc.
+            raise PermissionError(
+                f"Python's library, {os.path.dirname(os.__file__)}, cannot be read by the user "
+                "that programs run as: make that folder readable for all"
+            )
+    # After a change of user, /proc hides a process; the parent must see this one.
     libc.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
 
 
@@ -113,6 +145,53 @@ def readable_by_all(path: str) -> bool:
         if not os.stat(path).st_mode & 0o1:
             return False
     return True
+
+
+def keep_library_open() -> bool:
+    """Make imports use open folders, which do not depend on the rights of their parent folders.
+
+    Return whether every user can then read the library; if not, nothing has changed.
+    """
+    folders = [path for path in sys.path if os.path.isdir(path)]
+    files = [*folders, os.__file__]
+    if not os.path.isdir("/proc/self/fd") or len(folders) > _FILES - _LIBRARY:
+        return False
+    if not all(os.stat(path).st_mode & (0o5 if path in folders else 0o4) for path in files):
+        return False
+    moved = {}
+    for number, folder in enumerate(folders, _LIBRARY):
+        descriptor = os.open(folder, os.O_RDONLY)
+        os.dup2(descriptor, number, inheritable=False)
+        os.close(descriptor)
+        moved[folder] = f"/proc/self/fd/{number}"
+    sys.path[:] = [moved[folder] for folder in folders]
+    sys.path_importer_cache.clear()
+    for module in list(sys.modules.values()):  # packages may import more modules later
+        if isinstance(getattr(module, "__path__", None), list):
+            module.__path__[:] = [moved_path(path, moved) for path in module.__path__]
+    return True
+
+
+def moved_path(path: str, moved: dict[str, str]) -> str:
+    for folder in sorted(moved, key=len, reverse=True):
+        if path.startswith(folder + "/"):
+            return moved[folder] + path[len(folder) :]
+    return path
+
+
+def provide(code: CodeType, names: dict[str, Any]) -> None:
+    """Define the names of `PROVIDED` that the program uses."""
+    used: set[str] = set()
+    codes = [code]
+    for part in codes:
+        used.update(part.co_names)
+        codes += [constant for constant in part.co_consts if isinstance(constant, type(code))]
+    for module, provided in PROVIDED.items():
+        used_here = used.intersection(provided.split())
+        if module in used or used_here:
+            loaded = __import__(module)
+            names[module] = loaded
+            names.update((name, getattr(loaded, name)) for name in used_here)
 
 
 def run(code: CodeType, test: dict[str, Any], job: dict[str, Any]) -> Result:
@@ -143,7 +222,7 @@ def run(code: CodeType, test: dict[str, Any], job: dict[str, Any]) -> Result:
 def talk(
     child: int, input_end: int, data: bytes, output_end: int, seconds: float, most: int
 ) -> tuple[bytes, str]:
-    """Feed the input and collect the output until the child closes it, or a limit is met."""
+    """Write the input and read the output until the child closes it, or a limit is reached."""
     os.set_blocking(input_end, False)
     until = time.monotonic() + seconds
     poll = select.poll()
@@ -153,7 +232,8 @@ def talk(
     else:
         os.close(input_end)
         input_end = -1
-    output, status = b"", "timeout"
+    output = b""
+    status = "timeout"
     while True:
         left = until - time.monotonic()
         if left <= 0:
@@ -200,14 +280,14 @@ def wait(child: int, until: float) -> str:
 
 
 def execute(code: CodeType, test: dict[str, Any], input_end: int, output_end: int) -> None:
-    """In the fork: run the program on one test, then leave the process."""
+    """Run the program on one test and end the process; called in the fork."""
     os.dup2(input_end, 0)
     os.dup2(output_end, 1)
-    os.closerange(3, 256)  # among them the pipe of our reply
+    os.closerange(3, _LIBRARY)  # among them the pipe of our reply
     sys.stdin = open(0, encoding="utf-8", errors="replace", newline=None)
     sys.stdout = open(1, "w", encoding="utf-8", errors="replace", closefd=False)
     try:
-        import builtins  # the `site` module adds these, and programs use them
+        import builtins  # normally, the `site` module adds these; programs use them
 
         vars(builtins).update(exit=sys.exit, quit=sys.exit)
         function = test.get("function")
@@ -220,6 +300,7 @@ def execute(code: CodeType, test: dict[str, Any], input_end: int, output_end: in
             exec(code, names)
         else:
             sys.stdout = open(os.devnull, "w")
+            provide(code, names)
             exec(code, names)
             result = lookup(names, function)(*test["args"])
             sys.stdout = open(1, "w", encoding="utf-8", closefd=False)
@@ -253,8 +334,8 @@ def verdict(status: str, output: bytes, test: dict[str, Any]) -> Result:
         return {"status": status, "error": text[-200:]}
     if "function" not in test:
         return {"status": "ok", "output": text}
-    _, found, value = text.rpartition("\n" + test["mark"])
-    if not found:
+    _, mark, value = text.rpartition("\n" + test["mark"])
+    if not mark:
         return {"status": "error", "error": "the function did not return"}
     return {"status": "ok", "output": value}
 

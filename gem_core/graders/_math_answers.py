@@ -1,8 +1,9 @@
-r"""Answers of common kinds, compared without algebra: what a test sheet would hold.
+r"""Answers of common kinds, compared without algebra.
 
 Numbers with a unit or a percent sign, simple expressions, ``x = 5``, tuples, intervals, sets and
-matrices of numbers, choice letters and words. Each verdict given is math-verify's; where its
-reading has edges (``1,234`` is one number, a single letter is compared by name) none is given.
+matrices of numbers, choice letters and words. Each verdict is that of math-verify; where its
+reading is unusual (``1,234`` is one number, a single letter is compared by name), there is no
+verdict.
 """
 
 from __future__ import annotations
@@ -19,16 +20,21 @@ from gem_core.graders._math_read import read
 
 
 class Answer(NamedTuple):
-    """An answer that was understood."""
+    """An answer of one of the kinds.
 
-    #: ``"value"``, ``"word"``, ``"percent"``, ``"matrix 2 3"``, ``"set"``, ``"()"``, ``"[)"`` …
+    Attributes:
+        kind: ``"value"``, ``"word"``, ``"percent"``, ``"matrix 2 3"``, ``"set"``, ``"()"``,
+            ``"[)"`` and so on.
+        parts: the values of the answer.
+        name: the word, or the letter on the left of an equals sign.
+    """
+
     kind: str
     parts: tuple[Form, ...] = ()
-    #: The word, or the letter on the left of an equals sign.
     name: str = ""
 
 
-# What math-verify would not take for a word or for a unit.
+# Texts that math-verify does not read as a word or a unit.
 _NO_WORD = re.compile(r"\b(?:and|or)\b|perc|pct|inf|sqrt", re.IGNORECASE)
 _NUMBER = r"(-?[\d.,]+|-?\d+/\d+|-?\\[dt]?frac\{\d+\}\{\d+\})"
 _MEASURED = re.compile(
@@ -53,7 +59,7 @@ _INFINITY = forms.single(Atom("oo", 1e16))
 
 
 def verdict(answer: str, gold: str) -> bool | None:
-    r"""Return whether the answer is right, or ``None`` where that is not plain to see.
+    r"""Return whether the answer is right, or ``None`` if that is not clear without algebra.
 
     >>> verdict(r"12\text{ cm}", "12"), verdict("(2,1)", "(1,2)"), verdict("|x|", "x")
     (True, False, None)
@@ -68,46 +74,48 @@ def verdict(answer: str, gold: str) -> bool | None:
 
 
 def understand(text: str) -> Answer | None:
-    """Read an answer of one of the kinds."""
+    """Read an answer of one of the kinds; return ``None`` for any other."""
     if len(text) > 200 or not text:
         return None
     if (value := _quantity(text)) is not None:
         return Answer("value", (forms.number(value, int("." in text)),))
-    if found := _PERCENT.fullmatch(text):
-        return Answer("percent", (forms.number(int(found[1])),))
-    if found := _WORD.fullmatch(text):
-        word = next(filter(None, found.groups())).lower()
+    if match := _PERCENT.fullmatch(text):
+        return Answer("percent", (forms.number(int(match[1])),))
+    if match := _WORD.fullmatch(text):
+        word = next(filter(None, match.groups())).lower()
         return None if word in ("e", "i") or _NO_WORD.search(word) else Answer("word", name=word)
     if text.startswith("\\begin"):
         return _matrix(text)
     if "," in text:
         return _list(text)
-    found = _EQUATION.fullmatch(text)
-    form = read(found[2].strip() if found else text)
-    if form is None or (found and found[1] in form.letters()):
+    equation = _EQUATION.fullmatch(text)
+    form = read(equation[2].strip() if equation else text)
+    if form is None or (equation and equation[1] in form.letters()):
         return None
-    return Answer("value", (form,), found[1] if found else "")
+    return Answer("value", (form,), equation[1] if equation else "")
 
 
 def _quantity(text: str) -> Fraction | None:
     """Return the number in a number with a unit, or in a price or a ratio."""
     value = number(text)
-    if value is None and (found := _MONEY.fullmatch(text)):
-        return number(found[1])
-    if value is None and (found := _RATIO.fullmatch(text)):
-        return Fraction(int(found[1]), int(found[2]))
-    if value is None and (found := _MEASURED.fullmatch(text)):
-        return None if found[2] and _NO_WORD.search(found[2]) else number(found[1])
-    return value
+    if value is not None:
+        return value
+    if match := _MONEY.fullmatch(text):
+        return number(match[1])
+    if match := _RATIO.fullmatch(text):
+        return Fraction(int(match[1]), int(match[2]))
+    if match := _MEASURED.fullmatch(text):
+        return None if match[2] and _NO_WORD.search(match[2]) else number(match[1])
+    return None
 
 
 def _list(text: str) -> Answer | None:
     plain = re.sub(r"\\left(?=[(\[]|\\\{)|\\right(?=[)\]]|\\\})", "", text)
-    found = _LIST.fullmatch(plain)
-    if found is None or _THOUSANDS.search(plain) or re.search(r"\} ?\d", plain):
+    match = _LIST.fullmatch(plain)
+    if match is None or _THOUSANDS.search(plain) or re.search(r"\} ?\d", plain):
         return None
-    kind = found[1][-1:] + found[3][-1:]
-    parts = _constants(found[2].split(","))
+    kind = match[1][-1:] + match[3][-1:]
+    parts = _constants(match[2].split(","))
     if parts is None or kind not in ("", "{}", "()", "[]", "[)", "(]"):
         return None
     if kind in ("", "{}"):
@@ -119,10 +127,10 @@ def _list(text: str) -> Answer | None:
 
 
 def _matrix(text: str) -> Answer | None:
-    found = _MATRIX.fullmatch(text)
-    if found is None:
+    match = _MATRIX.fullmatch(text)
+    if match is None:
         return None
-    rows = [row.split("&") for row in found[2].split("\\\\")]
+    rows = [row.split("&") for row in match[2].split("\\\\")]
     parts = _constants([cell for row in rows for cell in row])
     if parts is None or len({len(row) for row in rows}) > 1 or not _finite(parts):
         return None
@@ -170,7 +178,8 @@ def _compare(answer: Answer, gold: Answer) -> bool | None:
 
 
 def _values(answer: Answer, gold: Answer) -> bool | None:
-    a, b = answer.parts[0], gold.parts[0]
+    a = answer.parts[0]
+    b = gold.parts[0]
     if answer.name and gold.name and answer.name != gold.name:
         return None if a.letters() or b.letters() else False
     return same(a, b)
@@ -198,4 +207,6 @@ def _lists(answer: Answer, gold: Answer) -> bool | None:
     if len(answer.parts) != len(gold.parts):
         return False
     verdicts = [same(a, b) for a, b in zip(answer.parts, gold.parts, strict=True)]
-    return False if False in verdicts else None if None in verdicts else True
+    if False in verdicts:
+        return False
+    return None if None in verdicts else True

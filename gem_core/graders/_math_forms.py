@@ -1,7 +1,7 @@
-"""Quotients of polynomials: compared exactly where that is easy, and at one point in any case.
+"""Quotients of polynomials, compared at one point and, where that is easy, exactly.
 
-What differs at a point is different. What is the same after expanding both is the same, and is so
-for math-verify, which would expand them too. Between the two lies what takes algebra.
+Forms that differ at a point are different. Forms that are the same after expanding both are equal,
+also for math-verify, which would expand them too. All others need algebra.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from gem_core.graders._math_numbers import CLEARLY
 
 
 class Unread(Exception):
-    """The text is outside the grammar, or too large to be looked at here."""
+    """The text is not in the grammar, or too large for this module."""
 
 
 class Atom(str):
-    """What polynomials are made of: a letter, a constant, a root of a prime, a function.
+    """A factor of a monomial: a letter, a constant, a root of a prime, or a function.
 
     Attributes:
-        value: Its value at the point.
-        letters: The letters it depends on.
-        is_letter: Whether it is one itself.
+        value: its value at the point.
+        letters: the letters that it depends on.
+        is_letter: whether it is a letter itself.
     """
 
     value: float
@@ -34,7 +34,9 @@ class Atom(str):
 
     def __new__(cls, name: str, value: float, letters: str = "") -> Atom:
         atom = super().__new__(cls, name)
-        atom.value, atom.letters, atom.is_letter = value, letters, "[" not in name and letters != ""
+        atom.value = value
+        atom.letters = letters
+        atom.is_letter = "[" not in name and letters != ""
         return atom
 
 
@@ -43,35 +45,42 @@ Monomial = tuple[tuple[Atom, Number], ...]
 Polynomial = dict[Monomial, Number]
 
 ONE: Polynomial = {(): 1}
-_MOST_TERMS, _HIGHEST_POWER, _LARGEST = 40, 8, 10**15
+_MOST_TERMS = 40
+_HIGHEST_POWER = 8
+_LARGEST = 10**15
 _CLEARLY = float(CLEARLY)
 
 
 class Form(NamedTuple):
-    """A quotient of two polynomials."""
+    """A quotient of two polynomials.
+
+    Attributes:
+        top: the numerator.
+        bottom: the denominator.
+        decimal: 1 if it was made from a decimal, 2 if that had to be rounded or a root was taken.
+    """
 
     top: Polynomial
     bottom: Polynomial = ONE
-    #: 1 if a decimal went into it, 2 if that had to be rounded, or a root of it was taken.
     decimal: int = 0
 
     def value(self) -> float:
-        """Return its value at the point."""
+        """Return the value at the point."""
         return _value(self.top) / _value(self.bottom)
 
     def rational(self) -> Fraction | None:
-        """Return the rational number that it plainly is, if it is one."""
+        """Return the rational number that the form is, or ``None`` if it is not a number."""
         if self.top.keys() <= ONE.keys() and self.bottom.keys() == ONE.keys():
             return Fraction(self.top.get((), 0)) / self.bottom[()]
         return None
 
     def letters(self) -> set[str]:
-        """Return the letters in it."""
+        """Return the letters of the form."""
         atoms = {a for p in (self.top, self.bottom) for m in p for a, _ in m}
         return {letter for atom in atoms for letter in atom.letters}
 
     def is_letter(self) -> bool:
-        """Return whether it is a letter and nothing else."""
+        """Return whether the form is a single letter."""
         if self.bottom != ONE or len(self.top) != 1:
             return False
         [(monomial, c)] = self.top.items()
@@ -91,9 +100,10 @@ def single(atom: Atom) -> Form:
 
 
 def same(a: Form, b: Form) -> bool | None:
-    """Return whether two forms are equal, ``None`` if that is not plain to see."""
-    x, y = a.value(), b.value()
-    if abs(x - y) > _CLEARLY + 1e-10 * (abs(x) + abs(y)):
+    """Return whether two forms are equal, or ``None`` if that is not clear without algebra."""
+    value_a = a.value()
+    value_b = b.value()
+    if abs(value_a - value_b) > _CLEARLY + 1e-10 * (abs(value_a) + abs(value_b)):
         return False
     if a.is_letter() or b.is_letter():
         return None  # math-verify compares a letter by its name alone
@@ -107,16 +117,16 @@ def same(a: Form, b: Form) -> bool | None:
 
 
 def within_bounds(form: Form) -> bool:
-    """Return whether its value can be trusted to a few digits."""
+    """Return whether the value of a form is accurate to a few digits."""
     for p in (form.top, form.bottom):
         terms = [abs(_value({monomial: c})) for monomial, c in p.items()]
         if terms and abs(_value(p)) < 1e-4 * max(terms):
-            return False  # what cancels out takes the digits with it
+            return False  # cancellation makes the value inaccurate
     return abs(form.value()) < _LARGEST
 
 
 def _free_of_rounding(form: Form) -> bool:
-    """Return whether floating point numbers would hold it as it is."""
+    """Return whether floating-point numbers represent the form exactly."""
     coefficients = (*form.top.values(), *form.bottom.values())
     return not form.decimal or (form.decimal == 1 and all(map(_binary, coefficients)))
 
@@ -145,7 +155,7 @@ def divide(a: Form, b: Form) -> Form:
 
 
 def inverse(form: Form) -> Form:
-    """Return one divided by it."""
+    """Return one divided by a form."""
     if not form.top:
         raise Unread
     value = form.rational()
@@ -155,7 +165,7 @@ def inverse(form: Form) -> Form:
 
 
 def power(base: Form, exponent: Fraction) -> Form:
-    """Return a power: a whole one of anything, a root of a positive rational number only."""
+    """Return an integer power of any form, or a root of a positive rational number."""
     value = base.rational()
     if value is not None and exponent.denominator > 1:
         return _root(value, exponent, base.decimal)
@@ -173,7 +183,7 @@ def power(base: Form, exponent: Fraction) -> Form:
 
 
 def logarithm(argument: Form) -> Form:
-    """Return the natural logarithm, of a number as a sum over its primes."""
+    """Return the natural logarithm; that of a number is a sum over its prime factors."""
     value = argument.rational()
     if value is None:
         return function("ln", math.log, argument)
@@ -237,11 +247,13 @@ def _product(a: Polynomial, b: Polynomial) -> Polynomial:
 def _times(m: Monomial, n: Monomial) -> tuple[Monomial, int]:
     if not m or not n:
         return m or n, 1
-    powers, coefficient = dict(m), 1
+    powers = dict(m)
+    coefficient = 1
     for atom, e in n:
         total = powers.get(atom, 0) + e
         if atom[0] == "#" and total >= 1:  # a root of a prime
-            total, coefficient = total - 1, coefficient * int(atom[1:])
+            total -= 1
+            coefficient *= int(atom[1:])
         powers[atom] = total
     return tuple(sorted([p for p in powers.items() if p[1]], key=itemgetter(0))), coefficient
 
@@ -260,7 +272,7 @@ def _root(value: Fraction, exponent: Fraction, decimal: int) -> Form:
 def _factors(value: Fraction) -> dict[int, int]:
     if max(value.numerator, value.denominator) > 10**6:
         raise Unread
-    found: dict[int, int] = {}
+    factors: dict[int, int] = {}
     for part, sign in ((value.numerator, 1), (value.denominator, -1)):
         prime = 2
         while part > 1:
@@ -268,13 +280,13 @@ def _factors(value: Fraction) -> dict[int, int]:
                 prime = part
             while part % prime == 0:
                 part //= prime
-                found[prime] = found.get(prime, 0) + sign
+                factors[prime] = factors.get(prime, 0) + sign
             prime += 1
-    return found
+    return factors
 
 
 def _without_squared_sines(p: Polynomial) -> Polynomial:
-    """Write the squared sines as cosines."""
+    """Replace squared sines by cosines."""
     while True:
         for monomial, c in p.items():
             for atom, e in monomial:

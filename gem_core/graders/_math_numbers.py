@@ -1,4 +1,4 @@
-"""Numbers written plainly: integers, decimals, fractions."""
+"""Numbers in plain notation: integers, decimals, fractions."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ _NUMBER = re.compile(
 )
 
 
-#: Values that differ by more differ however they are rounded, which math-verify does to six places.
 CLEARLY = Fraction(2, 1_000_000)
+"""Values that differ by more than this also differ after rounding to math-verify's six places."""
 
 
 @lru_cache(maxsize=4096)
 def number(text: str) -> Fraction | None:
-    r"""Return the number that a text plainly is.
+    r"""Return the number that a text is in plain notation, or ``None``.
 
     >>> number("1,234.5"), number(r"-\frac{1}{3}"), number("1,23")
     (Fraction(2469, 2), Fraction(-1, 3), None)
     """
     if len(text) > 40:
         return None
-    found = _NUMBER.fullmatch(text)
-    if found is None:
+    match = _NUMBER.fullmatch(text)
+    if match is None:
         return None
-    sign, whole, decimals, top, bottom, above, below = found.groups()
+    sign, whole, decimals, top, bottom, above, below = match.groups()
     if top is not None:
         value = Fraction(int(top), int(bottom))
     elif above is not None:

@@ -1,7 +1,8 @@
-r"""A reader of simple LaTeX: numbers, letters, the four operations, powers, roots, functions.
+r"""A parser of simple LaTeX: numbers, letters, the four operations, powers, roots, functions.
 
-The grammar is small on purpose. What math-verify reads in a way of its own (``2 3`` is 5, ``3m`` is
-3, ``f(x)`` is a function, ``^(`` ends at the first ``)``) is left out, and so left to math-verify.
+The grammar is small on purpose. What math-verify reads in an unusual way (``2 3`` is 5, ``3m`` is
+3, ``f(x)`` is a function, ``^(`` ends at the first ``)``) is not part of it, and so left to
+math-verify.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from gem_core.graders._math_forms import Atom, Form, Unread
 
 _LETTERS = "xyznkabpqruvwtcgshijlmf"
 _GREEK = (r"\alpha", r"\beta", r"\theta")
-# Positive, so that it is a point whatever is assumed of the letters.
+# Positive, so that it is a valid point whatever is assumed about the letters.
 _ATOMS = {
     name: Atom(name, (17 + 6 * i) / (13 + 2 * i), name.strip("\\")[0])
     for i, name in enumerate((*_LETTERS, *_GREEK))
@@ -35,8 +36,8 @@ _TOKEN = re.compile(
     r"|\\(?:[dt]?frac|sqrt|cdot|times|pi|alpha|beta|theta|ln|log|sin|cos|tan)(?![a-zA-Z])) *",
     re.ASCII,
 )
-# Digits behind a brace are drawn into the fraction before it; an "i" that stands alone is the
-# imaginary unit, else a letter like any other; letters at the end may be a unit.
+# math-verify reads digits after a brace as part of the fraction before it, an "i" by itself as the
+# imaginary unit, and letters at the end as a unit.
 _QUIRKS = re.compile(
     r"\} ?\d|\^ ?\(|\^ *[-+]|(?<![0-9a-z_])i(?![0-9a-z_])|(?<![a-z])or(?![a-z])|inf"
     r"|[\d}\s]\s*(?!(?:[abeijknpqruvwxyz]|[ijknpquvwxyz]{2})\s*$)[a-z]{1,3}\s*$",
@@ -45,20 +46,21 @@ _QUIRKS = re.compile(
 
 
 def read(text: str) -> Form | None:
-    r"""Read an expression.
+    r"""Parse an expression; return ``None`` if it is not in the grammar.
 
     >>> read(r"\frac{x+1}{2}") == read("(1+x)/2"), read("f(x)")
     (True, None)
     """
     if len(text) > 100 or _QUIRKS.search(text):
         return None
-    tokens, at = [], 0
+    tokens = []
+    at = 0
     while at < len(text):
-        found = _TOKEN.match(text, at)
-        if found is None:
+        token = _TOKEN.match(text, at)
+        if token is None:
             return None
-        tokens.append(found[1])
-        at = found.end()
+        tokens.append(token[1])
+        at = token.end()
     try:
         reader = _Reader(tokens)
         form = reader.sum()
@@ -68,7 +70,7 @@ def read(text: str) -> Form | None:
 
 
 class _Reader:
-    """A recursive descent; each method leaves the first token that it cannot use in ``next``."""
+    """A recursive-descent parser; ``next`` is the first token that is not read yet."""
 
     def __init__(self, tokens: list[str]) -> None:
         self._rest = ["", *reversed(tokens)]
@@ -100,13 +102,15 @@ class _Reader:
         return form
 
     def product(self) -> Form:
-        """Factors side by side, which bind closer than a slash."""
-        form = last = self.power()
+        """Read factors without an operator between them, which bind more tightly than a slash."""
+        form = self.power()
+        last = form
         while self._factor_ahead():
             factor = self.power()
             if last.rational() is not None and factor.rational() is not None:
                 raise Unread  # a mixed number
-            form, last = forms.multiply(form, factor), factor
+            form = forms.multiply(form, factor)
+            last = factor
         return form
 
     def _factor_ahead(self) -> bool:
@@ -181,7 +185,7 @@ class _Reader:
     def _root(self) -> Form:
         if self.next.isdigit():
             if len(self.next) > 1:
-                raise Unread  # of the first digit only
+                raise Unread  # in LaTeX, the root covers only the first digit
             return forms.power(forms.number(int(self.take())), Fraction(1, 2))
         degree = 2
         if self.next == "[":
@@ -197,7 +201,7 @@ class _Reader:
         bracket = self.next
         argument = self.braced() if bracket == "{" else self.factor()
         if self.next == "^" or (bracket != "(" and self.next not in ("", "+", "-", ")", "}")):
-            raise Unread  # where the argument ends is not for us to say
+            raise Unread  # it is not clear where the argument ends
         if name in (r"\ln", r"\log"):
             base = forms.number(1) if name == r"\ln" else forms.logarithm(forms.number(10))
             return forms.divide(forms.logarithm(argument), base)

@@ -1,10 +1,11 @@
-"""math-verify's verdict; imported in worker processes only.
+"""The verdict of math-verify. This module is imported only in worker processes.
 
-Its own timeouts raise signals, which works in the main thread alone, so they are off and the
-pool's deadline takes their place. Its LaTeX parser is made to try ANTLR's fast prediction first:
-what that reads to the end it reads as the full prediction does, which decides on all the rest. The
-numbers in it are made as such, where sympy would run each as a line of Python. And before a
-difference is simplified, to see whether it is zero, its value at one point is looked at.
+* The timeouts of math-verify use signals, which work only in the main thread. They are off; the
+  deadline of the pool replaces them.
+* Its LaTeX parser tries ANTLR's fast prediction first. What that reads to the end, it reads as the
+  full prediction does, which handles everything else.
+* Numbers are made directly, where sympy would evaluate each of them as a line of Python.
+* Before a difference is simplified to see whether it is zero, it is evaluated at one point.
 """
 
 from __future__ import annotations
@@ -24,22 +25,22 @@ try:
     from antlr4 import Token
     from antlr4.atn.PredictionMode import PredictionMode
     from latex2sympy2_extended.latex2sympy2 import _Latex2Sympy
-except ImportError:  # other versions of math-verify parse as they do, only slower
+except ImportError:  # other versions of math-verify parse in their own way, only slower
     _Latex2Sympy = None
 
-# It warns at each first call that its timeouts are off.
+# It warns at its first call that its timeouts are off.
 logging.getLogger("math_verify").setLevel(logging.ERROR)
 
 
 def run(job: list[str]) -> bool:
-    """Judge ``[answer, gold]``."""
+    """Grade ``[answer, gold]``."""
     answer, gold = job
     return bool(verify(list(_parse(gold)), list(_parse(answer)), timeout_seconds=None))
 
 
 @lru_cache(maxsize=512)  # benchmarks/throughput/graders.py counts on no more
 def _parse(text: str) -> tuple[Any, ...]:
-    # A text in which a box is left open cannot be put into one.
+    # A text with an unclosed box cannot be put into a box.
     return tuple(parse(f"\\boxed{{{text}}}", parsing_timeout=None))
 
 
@@ -56,7 +57,7 @@ def _two_stages(create: Any) -> Any:
                 tree = full()
                 if parser.getTokenStream().LA(1) == Token.EOF:
                     return tree
-            return create(self, text).math()  # a new one: the lexer of this one is half through
+            return create(self, text).math()  # a new parser: the lexer of this one is used up
 
         parser.math = math
         return parser
@@ -64,7 +65,7 @@ def _two_stages(create: Any) -> Any:
     return create_parser
 
 
-if _Latex2Sympy is not None:  # seen by nobody else: this module lives in the grader's workers
+if _Latex2Sympy is not None:  # it affects nothing else: this is a worker process
     _Latex2Sympy.create_parser = _two_stages(_Latex2Sympy.create_parser)
 
 
@@ -73,10 +74,10 @@ _PLAIN = re.compile(r"(?:0|[1-9]\d*)(\.\d+)?", re.ASCII)
 
 def _numbers_first(sympify: Any) -> Any:
     def sympified(text: Any, *args: Any, **options: Any) -> Any:
-        found = _PLAIN.fullmatch(text) if isinstance(text, str) and not (args or options) else None
-        if found is None:
+        plain = _PLAIN.fullmatch(text) if isinstance(text, str) and not (args or options) else None
+        if plain is None:
             return sympify(text, *args, **options)
-        return sympy.Float(text) if found[1] else sympy.Integer(int(text))
+        return sympy.Float(text) if plain[1] else sympy.Integer(int(text))
 
     return sympified
 
@@ -84,11 +85,20 @@ def _numbers_first(sympify: Any) -> Any:
 if hasattr(sympy.core.numbers, "sympify"):  # what ``sympy.Number("12")`` calls
     sympy.core.numbers.sympify = _numbers_first(sympy.core.numbers.sympify)
 
-#: A difference with one of these is not evaluated: that may take long, or mean nothing.
 _OPAQUE = (
-    *(sympy.Integral, sympy.Derivative, sympy.Sum, sympy.Product, sympy.Limit, sympy.Piecewise),
-    *(sympy.core.function.AppliedUndef, sympy.floor, sympy.ceiling, sympy.Mod, sympy.MatrixExpr),
+    sympy.Integral,
+    sympy.Derivative,
+    sympy.Sum,
+    sympy.Product,
+    sympy.Limit,
+    sympy.Piecewise,
+    sympy.core.function.AppliedUndef,
+    sympy.floor,
+    sympy.ceiling,
+    sympy.Mod,
+    sympy.MatrixExpr,
 )
+"""A difference that has one of these is not evaluated: it may take long or have no value."""
 _MOST_OPERATIONS = 60
 _CLEARLY = 1e-3
 
@@ -96,7 +106,7 @@ _CLEARLY = 1e-3
 def surely_differ(a: Any, b: Any) -> bool:
     """Return whether two expressions have clearly different values at one point.
 
-    What differs at a point cannot be simplified to the same, which is what math-verify would try.
+    If they have, no simplification, which math-verify would try, can make them equal.
     """
     try:
         difference = a - b
@@ -109,10 +119,10 @@ def surely_differ(a: Any, b: Any) -> bool:
             or any(abs(n) > 1000 for n in difference.atoms(sympy.Number))
         ):
             return False
-        # Positive, so that it is a point whatever is assumed of the symbols.
+        # Positive, so that it is a valid point whatever is assumed about the symbols.
         point = {s: sympy.Rational(17 + 6 * i, 13 + 2 * i) for i, s in enumerate(symbols)}
         value = abs(complex(difference.evalf(20, subs=point)))
-    except Exception:  # then it is for math-verify
+    except Exception:  # math-verify decides
         return False
     return math.isfinite(value) and value > _CLEARLY
 

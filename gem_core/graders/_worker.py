@@ -1,8 +1,8 @@
-"""The process at the other end of `gem_core.graders.pool`.
+"""The worker process of `gem_core.graders.pool`.
 
-It reads jobs from its standard input and writes replies to what was its standard output, each as
-eight bytes of length and JSON. Libraries that print cannot disturb that: descriptor 1 is redirected
-to /dev/null before the target is imported.
+It reads jobs from its standard input and writes replies to its original standard output, each as
+eight bytes of length followed by JSON. Libraries that print cannot interfere: descriptor 1 is
+redirected to /dev/null before the target is imported.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def main(target: str, memory_mb: int) -> None:
     _send(replies, {"result": "ready"})
     while header := jobs.read(8):
         message = json.loads(jobs.read(int.from_bytes(header, "big")))
-        # Should the parent be gone, nobody kills a hung worker: the kernel does.
+        # If the parent has ended, the kernel kills a worker that hangs.
         signal.setitimer(signal.ITIMER_REAL, 2 * message["deadline_s"] + 5)
         try:
             reply = {"result": function(message["job"])}

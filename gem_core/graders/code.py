@@ -1,14 +1,23 @@
-"""Does a program pass its tests?
+"""Run a program on its tests.
 
-The program runs in a child process under resource limits (CPU time, memory, file size, processes)
-and a deadline; at the end the child's whole process tree is gone, also what it detached. This keeps
-honest mistakes (endless loops, fork bombs, huge outputs) from doing harm. It is not a wall against
-malice: the program has the user's files and network. For programs you do not trust, run the whole
-trainer in a container.
+The program runs in a child process with resource limits (CPU time, memory, file size, processes)
+and a deadline; at the end the child's whole process tree is ended, including detached processes.
+This prevents damage by mistakes (endless loops, fork bombs, huge outputs). It does not protect
+against malicious programs: a program has access to the user's files and network. To run programs
+that you do not trust, run the whole trainer in a container.
+
+A program can import Python's standard library and nothing else: no NumPy, nothing that is
+installed. One that reads standard input imports what it uses. One that is tested by calling a
+function need not import the names that coding sites provide, which
+`gem_core.graders._code_runner.PROVIDED` lists: ``List`` and the like of `typing`, the usual ones of
+`bisect`, `collections`, `copy`, `functools`, `heapq`, `itertools`, `math`, `operator` and `string`,
+these modules themselves, and `datetime`, `json`, `random`, `re` and `sys`. The ``ListNode`` and
+``TreeNode`` of those sites are not there.
 """
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import json
 import math
@@ -31,16 +40,16 @@ _MB = 1 << 20
 
 
 class Limits(NamedTuple):
-    """What a program may use.
+    """The resource limits of a program.
 
     Attributes:
-        test_s: CPU seconds for one test, and three times as many by the clock: a busy machine
-            does not fail a program, and a program that sleeps does not stop the grader.
-        total_s: Wall seconds for all tests of a program.
-        memory_mb: Address space of each process.
-        file_mb: Size of a file it writes.
-        processes: How many processes and threads it may start.
-        output_kb: Output of one test.
+        test_s: CPU seconds for one test. The wall seconds are three times as many, so that a busy
+            machine does not fail a program and a sleeping program does not stop the grader.
+        total_s: wall seconds for all tests of a program.
+        memory_mb: address space of each process.
+        file_mb: largest size of a file that it writes.
+        processes: number of processes and threads that it may start.
+        output_kb: largest output of one test.
     """
 
     test_s: float = 5.0
@@ -52,16 +61,16 @@ class Limits(NamedTuple):
 
 
 class CodeVerdict(NamedTuple):
-    """What the grader says.
+    """The verdict of the grader.
 
     Attributes:
-        correct: Whether every test was run and passed.
-        passed: Tests passed.
-        total: Tests there are.
+        correct: whether every test was run and passed.
+        passed: number of tests that passed.
+        total: number of all tests.
         status: ``"passed"``, or why the first failing test failed: ``"wrong_answer"``,
             ``"error"``, ``"timeout"``, ``"output_limit"``, ``"killed"`` (memory), or
             ``"compile_error"``, ``"runner_died"`` for the whole program.
-        error: The message that goes with it, at most 200 characters.
+        error: the message of the failure, at most 200 characters.
     """
 
     correct: bool
@@ -81,15 +90,15 @@ def grade_code(
     """Run a Python program on its tests.
 
     Args:
-        code: The program.
-        tests: As `read_tests` returns them: ``{"input": text, "output": text}`` for a program
+        code: the program.
+        tests: as `read_tests` returns them: ``{"input": text, "output": text}`` for a program
             that reads standard input, ``{"function": name, "args": [...], "output": value}`` for
             one that defines a function.
-        limits: What it may use.
-        stop_early: Stop at the first test that fails.
+        limits: the resource limits; ``None`` = the defaults.
+        stop_early: whether to stop at the first test that fails.
     """
     limits = limits or Limits()
-    # A mark that the program cannot know in advance separates the result from what it prints.
+    # A mark that the program cannot know in advance separates the result from its output.
     mark = secrets.token_hex(8)
     job = {
         "code": code.encode(errors="replace").decode(),
@@ -104,7 +113,9 @@ def grade_code(
         return CodeVerdict(False, 0, len(tests), "timeout", "all tests together took too long")
     if not results:
         return CodeVerdict(False, 0, len(tests), "runner_died")
-    passed, status, error = 0, "passed", ""
+    passed = 0
+    status = "passed"
+    error = ""
     for test, result in zip(tests, results, strict=False):
         if result["status"] == "ok" and _matches(result["output"], test):
             passed += 1
@@ -115,14 +126,15 @@ def grade_code(
 
 
 def read_tests(cell: Any) -> list[dict[str, Any]]:
-    """Return the tests in a cell of a data set, whichever of the usual forms it has.
+    """Return the tests of a cell of a data set, in any of the usual forms.
 
     Known are ``{"inputs": [...], "outputs": [...], "fn_name": optional}`` (APPS, TACO), lists of
     ``{"input": ..., "output": ..., "type": "stdin_stdout" | "function_call", "fn_name": ...}``, and
-    the JSON text of either.
+    the JSON text of either. If the input of a function is a text, each of its lines is one argument
+    in JSON, and the output is JSON too (LiveCodeBench); else both are values.
 
     Raises:
-        DataError: It has another form.
+        DataError: it has another form.
     """
     if isinstance(cell, str):
         try:
@@ -130,16 +142,22 @@ def read_tests(cell: Any) -> list[dict[str, Any]]:
         except ValueError as error:
             raise DataError(f"The tests are neither JSON nor a list: {error}.") from None
     if isinstance(cell, Mapping) and "inputs" in cell and "outputs" in cell:
-        name, inputs, outputs = cell.get("fn_name"), cell["inputs"], cell["outputs"]
-        if not all(isinstance(x, Sequence) and not isinstance(x, str) for x in (inputs, outputs)):
+        name = cell.get("fn_name")
+        inputs = cell["inputs"]
+        outputs = cell["outputs"]
+        if not (_is_list(inputs) and _is_list(outputs)):
             raise DataError(f"'inputs' and 'outputs' must be lists: {cell!r:.100}.")
         if len(inputs) != len(outputs):
             raise DataError(f"There are {len(inputs)} inputs but {len(outputs)} outputs.")
         pairs = zip(inputs, outputs, strict=True)
         cell = [{"input": i, "output": o, "fn_name": name} for i, o in pairs]
     if not isinstance(cell, Sequence) or isinstance(cell, str) or not cell:
-        raise DataError(f"These are no tests: {cell!r:.100}.")
+        raise DataError(f"These are not tests: {cell!r:.100}.")
     return [_test(entry) for entry in cell]
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str)
 
 
 def _test(entry: Any) -> dict[str, Any]:
@@ -147,20 +165,28 @@ def _test(entry: Any) -> dict[str, Any]:
         raise DataError(f"A test needs 'input' and 'output': {entry!r:.100}.")
     name = entry.get("fn_name")
     if name:
-        arguments, output = entry["input"], entry["output"]
-        if isinstance(arguments, str):
-            arguments = [_argument(line) for line in arguments.splitlines() if line.strip()]
+        arguments = entry["input"]
+        output = entry["output"]
+        if isinstance(arguments, str):  # then both are written down, one argument per line
+            lines = [line for line in arguments.splitlines() if line.strip()]
+            arguments = [_value(line, "An argument") for line in lines]
+            if isinstance(output, str):
+                output = _value(output, "The output")
         if not isinstance(arguments, list | tuple):
             raise DataError(f"The input of a function must be a list: {arguments!r:.60}.")
         return {"function": name, "args": list(arguments), "output": output}
     return {"input": _text(entry["input"]), "output": _text(entry["output"])}
 
 
-def _argument(line: str) -> Any:
+def _value(text: str, what: str) -> Any:
+    """Return the value that a text is: JSON, or else a literal of Python."""
     try:
-        return json.loads(line)
+        return json.loads(text)
     except ValueError as error:
-        raise DataError(f"An argument of a test is not JSON: {line!r:.60} ({error}).") from None
+        try:
+            return json.loads(json.dumps(ast.literal_eval(text.strip())))
+        except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+            raise DataError(f"{what} of a test is not JSON: {text!r:.60} ({error}).") from None
 
 
 def _text(value: Any) -> str:
@@ -182,12 +208,12 @@ def _matches(output: str, test: Mapping[str, Any]) -> bool:
         return False
     expected = test["output"]
     # APPS and TACO wrap some expected results in a list.
-    wrapped = isinstance(expected, list) and len(expected) == 1 and value == expected[0]
-    return bool(_close(value, expected) or wrapped)
+    wrapped = isinstance(expected, list) and len(expected) == 1 and _close(value, expected[0])
+    return _close(value, expected) or wrapped
 
 
 def same_output(output: str, expected: str) -> bool:
-    r"""Return whether two outputs are equal but for white space at ends of lines and of the text.
+    r"""Return whether two outputs are equal, except for whitespace at the ends of lines.
 
     Numbers that differ by rounding (relative 1e-9, absolute 1e-6) are equal.
 
@@ -199,9 +225,15 @@ def same_output(output: str, expected: str) -> bool:
     if ours == theirs:
         return True
     return len(ours) == len(theirs) and all(
-        len(a) == len(b) and all(x == y or _close_words(x, y) for x, y in zip(a, b, strict=True))
-        for a, b in zip(ours, theirs, strict=True)
+        _same_line(words, expected_words)
+        for words, expected_words in zip(ours, theirs, strict=True)
     )
+
+
+def _same_line(words: list[str], expected: list[str]) -> bool:
+    if len(words) != len(expected):
+        return False
+    return all(a == b or _close_words(a, b) for a, b in zip(words, expected, strict=True))
 
 
 def _close_words(a: str, b: str) -> bool:
@@ -222,7 +254,9 @@ def _close(a: Any, b: Any) -> bool:
         except OverflowError:  # an integer beyond all floats
             return False
     if isinstance(a, list) and isinstance(b, list):
-        return len(a) == len(b) and all(_close(x, y) for x, y in zip(a, b, strict=True))
+        return len(a) == len(b) and all(_close(one, other) for one, other in zip(a, b, strict=True))
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() == b.keys() and all(_close(a[key], b[key]) for key in a)
     return type(a) is type(b) and bool(a == b)
 
 
@@ -230,9 +264,9 @@ def _rlimits(limits: Limits) -> dict[str, int]:
     return {
         "RLIMIT_AS": limits.memory_mb * _MB,
         "RLIMIT_FSIZE": limits.file_mb * _MB,
-        # A fork starts its CPU time at zero, so this holds for each test.
+        # The CPU time of a fork starts at zero, so this limit holds for each test.
         "RLIMIT_CPU": math.ceil(limits.test_s),
-        # Under a superuser the runner becomes a new user, who has no processes yet.
+        # As the superuser, the runner becomes a new user, who has no processes yet.
         "RLIMIT_NPROC": (_user_processes() if os.getuid() else 1) + limits.processes,
         "RLIMIT_CORE": 0,
         "RLIMIT_NOFILE": 256,
@@ -240,7 +274,7 @@ def _rlimits(limits: Limits) -> dict[str, int]:
 
 
 def _run(job: dict[str, Any], limits: Limits) -> list[dict[str, Any]] | None:
-    """Return the runner's results; ``[]`` if it died, ``None`` if it ran past the deadline."""
+    """Return the runner's results; ``[]`` if it died, ``None`` if it exceeded the deadline."""
     with tempfile.TemporaryDirectory(prefix="gem-code-", ignore_cleanup_errors=True) as folder:
         process = subprocess.Popen(
             [sys.executable, "-I", "-S", "-B", _RUNNER, str(os.getpid())],  # for `ps`
@@ -269,7 +303,8 @@ def _exchange(process: subprocess.Popen[bytes], job: bytes, limits: Limits) -> b
     until = time.monotonic() + limits.total_s
     with contextlib.suppress(BrokenPipeError), process.stdin:
         process.stdin.write(job)
-    reply, most = b"", 4 * (limits.output_kb << 10) * 64
+    reply = b""
+    most = 4 * (limits.output_kb << 10) * 64
     poll = select.poll()
     poll.register(process.stdout, select.POLLIN | select.POLLHUP)
     while True:
@@ -285,16 +320,16 @@ def _exchange(process: subprocess.Popen[bytes], job: bytes, limits: Limits) -> b
 
 
 def end_tree(process: subprocess.Popen[bytes]) -> None:
-    """End a process and all its descendants, also those that left its group or session.
+    """End a process and all its descendants, including those that left its group or session.
 
-    The process is a subreaper (on Linux), so while it lives, everything it started is below it:
-    it is stopped first and killed last.
+    The process is a subreaper (on Linux): as long as it lives, all processes that it started are
+    its descendants. Therefore it is stopped first and killed last.
     """
     with contextlib.suppress(ProcessLookupError):
         os.kill(process.pid, signal.SIGSTOP)
     for _ in range(100):
         groups = {group for _, group in descendants(process.pid)} - {process.pid}
-        # A signal to a group reaches all of it at once; a fork bomb outruns one at a time.
+        # A signal to a group reaches all its processes at once, also those of a fork bomb.
         for group in groups:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(group, signal.SIGKILL)
@@ -309,10 +344,10 @@ def end_tree(process: subprocess.Popen[bytes]) -> None:
 
 
 def descendants(root: int) -> Iterator[tuple[int, int]]:
-    """Yield (pid, process group) of what is alive below ``root`` or else in its session.
+    """Yield (pid, process group) of the living processes below ``root`` or in its session.
 
-    The session counts because the children of a dead process are no longer below it. Yields nothing
-    where there is no /proc.
+    The session is included because the children of a dead process are no longer below it. Nothing
+    is yielded where there is no /proc.
     """
     children: dict[int, list[_Process]] = {}
     for process in _processes():
@@ -335,8 +370,9 @@ class _Process(NamedTuple):
 
 
 def _user_processes() -> int:
-    """Return how many processes the user has, as RLIMIT_NPROC counts them."""
-    uid, count = os.getuid(), 0
+    """Return the number of the user's processes, as RLIMIT_NPROC counts them."""
+    uid = os.getuid()
+    count = 0
     for process in _processes():
         with contextlib.suppress(FileNotFoundError):
             count += os.stat(f"/proc/{process.pid}").st_uid == uid
@@ -351,7 +387,7 @@ def _processes() -> Iterator[_Process]:
     for name in filter(str.isdigit, names):
         try:
             with open(f"/proc/{name}/stat", "rb") as file:
-                # The second field, the command in brackets, may hold anything.
+                # The second field, the command in brackets, may contain any character.
                 fields = file.read().rpartition(b")")[2].split()
         except (FileNotFoundError, ProcessLookupError):
             continue

@@ -1,9 +1,9 @@
-"""Is this the right answer to a mathematical question?
+"""Grade the answer to a mathematical question.
 
-The verdict is math-verify's. Answers of common kinds (numbers, simple expressions, lists of them,
-words) are judged here in microseconds; the rest goes to worker processes that import math-verify
-once, under a deadline, so it works in any thread and a comparison that hangs costs one worker and
-nothing else.
+The verdict is that of math-verify. Answers of common kinds (numbers, simple expressions, lists of
+them, words) are graded in this process in microseconds. The others are graded by worker processes
+that import math-verify once, with a deadline, so that grading works in any thread and a comparison
+that hangs only costs one worker.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from gem_core.graders._math_fast import fast_verdict
 from gem_core.graders.pool import WorkerError, shared_pool
 
 _WORKER = "gem_core.graders._math_slow:run"
-#: Seconds that one comparison may take; then the answer counts as wrong.
 DEADLINE_S = 5.0
-#: A longer answer counts as wrong without being read.
+"""Seconds for one comparison, after which the answer counts as wrong."""
 MAX_CHARS = 2000
+"""Longest answer that is read; a longer one counts as wrong."""
 _REMEMBERED = 8192
 
 
 class MathVerdict(NamedTuple):
-    """What the grader says.
+    """The verdict of the grader.
 
     Attributes:
-        correct: Whether the answer is right.
-        method: ``"plain"`` (judged without math-verify), ``"math-verify"``, or ``"none"`` if the
-            answer could not be judged and therefore counts as wrong.
-        error: Why it could not be judged: ``"too_long"`` or the message of the worker.
+        correct: whether the answer is right.
+        method: ``"plain"`` (graded without math-verify), ``"math-verify"``, or ``"none"`` if the
+            answer could not be graded and therefore counts as wrong.
+        error: why it could not be graded: ``"too_long"`` or the message of the worker.
     """
 
     correct: bool
@@ -43,15 +43,15 @@ class MathVerdict(NamedTuple):
 def grade_math(
     answer: str, gold: str | list[str], *, deadline_s: float = DEADLINE_S
 ) -> MathVerdict:
-    r"""Judge an answer (what is in the box, not the whole response).
+    r"""Grade an answer (the content of the box, not the whole response).
 
     Args:
-        answer: The answer, in LaTeX or plain.
-        gold: The right answer, or several of which any counts.
-        deadline_s: Seconds for each comparison that needs algebra.
+        answer: the answer, in LaTeX or plain text.
+        gold: the right answer, or a list of right answers.
+        deadline_s: seconds for each comparison that needs algebra.
 
     Raises:
-        MissingDependencyError: The pair needs math-verify, which is not installed.
+        MissingDependencyError: the pair needs math-verify, which is not installed.
 
     >>> grade_math("0.5", r"\frac{1}{2}")
     MathVerdict(correct=True, method='plain', error=None)
@@ -72,11 +72,14 @@ def math_verify_installed() -> bool:
 
 
 def require_math_verify() -> None:
-    """Raise MissingDependencyError if math-verify is not installed."""
+    """Check that math-verify is installed.
+
+    Raises:
+        MissingDependencyError: it is not.
+    """
     if not math_verify_installed():
         raise MissingDependencyError(
-            "Judging answers that are not plain and simple needs math-verify: "
-            "pip install 'gem-core[math]'."
+            "Grading answers that are not simple needs math-verify: pip install 'gem-core[math]'."
         )
 
 
@@ -87,7 +90,8 @@ _memory_lock = Lock()
 def _grade(answer: str, gold: str, deadline_s: float) -> MathVerdict:
     if len(answer) > MAX_CHARS:
         return MathVerdict(False, "none", "too_long")
-    answer, gold = answer.strip(), gold.strip()
+    answer = answer.strip()
+    gold = gold.strip()
     verdict = fast_verdict(answer, gold)
     if verdict is not None:
         return MathVerdict(verdict, "plain")
@@ -96,7 +100,7 @@ def _grade(answer: str, gold: str, deadline_s: float) -> MathVerdict:
         verdict = _memory.get(pair)
     if verdict is None:
         require_math_verify()
-        # A lone surrogate cannot be encoded, and no right answer has one.
+        # A lone surrogate cannot be encoded, and no right answer contains one.
         job = [answer.encode(errors="replace").decode(), gold]
         try:
             verdict = bool(shared_pool(_WORKER).call(job, deadline_s))
@@ -107,7 +111,7 @@ def _grade(answer: str, gold: str, deadline_s: float) -> MathVerdict:
 
 
 def _remember(pair: tuple[str, str], verdict: bool) -> None:
-    # Samples of one group often give the same answer, so it is worth it.
+    # The samples of a group often give the same answer.
     with _memory_lock:
         _memory[pair] = verdict
         if len(_memory) > _REMEMBERED:

@@ -1,9 +1,8 @@
-"""Worker processes that run one function under a deadline, shared by all environments.
+"""Worker processes that run one function with a deadline, shared by all environments.
 
-A job that overruns its deadline costs its worker: the process is killed and another one takes its
-place, so the next job is not late. Calls come from any thread; nothing here uses signals in the
-calling process. Jobs and results are JSON, so a worker that an answer has subverted cannot make
-its parent run anything.
+The worker of a job that exceeds its deadline is killed and replaced, so that the next job is not
+late. Calls may come from any thread; nothing here uses signals in the calling process. Jobs and
+results are JSON, so that a worker that an answer has compromised cannot make its parent run code.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ _MAX_REPLY = 64 << 20
 
 
 class WorkerError(GemError, RuntimeError):
-    """A job that did not give a result; the message says why."""
+    """A job without a result; the message has the reason."""
 
 
 class DeadlineError(WorkerError, TimeoutError):
-    """A job that ran past its deadline; its worker was killed."""
+    """A job that exceeded its deadline; its worker was killed."""
 
 
 class WorkerDiedError(WorkerError):
@@ -44,8 +43,9 @@ class WorkerPool:
     Args:
         target: ``"module:function"``; the function takes and returns JSON data. Its module is
             imported in the workers only.
-        size: Most processes; ``None``: ``GEM_CORE_WORKERS`` or the number of CPUs, at most 8.
-        memory_mb: Address space of a worker; a job that needs more fails.
+        size: largest number of processes; ``None``: ``GEM_CORE_WORKERS``, or the number of CPUs but
+            at most 8.
+        memory_mb: address space of a worker; a job that needs more fails.
     """
 
     def __init__(self, target: str, size: int | None = None, memory_mb: int = 4096):
@@ -56,7 +56,7 @@ class WorkerPool:
         self.memory_mb = memory_mb
         self._reset()
         atexit.register(self.close)
-        # A forked child must not talk to its parent's workers.
+        # A forked child must not use the workers of its parent.
         os.register_at_fork(after_in_child=self._reset)
 
     def _reset(self) -> None:
@@ -68,20 +68,20 @@ class WorkerPool:
     def call(self, job: Any, deadline_s: float) -> Any:
         """Run ``target(job)`` in a worker and return its result.
 
-        The deadline begins when a worker takes the job; starting a worker does not count.
+        The deadline begins when a worker gets the job; starting a worker does not count.
 
         Raises:
-            DeadlineError: The job took longer than ``deadline_s`` seconds.
-            WorkerDiedError: The worker ended.
-            WorkerError: The function raised; the message is that of its exception.
+            DeadlineError: the job took longer than ``deadline_s`` seconds.
+            WorkerDiedError: the worker ended.
+            WorkerError: the function raised; the message is that of its exception.
         """
-        worker = self._take()
+        worker = self._acquire()
         try:
             reply = worker.run(job, deadline_s)
         except BaseException:
             self._discard(worker)
             raise
-        self._give_back(worker)
+        self._release(worker)
         if "error" in reply:
             raise WorkerError(reply["error"])
         return reply["result"]
@@ -89,12 +89,14 @@ class WorkerPool:
     def close(self) -> None:
         """Stop all workers. The next call starts new ones."""
         with self._free:
-            workers, self._all, self._idle = self._all, set(), []
+            workers = self._all
+            self._all = set()
+            self._idle = []
             self._free.notify_all()
         for worker in workers:
             worker.kill()
 
-    def _take(self) -> _Worker:
+    def _acquire(self) -> _Worker:
         with self._free:
             while not self._idle:
                 if len(self._all) < self.size:
@@ -104,7 +106,7 @@ class WorkerPool:
                 self._free.wait()
             return self._idle.pop()
 
-    def _give_back(self, worker: _Worker) -> None:
+    def _release(self, worker: _Worker) -> None:
         with self._free:
             if worker in self._all:
                 self._idle.append(worker)
@@ -164,7 +166,7 @@ class _Worker:
             self._process.stdin.write(len(body).to_bytes(_HEADER, "big") + body)
             self._process.stdin.flush()
         except OSError as error:
-            raise WorkerDiedError(f"The worker is gone: {error}.") from error
+            raise WorkerDiedError(f"The worker has ended: {error}.") from error
 
     def _receive(self, until: float) -> dict[str, Any]:
         size = int.from_bytes(self._read(_HEADER, until), "big")
@@ -178,11 +180,12 @@ class _Worker:
         descriptor = self._process.stdout.fileno()
         poll = select.poll()
         poll.register(descriptor, select.POLLIN | select.POLLHUP)
-        parts, missing = [], count
+        parts = []
+        missing = count
         while missing:
             left = until - time.monotonic()
             if left <= 0 or not poll.poll(left * 1000):
-                raise DeadlineError("The job ran past its deadline; its worker was killed.")
+                raise DeadlineError("The job exceeded its deadline; its worker was killed.")
             part = os.read(descriptor, missing)
             if not part:
                 raise WorkerDiedError("The worker ended in the middle of a job.")
@@ -204,9 +207,10 @@ os.register_at_fork(after_in_child=lambda: globals().update(_pools_lock=threadin
 
 
 def shared_pool(target: str) -> WorkerPool:
-    """Return the process-wide pool that runs ``target``; made at the first call."""
+    """Return this process's pool that runs ``target``; it is made at the first call."""
     with _pools_lock:
         pool = _pools.get(target)
         if pool is None:
-            pool = _pools[target] = WorkerPool(target)
+            pool = WorkerPool(target)
+            _pools[target] = pool
         return pool

@@ -12,7 +12,7 @@ _ARTICLE = re.compile(r"\b(?:a|an|the)\b")
 
 
 def normalise_answer(text: str) -> str:
-    """Return a text in lower case, without ASCII punctuation, articles and extra white space.
+    """Return a text in lower case, without ASCII punctuation, articles and extra whitespace.
 
     >>> normalise_answer("The  Hague, (NL)")
     'hague nl'
@@ -21,7 +21,7 @@ def normalise_answer(text: str) -> str:
 
 
 def exact_match(answer: str, golds: Iterable[str]) -> bool:
-    """Return whether an answer equals one of the right ones after normalisation.
+    """Return whether an answer equals one of the right answers after normalisation.
 
     >>> exact_match("the Eiffel Tower.", ["Eiffel tower", "Tour Eiffel"])
     True
@@ -31,9 +31,9 @@ def exact_match(answer: str, golds: Iterable[str]) -> bool:
 
 
 def f1_score(answer: str, golds: Iterable[str]) -> float:
-    """Return the best F1 of the answer's words against one of the right answers.
+    """Return the best F1 of the answer's words with one of the right answers.
 
-    Words that normalisation leaves nothing of match nothing, but two empty answers are equal.
+    An answer that is empty after normalisation only matches another empty one.
 
     >>> f1_score("blue cheese", ["cheese"])
     0.6666666666666666

@@ -1,5 +1,6 @@
-"""Measuring that trainers agree: frozen episodes, what an adapter made of them, a reference.
+"""Measure that trainers agree: frozen episodes, their replay in an adapter, a reference.
 
-An adapter's ``cpu/replay.py`` has ``replay(recipe, episodes, model_dir) -> Replay``: the frozen
-episodes go through its real conversion, the real package's advantage path, loss and backward pass.
+An adapter's ``cpu/replay.py`` has ``replay(recipe, episodes, model_dir) -> Replay``, which passes
+the frozen episodes through the adapter's conversion and through the advantages, the loss and the
+backward pass of the trainer's package.
 """

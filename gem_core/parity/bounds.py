@@ -1,4 +1,4 @@
-"""The bounds within which two trainers count as equal; no torch needed to read them."""
+"""The bounds within which two trainers count as equal. This module does not import torch."""
 
 BOUNDS = {
     "advantage": 1e-6,
@@ -6,4 +6,4 @@ BOUNDS = {
     "cosine": 0.9999,
     "norm": 0.01,
 }
-"""Largest advantage error, relative loss error, lowest cosine, largest relative norm error."""
+"""Largest advantage error and relative loss error, lowest cosine, largest relative norm error."""

@@ -1,7 +1,8 @@
-"""A frozen batch of episodes with every awkward shape, made by the real machine.
+"""A frozen batch of episodes with unusual shapes, made by the episode machine.
 
-Ragged turns, dense and terminal rewards, invalid actions, a turn limit, a token cap, an episode
-budget and an environment that raises. Token ids are random but legal; nothing is sampled.
+Different numbers of turns, dense and terminal rewards, invalid actions, a turn limit, a token cap,
+an episode budget and an environment that raises. Token ids are random but valid; no model samples
+them.
 """
 
 from __future__ import annotations
@@ -33,11 +34,14 @@ class _Bytes:
 
 
 class _Scripted(Env):
-    """Answers with random short texts and rewards until its script ends, or raises."""
+    """Returns random short texts and rewards until its script ends, or raises."""
 
     def __init__(self, turns: int, dense: bool, raises: bool) -> None:
         super().__init__()
-        self.turns, self.dense, self.raises, self.done = turns, dense, raises, 0
+        self.turns = turns
+        self.dense = dense
+        self.raises = raises
+        self.done = 0
 
     def _reset(self, options: dict[str, Any] | None) -> tuple[str, dict[str, Any]]:
         self.done = 0
@@ -54,10 +58,12 @@ class _Scripted(Env):
 
 
 class _RandomTokens:
-    """A batch policy that returns random legal ids; every fifth completion is cut at its cap."""
+    """A batch policy that returns random valid ids; every fifth completion is cut at its cap."""
 
     def __init__(self, rng: random.Random, vocab: int) -> None:
-        self.rng, self.vocab, self.made = rng, vocab, 0
+        self.rng = rng
+        self.vocab = vocab
+        self.made = 0
 
     def complete_batch(self, requests: Sequence[Request]) -> list[Completion]:
         return [self._one(request.max_tokens) for request in requests]
@@ -76,13 +82,13 @@ class _RandomTokens:
 def frozen_episodes(
     count: int = 16, *, group_size: int = 2, seed: int = 0, vocab: int = 258
 ) -> list[Episode]:
-    """Make the frozen batch: the same for the same arguments, on every machine.
+    """Make the frozen batch, which is the same for the same arguments on every machine.
 
     Args:
-        count: episodes; from the seventh on one per seven raises, and limits cut some others.
-        group_size: adjacent episodes that share a group.
-        seed: of the scripts and the tokens.
-        vocab: ids are below this.
+        count: number of episodes; every seventh one raises, and limits cut some others.
+        group_size: number of adjacent episodes that share a group.
+        seed: seed of the scripts and the tokens.
+        vocab: upper bound of the token ids.
     """
     rng = random.Random(seed)
     machines = []

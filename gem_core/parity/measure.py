@@ -1,4 +1,4 @@
-"""How far a replay is from the reference: the figures of the parity table, and their bounds."""
+"""Compare a replay with the reference: the figures of the parity table, and their bounds."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from gem_core.parity.replay import Replay, Row
 
 @dataclass
 class Measure:
-    """One trainer, one estimator, one frozen batch.
+    """The comparison of one trainer, with one estimator, on one frozen batch.
 
     Attributes:
         rows: number of trained sequences.
         turns: number of trained turns.
-        ids: every token id and every mask entry is equal.
+        ids: whether every token id and every mask entry is equal.
         advantage: largest absolute error of an advantage.
         loss: error of the loss, relative to the reference (absolute below 0.01).
         cosine: cosine between the gradients.
-        norm: norm of the gradient over the reference's, minus 1.
-        faults: what is out of bounds, in words; empty = equal.
+        norm: norm of the gradient divided by the reference's, minus 1.
+        faults: descriptions of what is out of bounds; empty = equal.
     """
 
     rows: int
@@ -37,29 +37,31 @@ class Measure:
     faults: list[str] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON types."""
+        """Return plain JSON types."""
         return asdict(self)
 
 
-def measure(found: Replay, expected: Replay) -> Measure:
-    """Hold a replay against the reference; every difference ends up in ``faults``."""
-    rows = sorted((r for r in found.rows if any(r.loss_mask)), key=_order)
-    wanted = sorted(expected.rows, key=_order)
-    same = len(rows) == len(wanted) and all(map(_same_ids, rows, wanted))
-    advantage = (
-        max(
-            (float(np.abs(a.advantages - b.advantages).max()) for a, b in zip(rows, wanted)),  # noqa: B905
-            default=float("nan"),
-        )
-        if same
-        else float("inf")
-    )
-    cosine, ratio = compare(found.gradients, expected.gradients)
-    loss = abs(found.loss - expected.loss) / max(abs(expected.loss), 0.01)
-    turns = sum(_runs(row.loss_mask) for row in wanted)
-    result = Measure(len(wanted), turns, same, advantage, loss, cosine, ratio - 1.0)
+def measure(replayed: Replay, expected: Replay) -> Measure:
+    """Compare a replay with the reference; ``faults`` lists every difference out of bounds."""
+    rows = sorted((row for row in replayed.rows if any(row.loss_mask)), key=_order)
+    expected_rows = sorted(expected.rows, key=_order)
+    same = len(rows) == len(expected_rows) and all(map(_same_ids, rows, expected_rows))
+    advantage = _largest_error(rows, expected_rows) if same else float("inf")
+    cosine, ratio = compare(replayed.gradients, expected.gradients)
+    loss = abs(replayed.loss - expected.loss) / max(abs(expected.loss), 0.01)
+    turns = sum(_runs(row.loss_mask) for row in expected_rows)
+    result = Measure(len(expected_rows), turns, same, advantage, loss, cosine, ratio - 1.0)
     result.faults = _faults(result, len(rows))
     return result
+
+
+def _largest_error(rows: list[Row], expected: list[Row]) -> float:
+    """Return the largest absolute error of an advantage; NaN where there are no rows."""
+    errors = [
+        float(np.abs(row.advantages - other.advantages).max())
+        for row, other in zip(rows, expected, strict=True)
+    ]
+    return max(errors, default=float("nan"))
 
 
 def _faults(m: Measure, rows: int) -> list[str]:

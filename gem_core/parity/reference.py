@@ -1,6 +1,6 @@
-"""The plain-torch reference: the loss every adapter must reproduce, in a few lines.
+"""The reference in plain PyTorch: the loss that every adapter must reproduce.
 
-PPO's loss at ratio 1 (the first update on a batch, where its clip is inactive):
+It is PPO's loss at ratio 1 (in the first update on a batch, where the clip is inactive):
 ``loss = -sum_t A_t * ratio_t / N`` over all trained tokens, with
 ``ratio_t = exp(logp_t - stop_gradient(logp_t)) = 1`` and N by ``algorithm.loss_aggregation``. Its
 gradient is the policy gradient, ``-sum_t A_t * grad logp_t / N``.
@@ -19,7 +19,7 @@ from gem_core.training.recipe import Recipe
 
 
 def reference(recipe: Recipe, rows: Sequence[Row], model: Any) -> Replay:
-    """Loss and gradients of ``rows`` under ``model`` (a causal LM in float32), token by token."""
+    """Return loss and gradients of ``rows`` under ``model``, a causal language model in float32."""
     model.zero_grad(set_to_none=True)
     total = torch.zeros((), dtype=torch.float64)
     for row, weights in zip(rows, token_weights(recipe, rows), strict=True):
@@ -39,7 +39,7 @@ def reference(recipe: Recipe, rows: Sequence[Row], model: Any) -> Replay:
 
 
 def token_weights(recipe: Recipe, rows: Sequence[Row]) -> list[np.ndarray]:
-    """Weight of each token in the loss by the recipe's aggregation; shape of each row."""
+    """Return the weight of each token in the loss by the recipe's aggregation, per row."""
     masks = [np.asarray(row.loss_mask, dtype=np.float64) for row in rows]
     algorithm = recipe.algorithm
     if algorithm.loss_aggregation == "token":
@@ -51,15 +51,18 @@ def token_weights(recipe: Recipe, rows: Sequence[Row]) -> list[np.ndarray]:
     return [mask / algorithm.loss_constant / len(rows) for mask in masks]
 
 
-def compare(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> tuple[float, float]:
-    """``(cosine, norm ratio)`` of two gradients over the same parameters.
+def compare(
+    gradients: dict[str, np.ndarray], expected: dict[str, np.ndarray]
+) -> tuple[float, float]:
+    """Return ``(cosine, norm ratio)`` of two gradients of the same parameters.
 
     Raises:
-        ValueError: the parameter names differ, so the comparison would leave something out.
+        ValueError: the names of the parameters differ, so that the comparison would be incomplete.
     """
-    if found.keys() != expected.keys():
-        raise ValueError(f"Different parameters: {sorted(found.keys() ^ expected.keys())}.")
-    a = np.concatenate([found[name].ravel() for name in sorted(found)])
-    b = np.concatenate([expected[name].ravel() for name in sorted(found)])
-    norm_a, norm_b = float(np.linalg.norm(a)), float(np.linalg.norm(b))
+    if gradients.keys() != expected.keys():
+        raise ValueError(f"Different parameters: {sorted(gradients.keys() ^ expected.keys())}.")
+    a = np.concatenate([gradients[name].ravel() for name in sorted(gradients)])
+    b = np.concatenate([expected[name].ravel() for name in sorted(gradients)])
+    norm_a = float(np.linalg.norm(a))
+    norm_b = float(np.linalg.norm(b))
     return float(a @ b) / (norm_a * norm_b), norm_a / norm_b

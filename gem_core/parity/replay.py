@@ -1,4 +1,4 @@
-"""What an adapter reports after a frozen batch went through its trainer."""
+"""The result of a replay: what an adapter reports after its trainer processed a frozen batch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gem_core.training.recipe import Recipe
 
 @dataclass
 class Row:
-    """One training sequence as the trainer sees it, prompt first, padding removed.
+    """One training sequence as the trainer has it, without padding.
 
     Attributes:
         episode: position of its episode in the batch.
@@ -36,8 +36,8 @@ class Replay:
     """Rows, loss and gradient of the first update on a frozen batch.
 
     Attributes:
-        rows: every sequence; rows whose mask is all zero may be left out.
-        loss: the policy loss before any update (ratio 1).
+        rows: every sequence; rows whose mask is all zero may be omitted.
+        loss: the policy loss before the first update (ratio 1).
         gradients: parameter name -> gradient before clipping, float64.
     """
 
@@ -47,7 +47,7 @@ class Replay:
 
 
 def turn_advantages(recipe: Recipe, episodes: Sequence[Episode]) -> list[list[float]]:
-    """Advantage of every turn of every episode by the recipe's estimator (critic-free ones)."""
+    """Return the advantage of every turn of every episode, for estimators without a critic."""
     algorithm = recipe.algorithm
     flat = compute_advantages(
         algorithm.estimator,
@@ -61,11 +61,10 @@ def turn_advantages(recipe: Recipe, episodes: Sequence[Episode]) -> list[list[fl
 
 
 def expected_rows(recipe: Recipe, episodes: Sequence[Episode]) -> list[Row]:
-    """The rows every trainer must see: one per segment that has something to train on."""
+    """Return the rows that every trainer must have: one per segment with trained tokens."""
     rows = []
-    for number, (episode, per_turn) in enumerate(
-        zip(episodes, turn_advantages(recipe, episodes), strict=True)
-    ):
+    pairs = zip(episodes, turn_advantages(recipe, episodes), strict=True)
+    for number, (episode, per_turn) in enumerate(pairs):
         for segment in episode.segments:
             if not any(segment.loss_mask):
                 continue

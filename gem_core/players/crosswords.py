@@ -1,4 +1,4 @@
-"""Crosswords by knowing the clues."""
+"""An expert for Crosswords that knows the clues."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class ClueBook(Player):
     """Looks the clues up and enters their words.
 
     Args:
-        rng: The player's own generator.
-        answer_format: How actions are written.
+        rng: the player's own generator.
+        answer_format: the format of actions.
     """
 
     def __init__(self, rng: Random, answer_format: str = "boxed"):
@@ -29,8 +29,10 @@ class ClueBook(Player):
         letters = {}
         for way, row, col, clue in _CLUE.findall(info["suffix"]):
             for i, letter in enumerate(self.words[clue]):
-                across = way == "across"
-                letters[int(row) + i * (not across), int(col) + i * across] = letter
+                if way == "across":
+                    letters[int(row), int(col) + i] = letter
+                else:
+                    letters[int(row) + i, int(col)] = letter
         self.todo = sorted(letters.items())
 
     def act(self, obs: str, info: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""The sliding puzzle by best-first search."""
+"""An expert for the sliding puzzle: best-first search."""
 
 from __future__ import annotations
 
@@ -10,19 +10,22 @@ from typing import Any
 from gem_core.players.player import Player
 
 _MOST = 60_000
-#: How much more than the moves so far the estimate of the rest counts: 1 finds a shortest way.
+"""Positions after which the search gives up."""
 _WEIGHTS = {2: 1.0, 3: 1.0}
+"""Weight of the estimated rest in the search, by side; with 1 the solution is a shortest one."""
 _WEIGHT = 1.6
+"""The weight for larger boards."""
 
 
 class SlideSearch(Player):
-    """Plans a short way to the solved board, then follows it.
+    """Plans a short solution, then follows it.
 
-    The way is a shortest one up to 3x3; beyond that the search trades length for time.
+    Up to 3x3 cells the solution is a shortest one; on larger boards the search is faster, but the
+    solution may be longer.
 
     Args:
-        rng: The player's own generator.
-        answer_format: How actions are written.
+        rng: the player's own generator.
+        answer_format: the format of actions.
     """
 
     def __init__(self, rng: Random, answer_format: str = "boxed"):
@@ -36,7 +39,7 @@ class SlideSearch(Player):
         self.plan = solve(board, side)
 
     def act(self, obs: str, info: dict[str, Any]) -> str:
-        """Play the next move of the plan, any move when there is none."""
+        """Play the next move of the plan, or any move when there is no plan."""
         return self.answer(self.plan.pop() if self.plan else self.rng.choice(("up", "left")))
 
 
@@ -55,7 +58,8 @@ def solve(board: tuple[int, ...], side: int) -> list[str]:
         empty = at.index(0)
         for name, tile in _moves(side)[empty]:
             cells = list(at)
-            cells[empty], cells[tile] = cells[tile], 0
+            cells[empty] = cells[tile]
+            cells[tile] = 0
             new = tuple(cells)
             if done < depth.get(new, _MOST):
                 depth[new] = done
@@ -79,7 +83,7 @@ def _way_back(
 def distance(board: tuple[int, ...], side: int) -> int:
     """Return a lower bound of the moves left: Manhattan distance and linear conflicts.
 
-    Two tiles that are in their own row (or column) in the wrong order need two moves more.
+    Two tiles that are in their own row (or column) but in the wrong order need two more moves.
     """
     far = _far(side)
     total = 0
@@ -114,21 +118,27 @@ def _conflicts(line: tuple[int, ...], own: tuple[int, ...]) -> int:
 @cache
 def _far(side: int) -> list[list[int]]:
     def steps(tile: int, at: int) -> int:
-        (r, c), (s, d) = divmod(tile - 1, side), divmod(at, side)
-        return abs(r - s) + abs(c - d)
+        goal_row, goal_col = divmod(tile - 1, side)
+        row, col = divmod(at, side)
+        return abs(goal_row - row) + abs(goal_col - col)
 
     return [[steps(tile, at) for at in range(side * side)] for tile in range(side * side)]
 
 
 @cache
 def _moves(side: int) -> list[list[tuple[str, int]]]:
-    found = []
+    """Return for each place of the space the moves: direction and cell of the tile."""
+    moves = []
     for empty in range(side * side):
         row, col = divmod(empty, side)
-        found.append(
-            [("up", empty + side)] * (row < side - 1)
-            + [("down", empty - side)] * (row > 0)
-            + [("left", empty + 1)] * (col < side - 1)
-            + [("right", empty - 1)] * (col > 0)
-        )
-    return found
+        possible = []
+        if row < side - 1:
+            possible.append(("up", empty + side))
+        if row > 0:
+            possible.append(("down", empty - side))
+        if col < side - 1:
+            possible.append(("left", empty + 1))
+        if col > 0:
+            possible.append(("right", empty - 1))
+        moves.append(possible)
+    return moves

@@ -1,4 +1,4 @@
-"""2048 by looking two moves ahead."""
+"""An expert for 2048 that looks two moves ahead."""
 
 from __future__ import annotations
 
@@ -15,30 +15,35 @@ Rows = tuple[tuple[int, ...], ...]
 
 
 class LookAhead(Player):
-    """Plays the move whose average outcome over the new tile is best, one more move ahead.
+    """Plays the move with the best mean value over the new tile, one more move ahead.
 
     A board is good when it has many empty cells, its largest tile in a corner, and neighbours of
     similar size.
 
     Args:
-        rng: The player's own generator.
-        answer_format: How actions are written.
+        rng: the player's own generator.
+        answer_format: the format of actions.
     """
 
     def __init__(self, rng: Random, answer_format: str = "boxed"):
         super().__init__(rng, answer_format)
 
     def reset(self, obs: str, info: dict[str, Any]) -> None:
-        """Nothing to remember: the board says it all."""
+        """Do nothing: the board shows the whole state."""
 
     def act(self, obs: str, info: dict[str, Any]) -> str:
         """Compare the moves that move something."""
         lines = info["suffix"].splitlines()[:-1]
-        rows = tuple(tuple(0 if x == "." else int(x) for x in line.split()) for line in lines)
-        values = {d: _after(new) for d in _DIRECTIONS if (new := slide(rows, d)) != rows}
+        rows = tuple(_tiles(line) for line in lines)
+        moved = {direction: slide(rows, direction) for direction in _DIRECTIONS}
+        values = {direction: _after(board) for direction, board in moved.items() if board != rows}
         if not values:
             raise self.unreadable(info["suffix"])
         return self.answer(max(values, key=values.__getitem__))
+
+
+def _tiles(line: str) -> tuple[int, ...]:
+    return tuple(0 if text == "." else int(text) for text in line.split())
 
 
 def _after(rows: Rows) -> float:
@@ -49,14 +54,16 @@ def _after(rows: Rows) -> float:
             if not tile:
                 new = (*row[:c], 2, *row[c + 1 :])
                 board = (*rows[:r], new, *rows[r + 1 :])
-                moves = [m for d in _DIRECTIONS if (m := slide(board, d)) != board]
-                outcomes.append(max(map(value, moves), default=-1000.0))
+                boards = [slide(board, direction) for direction in _DIRECTIONS]
+                values = [value(moved) for moved in boards if moved != board]
+                outcomes.append(max(values, default=-1000.0))
     return sum(outcomes) / len(outcomes)
 
 
 def value(rows: Rows) -> float:
-    """Return how promising a board is."""
-    empty, rough, tiles = 0, 0.0, []
+    """Return a heuristic value of a board; higher is better."""
+    empty = 0
+    rough = 0.0
     for line in (*rows, *zip(*rows, strict=True)):
         last = 0
         for tile in line:

@@ -1,4 +1,4 @@
-"""Binary search for Guess the Number."""
+"""An expert for Guess the Number: binary search."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _HINT = re.compile(r"you guessed (-?\d+)\. The number is (higher|lower)")
 
 
 class BinarySearch(Player):
-    """Guesses the middle of what the hints leave.
+    """Guesses the middle of the range that the hints leave.
 
     Args:
-        rng: The player's own generator.
-        noise: Probability that a guess is uniform over the whole range instead, hints or not: an
-            imperfect teacher, which leaves something to learn after behaviour cloning.
-        answer_format: How actions are written.
+        rng: the player's own generator.
+        noise: probability that a guess is drawn from the whole range instead. With noise, behaviour
+            cloning gives an imperfect policy that can still improve.
+        answer_format: the format of actions.
     """
 
     def __init__(self, rng: Random, noise: float = 0.0, answer_format: str = "boxed"):
@@ -30,10 +30,13 @@ class BinarySearch(Player):
 
     def reset(self, obs: str, info: dict[str, Any]) -> None:
         """Read the range from the rules."""
-        found = _RANGE.search(obs)
-        if found is None:
+        bounds = _RANGE.search(obs)
+        if bounds is None:
             raise self.unreadable(obs)
-        self.low, self.high = self.first, self.last = int(found[1]), int(found[2])
+        self.first = int(bounds[1])
+        self.last = int(bounds[2])
+        self.low = self.first
+        self.high = self.last
 
     def act(self, obs: str, info: dict[str, Any]) -> str:
         """Narrow the range by the hint, then guess."""

@@ -1,4 +1,4 @@
-"""Hangman by elimination."""
+"""An expert for Hangman: elimination."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _RULES = re.compile(r"word of (\d+) letters")
 
 
 class TellingLetter(Player):
-    """Guesses the letter that tells most about the word; a word when no letter tells more.
+    """Guesses the most informative letter, or a word when no letter is more informative.
 
     Args:
-        rng: The player's own generator.
-        words: The word list that the word is from.
-        answer_format: How actions are written.
+        rng: the player's own generator.
+        words: the word list from which the word is drawn.
+        answer_format: the format of actions.
     """
 
     def __init__(self, rng: Random, words: str = "basic", answer_format: str = "boxed"):
@@ -28,20 +28,20 @@ class TellingLetter(Player):
 
     def reset(self, obs: str, info: dict[str, Any]) -> None:
         """List the words of this length."""
-        found = _RULES.search(obs)
-        if found is None:
+        rules = _RULES.search(obs)
+        if rules is None:
             raise self.unreadable(obs)
-        self.candidates = list(upper_words(self.words, int(found[1])))
+        self.candidates = list(upper_words(self.words, int(rules[1])))
         self.guessed: set[str] = set()
 
     def act(self, obs: str, info: dict[str, Any]) -> str:
-        """Drop the words that do not fit what is shown, then guess."""
+        """Drop the words that do not fit the shown letters, then guess."""
         shown = info["suffix"].splitlines()[0].split()
         self.candidates = [w for w in self.candidates if self._fits(w, shown)]
         letters = sorted({letter for word in self.candidates for letter in word} - self.guessed)
         best = min(letters, key=self._left, default="")
         if not best or self._left(best) >= (len(self.candidates) - 1) ** 2:
-            # No letter tells more than asking for one of the words does.
+            # No letter is more informative than one of the words.
             word = self.rng.choice(self.candidates)
             self.candidates.remove(word)
             return self.answer(word)

@@ -1,4 +1,4 @@
-"""Mastermind by elimination."""
+"""An expert for Mastermind: elimination."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from gem_core.players.player import Player
 _RULES = re.compile(r"secret code of (\d+) numbers.*from 1 to (\d+).*a number (may|does not) occur")
 _PEGS = re.compile(r"you guessed ([\d ]+)\. Black pegs: (\d+), white pegs: (\d+)")
 _MOST = 100_000
+"""Largest number of codes that are enumerated."""
 
 
 class ConsistentGuess(Player):
-    """Guesses a code, drawn at random, that agrees with all pegs so far.
+    """Guesses a random code that is consistent with all pegs so far.
 
     Args:
-        rng: The player's own generator.
-        answer_format: How actions are written.
+        rng: the player's own generator.
+        answer_format: the format of actions.
     """
 
     def __init__(self, rng: Random, answer_format: str = "boxed"):
@@ -29,25 +30,27 @@ class ConsistentGuess(Player):
 
     def reset(self, obs: str, info: dict[str, Any]) -> None:
         """List all codes."""
-        found = _RULES.search(obs)
-        if found is None:
+        rules = _RULES.search(obs)
+        if rules is None:
             raise self.unreadable(obs)
-        length, numbers = int(found[1]), range(1, int(found[2]) + 1)
-        repeats = found[3] == "may"
+        length = int(rules[1])
+        numbers = range(1, int(rules[2]) + 1)
+        repeats = rules[3] == "may"
         count = len(numbers) ** length if repeats else perm(len(numbers), length)
         if count > _MOST:
             raise GemError(
-                f"{count} codes are too many for {type(self).__name__} (at most {_MOST})."
+                f"{type(self).__name__} can enumerate at most {_MOST} codes, not {count}; play a "
+                "smaller game."
             )
         codes = product(numbers, repeat=length) if repeats else permutations(numbers, length)
         self.codes = list(codes)
 
     def act(self, obs: str, info: dict[str, Any]) -> str:
         """Drop the codes that the latest pegs exclude, then guess."""
-        found = _PEGS.search(obs)
-        if found is not None:
-            guess = tuple(map(int, found[1].split()))
-            marks = int(found[2]), int(found[3])
+        feedback = _PEGS.search(obs)
+        if feedback is not None:
+            guess = tuple(map(int, feedback[1].split()))
+            marks = int(feedback[2]), int(feedback[3])
             self.codes = [code for code in self.codes if pegs(code, guess) == marks]
         return self.answer(" ".join(map(str, self.rng.choice(self.codes))))
 

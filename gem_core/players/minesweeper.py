@@ -1,4 +1,4 @@
-"""Minesweeper by exact mine probabilities."""
+"""An expert for Minesweeper: exact probabilities of mines."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from typing import Any
 from gem_core.players.player import Player
 
 _MINES = re.compile(r"with (\d+) mines")
-#: Regions with more unknown cells than this are judged constraint by constraint.
 _EXACT = 22
+"""Regions with more unknown cells than this are evaluated constraint by constraint."""
 
 Cell = tuple[int, int]
 Constraint = tuple[frozenset[Cell], int]
 
 
 class MineOdds(Player):
-    """Reveals the cell that is least likely to be mined; never flags.
+    """Reveals the cell with the lowest probability of a mine; it never flags.
 
     Args:
-        rng: The player's own generator.
-        answer_format: How actions are written.
+        rng: the player's own generator.
+        answer_format: the format of actions.
     """
 
     def __init__(self, rng: Random, answer_format: str = "boxed"):
@@ -32,18 +32,23 @@ class MineOdds(Player):
 
     def reset(self, obs: str, info: dict[str, Any]) -> None:
         """Read the number of mines."""
-        found = _MINES.search(obs)
-        if found is None:
+        rules = _MINES.search(obs)
+        if rules is None:
             raise self.unreadable(obs)
-        self.mines = int(found[1])
+        self.mines = int(rules[1])
 
     def act(self, obs: str, info: dict[str, Any]) -> str:
-        """Work out the odds of every hidden cell, then take the best."""
+        """Compute the probability of a mine in every hidden cell and reveal the best cell."""
         lines = info["suffix"].splitlines()[1:-1]
-        board = {(r, c): x for r, line in enumerate(lines) for c, x in enumerate(line.split()[1:])}
-        hidden = {cell for cell, x in board.items() if x in ".F"}
+        board = {
+            (r, c): content
+            for r, line in enumerate(lines)
+            for c, content in enumerate(line.split()[1:])
+        }
+        hidden = {cell for cell, content in board.items() if content in ".F"}
         if len(hidden) == len(board):
-            row, col = len(lines) // 2, len(lines[0].split()) // 2
+            row = len(lines) // 2
+            col = len(lines[0].split()) // 2
         else:
             odds = mine_odds(board, hidden, self.mines)
             row, col = min(odds, key=lambda cell: (odds[cell], cell))
@@ -90,13 +95,13 @@ def mine_odds(board: dict[Cell, str], hidden: set[Cell], mines: int) -> dict[Cel
 
 
 def _constraints(board: dict[Cell, str], hidden: set[Cell]) -> list[Constraint]:
-    found = []
-    for (r, c), x in board.items():
-        if x.isdigit():
+    constraints = []
+    for (r, c), content in board.items():
+        if content.isdigit():
             around = {(s, d) for s in (r - 1, r, r + 1) for d in (c - 1, c, c + 1)} & hidden
             if around:
-                found.append((frozenset(around), int(x)))
-    return found
+                constraints.append((frozenset(around), int(content)))
+    return constraints
 
 
 def _deduce(constraints: list[Constraint]) -> dict[Cell, int]:
@@ -118,9 +123,10 @@ def _deduce(constraints: list[Constraint]) -> dict[Cell, int]:
 
 
 def _regions(constraints: list[Constraint]) -> Iterator[list[Constraint]]:
-    """Split constraints into groups that share no cell; very large groups into single ones."""
+    """Split constraints into groups that share no cell, and very large groups into single ones."""
     while constraints:
-        region, cells = [constraints[0]], set(constraints[0][0])
+        region = [constraints[0]]
+        cells = set(constraints[0][0])
         rest = constraints[1:]
         grown = True
         while grown:
@@ -133,15 +139,15 @@ def _regions(constraints: list[Constraint]) -> Iterator[list[Constraint]]:
         if len(cells) <= _EXACT:
             yield region
         else:
-            taken: set[Cell] = set()
-            for c in sorted(region, key=lambda c: len(c[0])):
-                if not c[0] & taken:
-                    taken |= c[0]
-                    yield [c]
+            used: set[Cell] = set()
+            for constraint in sorted(region, key=lambda constraint: len(constraint[0])):
+                if not constraint[0] & used:
+                    used |= constraint[0]
+                    yield [constraint]
 
 
 def _arrangements(region: list[Constraint]) -> tuple[dict[int, int], dict[Cell, dict[int, int]]]:
-    """Count the ways to lay mines: by number of mines, and for each cell those that mine it."""
+    """Count the arrangements of mines: by number of mines, and for each cell those that mine it."""
     ways: dict[int, int] = {}
     per_cell: dict[Cell, dict[int, int]] = {cell: {} for cells, _ in region for cell in cells}
     for mined in _lay(sorted(region, key=lambda c: len(c[0])), frozenset(), frozenset()):
@@ -169,8 +175,9 @@ def _lay(
 
 
 def _convolve(a: dict[int, int], b: dict[int, int]) -> dict[int, int]:
-    found: dict[int, int] = {}
-    for i, x in a.items():
-        for j, y in b.items():
-            found[i + j] = found.get(i + j, 0) + x * y
-    return found
+    """Return the counts of the sums of two numbers of mines."""
+    counts: dict[int, int] = {}
+    for i, ways_a in a.items():
+        for j, ways_b in b.items():
+            counts[i + j] = counts.get(i + j, 0) + ways_a * ways_b
+    return counts

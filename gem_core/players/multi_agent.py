@@ -18,18 +18,18 @@ class PerfectPlayer(Player):
     """Reads the position from the board and plays a best move.
 
     Args:
-        rng: The player's own generator.
-        answer_format: How actions are written.
+        rng: the player's own generator.
+        answer_format: the format of actions.
     """
 
     def __init__(self, rng: Random, answer_format: str = "boxed"):
         super().__init__(rng, answer_format)
 
     def reset(self, obs: str, info: dict[str, Any]) -> None:
-        """Nothing to remember: the board says it all."""
+        """Do nothing: the board shows the whole state."""
 
     def act(self, obs: str, info: dict[str, Any]) -> str:
-        """Set up the game as shown and ask for a best move."""
+        """Set up the shown position and play a best move."""
         board = info["suffix"]
         if board.startswith("Heap"):
             nim = Nim()
@@ -41,28 +41,28 @@ class PerfectPlayer(Player):
 
 
 class AsksForEverything(Player):
-    """Asks for order, item and wish in turn, then files.
+    """Asks for the order, the item and the wish, then files the return.
 
     Args:
-        rng: The player's own generator.
-        answer_format: How actions are written.
+        rng: the player's own generator.
+        answer_format: the format of actions.
     """
 
     def __init__(self, rng: Random, answer_format: str = "boxed"):
         super().__init__(rng, answer_format)
 
     def reset(self, obs: str, info: dict[str, Any]) -> None:
-        """Begin with no facts."""
+        """Begin without facts."""
         self.heard: list[str] = []
 
     def act(self, obs: str, info: dict[str, Any]) -> str:
-        """Ask the next question, or file what was heard."""
+        """Ask the next question, or file the return when all is known."""
         patterns = (_ORDER, _ITEM, _WISH)
         if self.heard or ("Customer:" in obs and "returns desk" not in obs):
-            found = patterns[len(self.heard)].search(obs)
-            if found is None:
+            fact = patterns[len(self.heard)].search(obs)
+            if fact is None:
                 raise self.unreadable(obs)
-            self.heard.append(found[found.re.groups])
+            self.heard.append(fact[fact.re.groups])
         questions = ("What is the order?", "Which item?", "A refund or an exchange?")
         if len(self.heard) < len(questions):
             return self.answer(f"say[{questions[len(self.heard)]}]")

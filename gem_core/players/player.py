@@ -13,7 +13,6 @@ from gem_core.parsing import render
 from gem_core.registration import make
 
 _HERE = "gem_core.players"
-#: Family of environments -> expert.
 EXPERTS: dict[str, str] = {
     "game:Crosswords": f"{_HERE}.crosswords:ClueBook",
     "game:FifteenPuzzle": f"{_HERE}.fifteen_puzzle:SlideSearch",
@@ -32,12 +31,13 @@ EXPERTS: dict[str, str] = {
     "multi:Nim": f"{_HERE}.multi_agent:PerfectPlayer",
     "multi:ReturnsDesk": f"{_HERE}.multi_agent:AsksForEverything",
     "multi:TicTacToe": f"{_HERE}.multi_agent:PerfectPlayer",
-    # Whole namespaces: the answer is in the data, and nothing else knows it.
+    # For whole namespaces, where only the data hold the answer.
     **{
         f"{name}:*": f"{_HERE}.player:Peek"
         for name in ("rg", "math", "code", "qa", "logic", "eval")
     },
 }
+"""Family or namespace of environments -> expert."""
 KINDS = ("random", "expert")
 
 
@@ -45,8 +45,8 @@ class Player(ABC):
     """Chooses actions from observations.
 
     Args:
-        rng: The player's own generator.
-        answer_format: How actions are written; the same as the environment's.
+        rng: the player's own generator.
+        answer_format: the format of actions, the same as the environment's.
     """
 
     def __init__(self, rng: Random, answer_format: str = "boxed"):
@@ -55,14 +55,14 @@ class Player(ABC):
 
     @abstractmethod
     def reset(self, obs: str, info: dict[str, Any]) -> None:
-        """Begin an episode with the result of the environment's ``reset``."""
+        """Begin an episode; the arguments are the result of the environment's ``reset``."""
 
     @abstractmethod
     def act(self, obs: str, info: dict[str, Any]) -> str:
-        """Return the action after the latest observation (at first that of ``reset``)."""
+        """Return the action after the latest observation, at first that of ``reset``."""
 
     def answer(self, content: object) -> str:
-        """Write an answer in the answer format, and nothing else."""
+        """Return an action that consists only of an answer, in the answer format."""
         return render(str(content), self.answer_format)
 
     def unreadable(self, text: str) -> GemError:
@@ -71,14 +71,14 @@ class Player(ABC):
 
 
 class RandomPlayer(Player):
-    """Plays the environment's own random actions."""
+    """Plays the random actions of the environment."""
 
     def __init__(self, env: Env, rng: Random):
         super().__init__(rng)
         self.env = env
 
     def reset(self, obs: str, info: dict[str, Any]) -> None:
-        """Nothing to remember."""
+        """Do nothing: the player has no state."""
 
     def act(self, obs: str, info: dict[str, Any]) -> str:
         """Return a random well-formed action."""
@@ -86,9 +86,9 @@ class RandomPlayer(Player):
 
 
 class Peek(Player):
-    """Gives the answer that the data hold; the upper bound where no strategy can find it.
+    """Plays the right answer, as an upper bound where no strategy can find it.
 
-    Unlike other experts it reads the environment (``env.peek()``) instead of the observation.
+    Unlike other experts, it reads the environment (``env.peek()``) instead of the observation.
     """
 
     def __init__(self, rng: Random, env: Env):
@@ -96,7 +96,7 @@ class Peek(Player):
         self.env = env
 
     def reset(self, obs: str, info: dict[str, Any]) -> None:
-        """Nothing to remember."""
+        """Do nothing: the player has no state."""
 
     def act(self, obs: str, info: dict[str, Any]) -> str:
         """Return the right answer."""
@@ -125,14 +125,14 @@ def get_player(
 
     Args:
         kind: ``"random"`` or ``"expert"``.
-        env_id: Id of the environment that is going to be played.
-        seed: Seed of the player's own generator.
-        env: The environment to be played; a random player asks it for its actions. Without it a
-            random player makes one from the id, whose sizes are those of the id.
-        **options: Options of the expert, such as ``noise``; ``answer_format`` for all.
+        env_id: id of the environment that will be played.
+        seed: seed of the player's own generator.
+        env: the environment that will be played, for players that use it; by default it is made
+            from the id.
+        **options: options of the expert, such as ``noise`` or ``answer_format``.
 
     Raises:
-        UnknownNameError: No such kind, or no expert for this environment.
+        UnknownNameError: there is no such kind of player, or no expert for this environment.
     """
     if kind not in KINDS:
         raise unknown("kind of player", kind, KINDS, "There are 'random' and 'expert'.")
@@ -148,16 +148,23 @@ def get_player(
 
 
 def _expert(env_id: str) -> type[Player]:
-    found = EXPERTS.get(family(env_id)) or EXPERTS.get(f"{env_id.partition(':')[0]}:*")
-    if found is None:
+    namespace = env_id.partition(":")[0]
+    path = EXPERTS.get(family(env_id)) or EXPERTS.get(f"{namespace}:*")
+    if path is None:
         raise unknown("expert for", env_id, EXPERTS, f"There are: {', '.join(EXPERTS)}.")
-    module, _, name = found.partition(":")
+    module, _, name = path.partition(":")
     cls: type[Player] = getattr(import_module(module), name)
     return cls
 
 
 class Result(NamedTuple):
-    """What became of an episode."""
+    """The result of an episode.
+
+    Attributes:
+        reward: undiscounted sum of the rewards.
+        turns: number of turns.
+        success: the environment's ``info["success"]``.
+    """
 
     reward: float
     turns: int
@@ -165,10 +172,10 @@ class Result(NamedTuple):
 
 
 def play_episode(env: Env, player: Player, *, seed: int | None = None, limit: int = 1000) -> Result:
-    """Play one episode and return its reward, turns and success.
+    """Play one episode and return its result.
 
     Raises:
-        GemError: The episode did not end within ``limit`` turns.
+        GemError: the episode did not end within ``limit`` turns.
     """
     obs, info = env.reset(seed=seed)
     player.reset(obs, info)

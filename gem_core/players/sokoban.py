@@ -1,4 +1,4 @@
-"""Sokoban by A* search over pushes."""
+"""An expert for Sokoban: A* search over pushes."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ from gem_core.players.player import Player
 
 _NAMES = ("up", "down", "left", "right")
 _MOST = 40_000
+"""Positions after which the search gives up."""
 _NEVER = 10**6
+"""A number of moves that stands for "not at all"."""
 
 
 class PushSearch(Player):
     """Plans the fewest moves that bring all boxes to goals, then follows the plan.
 
     Args:
-        rng: The player's own generator.
-        answer_format: How actions are written.
+        rng: the player's own generator.
+        answer_format: the format of actions.
     """
 
     def __init__(self, rng: Random, answer_format: str = "boxed"):
@@ -29,20 +31,21 @@ class PushSearch(Player):
         self.plan = solve(info["suffix"])
 
     def act(self, obs: str, info: dict[str, Any]) -> str:
-        """Play the next move of the plan, any move when there is none."""
+        """Play the next move of the plan, or any move when there is no plan."""
         return self.answer(self.plan.pop() if self.plan else self.rng.choice(_NAMES))
 
 
 class Warehouse:
-    """What does not change in a room, and how far it is from everywhere to the goals.
+    """The parts of a room that do not change, and the distances of its cells to the goals.
 
     Args:
-        text: The room as the environment shows it.
+        text: the room as the environment shows it.
     """
 
     def __init__(self, text: str):
         rows = [line.split() for line in text.splitlines() if line.startswith("#")]
-        width = self.width = len(rows[0])
+        width = len(rows[0])
+        self.width = width
         cells = [cell for row in rows for cell in row]
         self.floor = [cell != "#" for cell in cells]
         self.goals = frozenset(i for i, cell in enumerate(cells) if cell in "O√S")
@@ -59,14 +62,15 @@ class Warehouse:
             far[goal] = 0
         for at in queue:
             for step in self.steps:
-                box, player = at - step, at - 2 * step
+                box = at - step
+                player = at - 2 * step
                 if self.floor[box] and self.floor[player] and far[box] == _NEVER:
                     far[box] = far[at] + 1
                     queue.append(box)
         return far
 
     def walks(self, boxes: frozenset[int], start: int) -> dict[int, int]:
-        """Return how many moves it is from ``start`` to each cell that can be walked to."""
+        """Return the number of moves from ``start`` to each cell that the player can reach."""
         moves = {start: 0}
         queue = [start]
         for at in queue:
@@ -82,12 +86,11 @@ class Warehouse:
         moves = self.walks(boxes, goal)
         names = []
         while start != goal:
-            k, start = next(
-                (k, start + step)
-                for k, step in enumerate(self.steps)
-                if moves.get(start + step, _NEVER) < moves[start]
-            )
-            names.append(_NAMES[k])
+            for name, step in zip(_NAMES, self.steps, strict=True):
+                if moves.get(start + step, _NEVER) < moves[start]:
+                    names.append(name)
+                    start += step
+                    break
         return names[::-1]
 
 
@@ -95,29 +98,30 @@ def solve(text: str, most: int = _MOST) -> list[str]:
     """Return the fewest moves that solve a room, the last one first.
 
     Args:
-        text: The room as the environment shows it.
-        most: Give up, with ``[]``, after so many positions.
+        text: the room as the environment shows it.
+        most: number of positions after which the search gives up and returns ``[]``.
     """
-    house = Warehouse(text)
-    far, goals = house.far, house.goals
-    start = (house.boxes, house.player)
+    warehouse = Warehouse(text)
+    far = warehouse.far
+    goals = warehouse.goals
+    start = (warehouse.boxes, warehouse.player)
     cost = {start: 0}
     came: dict[tuple[frozenset[int], int], tuple[tuple[frozenset[int], int], int, int]] = {}
-    queue = [(sum(far[b] for b in house.boxes), 0, 0, start)]
+    queue = [(sum(far[b] for b in warehouse.boxes), 0, 0, start)]
     done: set[tuple[frozenset[int], int]] = set()
     count = 0
     while queue and len(done) < most:
         _, _, _, at = heappop(queue)
         boxes, player = at
         if boxes == goals:
-            return _moves(house, came, at)
+            return _moves(warehouse, came, at)
         if at in done:
             continue
         done.add(at)
         base = sum(far[b] for b in boxes)
-        walks = house.walks(boxes, player)
+        walks = warehouse.walks(boxes, player)
         for box in boxes:
-            for k, step in enumerate(house.steps):
+            for k, step in enumerate(warehouse.steps):
                 to = box + step
                 if box - step not in walks or far[to] == _NEVER or to in boxes:
                     continue
@@ -133,7 +137,7 @@ def solve(text: str, most: int = _MOST) -> list[str]:
 
 
 def _moves(
-    house: Warehouse,
+    warehouse: Warehouse,
     came: dict[tuple[frozenset[int], int], tuple[tuple[frozenset[int], int], int, int]],
     at: tuple[frozenset[int], int],
 ) -> list[str]:
@@ -141,6 +145,6 @@ def _moves(
     while at in came:
         before, stand, k = came[at]
         plan.append(_NAMES[k])
-        plan += house.walk(before[0], before[1], stand)
+        plan += warehouse.walk(before[0], before[1], stand)
         at = before
     return plan

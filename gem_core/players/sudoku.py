@@ -1,4 +1,4 @@
-"""Sudoku by the solver."""
+"""An expert for Sudoku: the solver."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ class Solver(Player):
     """Solves the puzzle once, then enters its numbers row by row.
 
     Args:
-        rng: The player's own generator.
-        answer_format: How actions are written.
+        rng: the player's own generator.
+        answer_format: the format of actions.
     """
 
     def __init__(self, rng: Random, answer_format: str = "boxed"):
@@ -37,6 +37,6 @@ class Solver(Player):
 
 
 def read_board(text: str) -> list[int]:
-    """Return the numbers of a board as shown, row by row, 0 for an empty cell."""
+    """Return the numbers of a shown board, row by row, 0 for an empty cell."""
     rows = [line.split()[1:] for line in text.splitlines() if line[:1].isdigit()]
     return [0 if token == "." else int(token) for row in rows for token in row if token != "|"]

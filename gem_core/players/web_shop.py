@@ -1,4 +1,4 @@
-"""A careful customer for the web shop."""
+"""An expert for the web shop."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from gem_core.players.player import Player
 _TAG = re.compile(r"</?(?:h1|p|button)>")
 _BUTTON = re.compile(r"\[button\] (.+?) \[button_\]")
 _REQUEST = re.compile(
-    r"Request: a (.+?) that is (.+?)((?:, \w+ [^,]+)*), with a price lower than (\d+) dollars"
+    r"Request: (.+?); attributes: (.+?)(?:; options: (.+?))?; price: lower than (\d+) dollars"
 )
 _PRODUCT = re.compile(r"Category: (.+)\. Price: \$([\d.]+)\nAttributes: (.*)")
 _RESULT = re.compile(r"^\[(\w+)\] (.+), \$([\d.]+)$", re.MULTILINE)
 
 
 def as_text(page: str) -> str:
-    """Return a page of any rendering as the ``text`` rendering has it.
+    """Return a page of any rendering as it is in the ``text`` rendering.
 
     >>> as_text("<h1>Tea &amp; co</h1>"), as_text("[button] Next [button_]")
     ('Tea & co', '[Next]')
@@ -30,13 +30,13 @@ def as_text(page: str) -> str:
 
 
 class CarefulCustomer(Player):
-    """Searches for the words of the request and buys the first product that meets all of it.
+    """Searches for the words of the request and buys the first product that fits it.
 
-    It reads every rendering.
+    It can read every rendering.
 
     Args:
-        rng: The player's own generator.
-        answer_format: How actions are written.
+        rng: the player's own generator.
+        answer_format: the format of actions.
     """
 
     def __init__(self, rng: Random, answer_format: str = "boxed"):
@@ -44,13 +44,15 @@ class CarefulCustomer(Player):
 
     def reset(self, obs: str, info: dict[str, Any]) -> None:
         """Read the request."""
-        found = _REQUEST.search(obs)
-        if found is None:
+        request = _REQUEST.search(obs)
+        if request is None:
             raise self.unreadable(obs)
-        self.category, self.limit = found[1], float(found[4])
-        self.attributes = found[2].split(" and ")
-        self.picks = [part.split(" ", 1)[1] for part in found[3].split(", ") if part]
-        self.seen: set[str] = set()
+        self.category = request[1]
+        self.attributes = request[2].split(", ")
+        options = request[3].split(", ") if request[3] else []
+        self.picks = [option.split(" ", 1)[1] for option in options]
+        self.limit = float(request[4])
+        self.visited: set[str] = set()
         self.todo: list[str] = []
 
     def act(self, obs: str, info: dict[str, Any]) -> str:
@@ -69,8 +71,8 @@ class CarefulCustomer(Player):
 
     def _from_results(self, page: str) -> str:
         for label, _, price in _RESULT.findall(page):
-            if label not in self.seen and float(price) < self.limit:
-                self.seen.add(label)
+            if label not in self.visited and float(price) < self.limit:
+                self.visited.add(label)
                 return self.answer(f"click[{label}]")
         return self.answer("click[next]" if "[Next]" in page else "click[back to search]")
 

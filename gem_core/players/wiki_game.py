@@ -1,4 +1,4 @@
-"""WikiGame by knowing the sample of articles."""
+"""An expert for WikiGame that knows the file of articles."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class ShortestLinks(Player):
     """Follows a shortest chain of links through the articles of a file.
 
     Args:
-        rng: The player's own generator.
-        path: The file of the environment; ``None`` is the sample.
-        answer_format: How actions are written.
+        rng: the player's own generator.
+        path: the file of the environment; ``None`` is the sample.
+        answer_format: the format of actions.
     """
 
     def __init__(self, rng: Random, path: str | None = None, answer_format: str = "boxed"):
@@ -27,11 +27,12 @@ class ShortestLinks(Player):
         self.wiki = file_wiki(path)
 
     def reset(self, obs: str, info: dict[str, Any]) -> None:
-        """Nothing to remember: the place and the target are always shown."""
+        """Do nothing: the current article and the target are always shown."""
 
     def act(self, obs: str, info: dict[str, Any]) -> str:
-        """Search forwards from the article that is shown."""
-        place, target = _PLACE.search(info["suffix"]), _TARGET.search(info["suffix"])
+        """Search forwards from the current article."""
+        place = _PLACE.search(info["suffix"])
+        target = _TARGET.search(info["suffix"])
         if place is None or target is None:
             raise self.unreadable(info["suffix"])
         first = {link: link for link in self.wiki.pages[place[2]].links}
@@ -43,4 +44,4 @@ class ShortestLinks(Player):
                 if link not in first:
                     first[link] = first[title]
                     queue.append(link)
-        raise self.unreadable(info["suffix"])  # no way leads there: another file, perhaps
+        raise self.unreadable(info["suffix"])  # no path: the articles may be of another file

@@ -1,4 +1,4 @@
-"""Wordle by elimination."""
+"""An expert for Wordle: elimination."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from gem_core.players.player import Player
 _RULES = re.compile(r"word of (\d+) letters")
 _MARKS = re.compile(r"you guessed\n([A-Z ]+)\n([GYX ]+)")
 _LOOK = 40
+"""Number of candidates that are compared for a guess."""
 
 
 class ConsistentWord(Player):
-    """Guesses a word that agrees with all marks, one that tells much about the others.
+    """Guesses an informative word that is consistent with all marks.
 
     Args:
-        rng: The player's own generator.
-        words: The word list that the word is from.
-        answer_format: How actions are written.
+        rng: the player's own generator.
+        words: the word list from which the word is drawn.
+        answer_format: the format of actions.
     """
 
     def __init__(self, rng: Random, words: str = "basic", answer_format: str = "boxed"):
@@ -30,20 +31,21 @@ class ConsistentWord(Player):
 
     def reset(self, obs: str, info: dict[str, Any]) -> None:
         """List the words of this length."""
-        found = _RULES.search(obs)
-        if found is None:
+        rules = _RULES.search(obs)
+        if rules is None:
             raise self.unreadable(obs)
-        self.candidates = list(upper_words(self.words, int(found[1])))
+        self.candidates = list(upper_words(self.words, int(rules[1])))
 
     def act(self, obs: str, info: dict[str, Any]) -> str:
         """Drop the words that the latest marks exclude, then guess."""
-        found = _MARKS.search(obs)
-        if found is not None:
-            guess, seen = found[1].replace(" ", ""), found[2].split()
-            self.candidates = [w for w in self.candidates if marks(w, guess) == seen]
+        feedback = _MARKS.search(obs)
+        if feedback is not None:
+            last = feedback[1].replace(" ", "")
+            shown = feedback[2].split()
+            self.candidates = [word for word in self.candidates if marks(word, last) == shown]
         sample = self.rng.sample(self.candidates, min(_LOOK, len(self.candidates)))
 
-        def kinds(guess: str) -> int:
+        def outcomes(guess: str) -> int:
             return len({tuple(marks(word, guess)) for word in sample})
 
-        return self.answer(max(sample, key=kinds))
+        return self.answer(max(sample, key=outcomes))

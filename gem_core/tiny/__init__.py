@@ -1,9 +1,9 @@
-"""The tiny model: a two-layer policy of the suite's own that reads GEM's real prompts on a CPU.
+"""The tiny model: a two-layer policy that reads GEM's prompts on a CPU.
 
-It exists to show, in minutes and without downloads, that a whole training path learns. It is
-built on first use (tokenizer, random weights, a short warm start by behaviour cloning) and kept in
-a cache, so every trainer starts from the same files. torch and transformers are imported only
-when a model has to be built.
+It shows, in minutes and without downloads, that a whole training path learns. It is built on first
+use (tokenizer, random weights, a short warm start by behaviour cloning) and kept in a cache, so
+that every trainer starts from the same files. torch and transformers are imported only when a
+model has to be built.
 """
 
 from __future__ import annotations

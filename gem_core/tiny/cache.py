@@ -1,4 +1,4 @@
-"""Where built tiny models are kept, and the lock that lets only one process build each."""
+"""The cache of built tiny models, with a lock so that only one process builds each of them."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from gem_core.errors import RecipeError
 from gem_core.training.recipe import Recipe, TinyConfig
 
 BUILD = 1
-"""Raise it when the same settings build different weights."""
+"""Increase it when the same settings give different weights."""
 
 
 def cache_root() -> Path:
-    """``$GEM_CORE_CACHE``, by default ``~/.cache/gem-core``."""
+    """Return ``$GEM_CORE_CACHE``, by default ``~/.cache/gem-core``."""
     root = os.environ.get("GEM_CORE_CACHE")
     return Path(root) if root else Path.home() / ".cache" / "gem-core"
 
 
 def model_path(recipe: Recipe) -> str:
-    """What to give to ``from_pretrained``: the recipe's model, or the directory of the tiny one.
+    """Return the argument of ``from_pretrained``: the recipe's model, or the tiny one's directory.
 
-    With ``model.path = "tiny"`` the model is built if the cache does not hold it (some twenty
-    seconds); processes that ask at the same time wait for the one that builds.
+    With ``model.path = "tiny"``, the model is built if it is not in the cache, which takes about
+    twenty seconds; other processes wait for the one that builds it.
 
     Raises:
         MissingDependencyError: torch, transformers or tokenizers is missing.
-        RecipeError: sizes that make no model.
-        UnknownNameError: a warm start on an environment without an expert.
+        RecipeError: the sizes do not fit together.
+        UnknownNameError: an environment of the warm start has no expert.
     """
     if recipe.model.path != "tiny":
         return recipe.model.path
@@ -55,13 +55,13 @@ def _check(config: TinyConfig) -> None:
     unit = 2 * config.heads
     if config.hidden % unit:
         raise RecipeError(
-            f"model.tiny.hidden: {config.hidden} is not a multiple of {unit}; {config.heads} heads "
-            "share it and rotary positions halve each head's part."
+            f"model.tiny.hidden: {config.hidden} is not a multiple of {unit}: {config.heads} heads "
+            "divide it, and rotary positions need an even number per head."
         )
 
 
 def _settings(recipe: Recipe) -> dict[str, Any]:
-    """Everything the weights depend on, texts as hashes of what they are."""
+    """Return everything that the weights depend on, long texts as hashes."""
     from gem_core.episodes.context import TEMPLATES
     from gem_core.registration import spec
     from gem_core.tiny.expert import sample_actions
@@ -99,12 +99,12 @@ def _digest(text: str) -> str:
 
 
 def _build(recipe: Recipe, settings: dict[str, Any], folder: Path) -> None:
-    """Build beside the target and rename, so a killed build leaves nothing that looks finished."""
+    """Build next to the target and rename, so that a killed build leaves no incomplete model."""
     build = _builder()
     partial = Path(tempfile.mkdtemp(prefix=folder.name + ".partial-", dir=folder.parent))
     try:
         build(recipe, settings, partial)
-        partial.chmod(0o755)  # mkdtemp's 0o700 would hide a shared cache from its other users
+        partial.chmod(0o755)  # mkdtemp's 0o700 would hide a shared cache from other users
         partial.rename(folder)
     except BaseException:
         shutil.rmtree(partial)

@@ -1,6 +1,6 @@
-"""The fixed text the tiny tokenizer is trained on: games as the recipes show them.
+"""The fixed text on which the tiny tokenizer is trained: games as recipes render them.
 
-It does not depend on a recipe, so all recipes share one tokenizer.
+It does not depend on a recipe, so that all recipes have the same tokenizer.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ GAMES = (
     "game:TowerofHanoi-v0-easy",
     "game:Sudoku-v0-easy",
 )
-"""What the tiny profile is meant for."""
+"""The games for which the tiny profile is intended."""
 EPISODES = 200
-"""Random episodes per game."""
+"""Number of random episodes per game."""
 
 
 def corpus() -> list[str]:
-    """Whole episodes as text, the same on every call and every machine."""
+    """Return whole episodes as text, the same at every call and on every machine."""
     return [text for game in GAMES for text in _episodes(game)]
 
 
@@ -35,8 +35,9 @@ def _episodes(game: str) -> Iterator[str]:
 
 
 def _transcript(game: str, seed: int, rng: random.Random) -> str:
-    """One random episode: every prompt and every action, in order."""
-    env, context = make(game), Context(get_template("qwen3_game"))
+    """Return one random episode: every prompt and every action, in order."""
+    env = make(game)
+    context = Context(get_template("qwen3_game"))
     observation, info = env.reset(seed=seed)
     parts = [context.start(observation, info)]
     over = False

@@ -14,11 +14,11 @@ from gem_core.training.recipe import EnvConfig, Recipe
 from gem_core.training.tasks import MachineFactory, Task
 
 _FIRST_SEED = -(10**12)
-"""Warm-start seeds go down from here: they meet neither training nor held-out seeds."""
+"""The first seed of the warm start; the others are below it, apart from all other seeds."""
 
 
 class _Shown(Wrapper):
-    """Keeps what the environment last showed, for a player to look at."""
+    """Keeps the last observation and info, for a player."""
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
         self.shown = super().reset(seed=seed, options=options)
@@ -31,23 +31,23 @@ class _Shown(Wrapper):
 
 
 def expert_episodes(recipe: Recipe, hf_tokenizer: Any, count: int) -> list[Episode]:
-    """Play ``count`` episodes with the noisy expert; environments take turns.
+    """Play ``count`` episodes with the noisy expert; the environments alternate.
 
-    The episodes depend on the recipe's environments, context, seed and ``expert_noise`` only; of
-    its limits, the turn limit counts.
+    The episodes depend only on the recipe's environments, context, seed, ``expert_noise`` and turn
+    limit.
 
     Args:
         recipe: the experiment.
-        hf_tokenizer: Hugging Face tokenizer.
+        hf_tokenizer: a Hugging Face tokenizer.
         count: number of episodes.
 
     Raises:
-        UnknownNameError: an environment without an expert.
+        UnknownNameError: an environment has no expert.
     """
     from msgspec.structs import replace
 
-    plain = replace(recipe, limits=Limits(max_turns=recipe.limits.max_turns))
-    factory = MachineFactory(plain, hf_tokenizer)
+    unlimited = replace(recipe, limits=Limits(max_turns=recipe.limits.max_turns))
+    factory = MachineFactory(unlimited, hf_tokenizer)
     first = _FIRST_SEED - recipe.seed * count
     return [
         _play(factory, Task(k, k % len(recipe.env), first - k, k), hf_tokenizer)
@@ -57,7 +57,8 @@ def expert_episodes(recipe: Recipe, hf_tokenizer: Any, count: int) -> list[Episo
 
 def _play(factory: MachineFactory, task: Task, hf_tokenizer: Any) -> Episode:
     machine = factory(task)
-    machine.env = shown = _Shown(machine.env)
+    shown = _Shown(machine.env)
+    machine.env = shown
     config = factory.recipe.env[task.env]
     player = get_player("expert", config.id, seed=task.seed)
     rng = random.Random(f"noise {task.seed}")
@@ -71,8 +72,9 @@ def _play(factory: MachineFactory, task: Task, hf_tokenizer: Any) -> Episode:
 
 
 def sample_actions(config: EnvConfig, episodes: int = 20) -> str:
-    """What the expert does without noise on a few fixed seeds: it names the expert in a cache."""
-    env, actions = make(config.id, **config.kwargs), []
+    """Return the expert's actions without noise on a few seeds; they identify it in the cache."""
+    env = make(config.id, **config.kwargs)
+    actions: list[str] = []
     for seed in range(episodes):
         observation, info = env.reset(seed=seed)
         player = get_player("expert", config.id, seed=seed)
@@ -86,6 +88,6 @@ def sample_actions(config: EnvConfig, episodes: int = 20) -> str:
 
 
 def _act(player: Player, env: _Shown, rng: random.Random, noise: float) -> str:
-    """The expert's action; with probability ``noise`` a random one instead."""
-    action = player.act(*env.shown)  # also when it is not used: the expert keeps track
+    """Return the expert's action, or, with probability ``noise``, a random one."""
+    action = player.act(*env.shown)  # called in every turn: the expert has a state
     return env.random_action(rng) if rng.random() < noise else action

@@ -12,18 +12,18 @@ from gem_core.tiny.tokenizer import write_json
 from gem_core.training.recipe import TinyConfig
 
 _ROPE_THETA = 10_000.0
-_INITIAL_STD = 0.125  # 1 / sqrt(64); at 0.02 the short warm start learns half as much
+_INITIAL_STD = 0.125  # 1 / sqrt(64); with 0.02, the short warm start learns half as much
 
 
 def write_config(config: TinyConfig, vocab: int, eos: int, pad: int, folder: Path) -> None:
     """Write ``config.json`` and ``generation_config.json``.
 
     Args:
-        config: sizes.
-        vocab: rows of the embedding.
+        config: the sizes.
+        vocab: number of rows of the embedding.
         eos: id that ends a turn.
-        pad: id that pads.
-        folder: where.
+        pad: id of padding.
+        folder: the directory of the model.
     """
     ids = {"bos_token_id": None, "eos_token_id": eos, "pad_token_id": pad}
     write_json(
@@ -57,10 +57,10 @@ def write_config(config: TinyConfig, vocab: int, eos: int, pad: int, folder: Pat
 
 
 def initial_model(folder: Path, seed: int) -> Any:
-    """Build the model of ``folder/config.json`` with weights drawn from ``seed`` alone.
+    """Build the model of ``folder/config.json`` with weights that depend only on ``seed``.
 
-    The draw goes through the parameters by name, so it does not depend on the order in which a
-    version of transformers initialises them. The global generator is left as it was.
+    The parameters are drawn in the order of their names, so that the weights do not depend on the
+    order in which a version of transformers initialises them. The global generator is not changed.
     """
     with torch.random.fork_rng(devices=[]):
         model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder))
@@ -69,7 +69,7 @@ def initial_model(folder: Path, seed: int) -> Any:
     with torch.no_grad():
         for _, weight in sorted(model.named_parameters()):
             if weight.dim() == 1:
-                weight.fill_(1.0)  # the scales of RMSNorm
+                weight.fill_(1.0)  # a scale of RMSNorm
             else:
                 weight.normal_(0.0, _INITIAL_STD, generator=generator)
     return model

@@ -1,9 +1,9 @@
 """The tiny tokenizer: byte-level BPE in which constant phrases are single tokens.
 
-Merges may cross spaces and line ends, so a prompt of a thousand characters is some twenty tokens;
-digits and the brackets of an answer stay apart, so that an action is spelled, not memorised. Any
-text encodes and decodes without loss. The files are written by hand in the dialect that
-transformers 4.51 to 5.x read alike.
+Merges may cross spaces and line ends, so that a prompt of a thousand characters has about twenty
+tokens. Digits and the brackets of an answer are never merged, so that the model spells an action
+instead of memorising it. Every text is encoded and decoded without loss. The files are written here
+in a format that transformers 4.51 to 5.x read in the same way.
 """
 
 from __future__ import annotations
@@ -16,10 +16,13 @@ from typing import Any
 
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
-PAD, START, END = "<|pad|>", "<|im_start|>", "<|im_end|>"
+PAD = "<|pad|>"
+START = "<|im_start|>"
+END = "<|im_end|>"
 SPECIAL = (PAD, START, END)
 """Special tokens; their ids are 0, 1 and 2."""
 _APART = r"\\boxed\{|\}|[0-9]"
+"""What is never merged."""
 _CHAT = (
     "{% for message in messages %}"
     "{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>\n' }}"
@@ -32,8 +35,8 @@ def train_tokenizer(texts: Iterable[str], vocab: int) -> Tokenizer:
     """Train the tokenizer.
 
     Args:
-        texts: whole episodes, special tokens included as text.
-        vocab: upper bound of the vocabulary; the 256 bytes and the special tokens always fit.
+        texts: whole episodes, including special tokens as text.
+        vocab: upper bound of the vocabulary, which always has the 256 bytes and the special tokens.
     """
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
@@ -54,7 +57,7 @@ def train_tokenizer(texts: Iterable[str], vocab: int) -> Tokenizer:
 
 
 def _pieces(texts: Iterable[str]) -> Iterable[str]:
-    """The texts between the special tokens: the trainer itself would merge across those."""
+    """Yield the texts between special tokens; the trainer would merge across special tokens."""
     special = re.compile("|".join(map(re.escape, SPECIAL)))
     for text in texts:
         yield from filter(None, special.split(text))

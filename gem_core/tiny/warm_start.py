@@ -1,6 +1,6 @@
-"""The warm start: behaviour cloning of a noisy expert, enough that RL has something to amplify.
+"""The warm start: behaviour cloning of a noisy expert, so that RL starts from some success.
 
-The loss is on the expert's action tokens alone, in the token layout that RL sees.
+The loss covers only the expert's action tokens, in the token layout that RL uses.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def build(recipe: Recipe, settings: dict[str, Any], folder: Path) -> None:
     """Build the tiny model of ``recipe`` into ``folder``, in Hugging Face format.
 
     Args:
-        recipe: the experiment; ``model.tiny``, ``seed``, the environments and the context count.
-        settings: recorded in ``warm_start.json`` beside the loss curve.
+        recipe: the experiment; ``model.tiny``, ``seed``, the environments and the context are used.
+        settings: recorded in ``warm_start.json`` with the loss curve.
         folder: an existing empty directory.
     """
     began = time.perf_counter()
@@ -62,19 +62,20 @@ def build(recipe: Recipe, settings: dict[str, Any], folder: Path) -> None:
 
 
 def clone(model: Any, episodes: Sequence[Episode], config: TinyConfig) -> list[float]:
-    """Train ``model`` in place to act like ``episodes``; each episode is used once.
+    """Train ``model`` in place to imitate ``episodes``; each episode is used once.
 
     AdamW, linear warm-up over 20 steps, then cosine decay to zero; gradient norm at most 1.
 
     Args:
         model: a Hugging Face causal language model.
-        episodes: ``warm_start_steps * warm_start_batch`` of them, in the order of training.
-        config: steps, batch and learning rate.
+        episodes: ``warm_start_steps * warm_start_batch`` episodes, in the order of training.
+        config: steps, batch size and learning rate.
 
     Returns:
         The loss of each step: mean cross-entropy per action token, in nats.
     """
-    steps, batch = config.warm_start_steps, config.warm_start_batch
+    steps = config.warm_start_steps
+    batch = config.warm_start_batch
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=config.warm_start_lr, betas=(0.9, 0.95), weight_decay=0.0
     )
@@ -99,10 +100,10 @@ def _schedule(step: int, steps: int) -> float:
 
 
 def _loss(model: Any, segments: Sequence[Segment]) -> torch.Tensor:
-    """Mean cross-entropy of the action tokens.
+    """Return the mean cross-entropy of the action tokens.
 
-    Padding goes to the right, where the causal mask keeps it from every token that counts; and
-    only the positions that count go through the output layer.
+    Padding is on the right, where the causal mask hides it from every other token. The output layer
+    is applied only to the positions of action tokens.
     """
     length = max(len(s.token_ids) for s in segments)
     ids = torch.zeros(len(segments), length, dtype=torch.long)
@@ -120,7 +121,7 @@ def _loss(model: Any, segments: Sequence[Segment]) -> torch.Tensor:
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """One torch thread: the matrices are tiny, and sums come out the same on every machine."""
+    """Use one torch thread: the matrices are tiny, and sums are the same on every machine."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -1,4 +1,4 @@
-"""Wrappers: environments around environments."""
+"""Wrappers: environments around other environments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A limit from outside the task."""
+"""A limit on the number of steps that is not part of the task."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 class TimeLimit(Wrapper):
     """Cut an episode off after ``max_steps`` steps (``truncated``, ``end="time_limit"``).
 
-    Unlike the turn budget of a game, which its rules state and which terminates it, this limit is
-    not part of the task, so bootstrapping from the last state is right.
+    The turn budget of a game is stated in its rules and terminates it. This limit is not part of
+    the task, so bootstrapping from the last state is right.
     """
 
     _state_fields = ("steps",)
@@ -31,12 +31,12 @@ class TimeLimit(Wrapper):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> ResetResult:
-        """Start an episode and the count of its steps."""
+        """Start an episode and count its steps from 0."""
         self.steps = 0
         return self.env.reset(seed=seed, options=options)
 
     def step(self, action: str) -> StepResult:
-        """Play one action; the last one allowed truncates the episode unless it ends it."""
+        """Play one action; the last allowed action truncates the episode unless it ends it."""
         if self.steps >= self.max_steps:
             raise EpisodeStateError("The episode is over: call reset() before the next step().")
         obs, reward, terminated, truncated, info = self.env.step(action)

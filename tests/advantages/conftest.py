@@ -1,4 +1,4 @@
-"""Random batches and ranks that really wait for each other."""
+"""Random batches, and ranks (threads) that wait for each other as in a real all-reduce."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _ragged(seed: int, *, episodes: int | None = None, envs: int = 3) -> list[di
     """Draw episodes as plain Python: rewards, values, bootstrap, group, env."""
     rng = np.random.default_rng(seed)
     count = int(rng.integers(1, 13)) if episodes is None else episodes
-    sparse = rng.random() < 0.3  # terminal reward only, as most games have it
+    sparse = rng.random() < 0.3  # terminal reward only, as in most games
     out = []
     for _ in range(count):
         turns = int(rng.integers(1, 9))

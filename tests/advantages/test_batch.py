@@ -1,4 +1,4 @@
-"""What TurnBatch accepts, what it refuses and with which words."""
+"""The construction of a `TurnBatch`: accepted forms, refused values, error messages."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_from_episodes_repeats_labels_per_turn():
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("arguments", "message"),
     [
         ({"groups": [0]}, "1 groups for 2 episodes"),
         ({"envs": [0, 1, 2]}, "3 envs for 2 episodes"),
@@ -84,15 +84,15 @@ def test_from_episodes_repeats_labels_per_turn():
         ({"envs": [0.5, 1.5]}, "env must hold int64"),
     ],
 )
-def test_from_episodes_counts(given, message):
+def test_from_episodes_counts(arguments, message):
     with pytest.raises(AdvantageError, match=message):
-        TurnBatch.from_episodes([[1.0, 2.0], [3.0]], **given)
+        TurnBatch.from_episodes([[1.0, 2.0], [3.0]], **arguments)
 
 
 def test_by_episode_keeps_masked_turns():
     batch = TurnBatch([1.0, 2.0, 3.0], [5, 5, 6], mask=[True, False, True])
-    got = batch.by_episode(compute_advantages("reinforce", batch, gamma=1.0))
-    assert {k: v.tolist() for k, v in got.items()} == {5: [1.0, 0.0], 6: [3.0]}
+    by_episode = batch.by_episode(compute_advantages("reinforce", batch, gamma=1.0))
+    assert {k: v.tolist() for k, v in by_episode.items()} == {5: [1.0, 0.0], 6: [3.0]}
     with pytest.raises(AdvantageError, match="3 turns"):
         batch.by_episode(np.zeros(2))
 
@@ -112,7 +112,8 @@ def test_dense_ids():
 def test_from_token_rows():
     mask = [[0, 1, 1, 0, 1, 0], [1, 0, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0]]
     rewards = np.zeros((3, 6))
-    rewards[0, 2], rewards[0, 5] = 0.25, 1.0  # the second sits on an observation token
+    rewards[0, 2] = 0.25
+    rewards[0, 5] = 1.0  # the second is on an observation token
     rewards[1, 0] = -1.0
     values = np.arange(18.0).reshape(3, 6)
     batch, spans = TurnBatch.from_token_rows(

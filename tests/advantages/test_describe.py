@@ -1,4 +1,4 @@
-"""The numbers a trainer logs about a batch."""
+"""The metrics of a batch that `describe` returns."""
 
 from __future__ import annotations
 
@@ -11,26 +11,34 @@ from gem_core.errors import AdvantageError
 
 def test_counts_and_moments():
     batch = TurnBatch(
-        [1.0, 2.0, 5.0, 0.0, 9.0], [0, 0, 1, 2, 2], group=[0, 0, 0, 1, 1],
+        [1.0, 2.0, 5.0, 0.0, 9.0],
+        [0, 0, 1, 2, 2],
+        group=[0, 0, 0, 1, 1],
         mask=[True, True, True, True, False],
-    )  # fmt: skip
-    got = describe(batch, compute_advantages("reinforce", batch, gamma=1.0))
-    assert got == pytest.approx(
+    )
+    metrics = describe(batch, compute_advantages("reinforce", batch, gamma=1.0))
+    assert metrics == pytest.approx(
         {
-            "turns": 4, "episodes": 3, "masked_turns": 1, "groups": 2, "singleton_groups": 1,
-            "return_mean": np.mean([3, 5, 0]), "return_std": np.std([3, 5, 0]),
-            "advantage_mean": np.mean([3, 2, 5, 0]), "advantage_std": np.std([3, 2, 5, 0]),
+            "turns": 4,
+            "episodes": 3,
+            "masked_turns": 1,
+            "groups": 2,
+            "singleton_groups": 1,
+            "return_mean": np.mean([3, 5, 0]),
+            "return_std": np.std([3, 5, 0]),
+            "advantage_mean": np.mean([3, 2, 5, 0]),
+            "advantage_std": np.std([3, 2, 5, 0]),
             "constant": 0.0,
         }
-    )  # fmt: skip
+    )
 
 
 def test_a_batch_that_teaches_nothing_is_flagged():
     batch = TurnBatch.from_episodes([[-0.1], [-0.1], [-0.1]])
     assert describe(batch, compute_advantages("rebn", batch, gamma=0.9))["constant"] == 1.0
     empty = TurnBatch.from_episodes([])
-    got = describe(empty, np.zeros(0))
-    assert got["constant"] == 1.0 and all(np.isfinite(list(got.values())))
+    metrics = describe(empty, np.zeros(0))
+    assert metrics["constant"] == 1.0 and all(np.isfinite(list(metrics.values())))
 
 
 def test_wrong_shape():

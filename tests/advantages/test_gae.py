@@ -18,7 +18,8 @@ from gem_core.errors import AdvantageError
 
 def by_definition(episode: dict, gamma: float, lam: float) -> list[float]:
     """A_t = sum over l of (gamma lam)^l delta_{t+l}, the sum of arXiv 1506.02438 eq. 16."""
-    rewards, values = episode["rewards"], [*episode["values"], episode["bootstrap"]]
+    rewards = episode["rewards"]
+    values = [*episode["values"], episode["bootstrap"]]
     delta = [r + gamma * values[t + 1] - values[t] for t, r in enumerate(rewards)]
     return [
         sum((gamma * lam) ** step * d for step, d in enumerate(delta[t:]))
@@ -29,21 +30,24 @@ def by_definition(episode: dict, gamma: float, lam: float) -> list[float]:
 def test_equal_to_the_definition(ragged, as_batch):
     for seed in range(500):
         episodes = ragged(seed)
-        gamma, lam = (0.9, 1.0, 0.5)[seed % 3], (0.0, 0.95, 1.0, 0.3)[seed % 4]
-        got = gae(as_batch(episodes), gamma=gamma, lam=lam)
-        want = [a for e in episodes for a in by_definition(e, gamma, lam)]
-        np.testing.assert_allclose(got, want, rtol=1e-10, atol=1e-10)
+        gamma = (0.9, 1.0, 0.5)[seed % 3]
+        lam = (0.0, 0.95, 1.0, 0.3)[seed % 4]
+        advantages = gae(as_batch(episodes), gamma=gamma, lam=lam)
+        expected = [a for e in episodes for a in by_definition(e, gamma, lam)]
+        np.testing.assert_allclose(advantages, expected, rtol=1e-10, atol=1e-10)
 
 
 def test_lambda_one_is_return_minus_value(ragged, as_batch):
     for seed in range(100):
         episodes = ragged(seed)
         terminated = as_batch([{**e, "bootstrap": 0.0} for e in episodes])
-        got = gae(terminated, gamma=0.9, lam=1.0)
-        want = discounted_returns(terminated, 0.9) - terminated.values
-        np.testing.assert_allclose(got, want, rtol=1e-10, atol=1e-10)
+        advantages = gae(terminated, gamma=0.9, lam=1.0)
+        expected = discounted_returns(terminated, 0.9) - terminated.values
+        np.testing.assert_allclose(advantages, expected, rtol=1e-10, atol=1e-10)
         np.testing.assert_allclose(
-            value_targets(got, terminated.values), discounted_returns(terminated, 0.9), atol=1e-10
+            value_targets(advantages, terminated.values),
+            discounted_returns(terminated, 0.9),
+            atol=1e-10,
         )
 
 
@@ -61,14 +65,17 @@ def test_bootstrap_is_read_at_last_turns_only():
     assert np.array_equal(gae(noisy, gamma=0.9, lam=0.9), gae(batch, gamma=0.9, lam=0.9))
 
 
-def test_after_a_masked_last_turn_the_one_before_is_the_last():
+def test_a_masked_last_turn_makes_the_previous_one_the_last():
     batch = TurnBatch(
-        [1.0, 0.5, 9.0], [0, 0, 0], values=[0.2, 0.1, 9.0], bootstrap=[0.0, 2.0, 9.0],
+        [1.0, 0.5, 9.0],
+        [0, 0, 0],
+        values=[0.2, 0.1, 9.0],
+        bootstrap=[0.0, 2.0, 9.0],
         mask=[True, True, False],
-    )  # fmt: skip
+    )
     short = TurnBatch([1.0, 0.5], [0, 0], values=[0.2, 0.1], bootstrap=[0.0, 2.0])
-    got = gae(batch, gamma=0.9, lam=0.9)
-    assert got.tolist() == [*gae(short, gamma=0.9, lam=0.9).tolist(), 0.0]
+    advantages = gae(batch, gamma=0.9, lam=0.9)
+    assert advantages.tolist() == [*gae(short, gamma=0.9, lam=0.9).tolist(), 0.0]
 
 
 def test_whiten_is_the_normaliser_of_rebn(ragged, as_batch):

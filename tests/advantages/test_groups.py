@@ -13,23 +13,23 @@ from gem_core.errors import AdvantageError
 
 
 def by_definition(episodes: list[dict], name: str) -> list[float]:
-    """One advantage per turn, in the order of the batch."""
-    out = []
-    for me in episodes:
-        mates = [e for e in episodes if e["group"] == me["group"]]
-        totals = [math.fsum(e["rewards"]) for e in mates]
-        mine = math.fsum(me["rewards"])
-        if len(mates) == 1 or statistics.pstdev(totals) < 1e-8:
-            a = 0.0
+    """Return one advantage per turn, in the order of the batch."""
+    advantages = []
+    for episode in episodes:
+        group = [e for e in episodes if e["group"] == episode["group"]]
+        totals = [math.fsum(e["rewards"]) for e in group]
+        total = math.fsum(episode["rewards"])
+        if len(group) == 1 or statistics.pstdev(totals) < 1e-8:
+            advantage = 0.0
         elif name == "grpo":
-            a = (mine - statistics.fmean(totals)) / statistics.pstdev(totals)
+            advantage = (total - statistics.fmean(totals)) / statistics.pstdev(totals)
         elif name == "dr_grpo":
-            a = mine - statistics.fmean(totals)
+            advantage = total - statistics.fmean(totals)
         else:
-            others = [math.fsum(e["rewards"]) for e in mates if e is not me]
-            a = mine - statistics.fmean(others)
-        out += [a] * len(me["rewards"])
-    return out
+            others = [math.fsum(e["rewards"]) for e in group if e is not episode]
+            advantage = total - statistics.fmean(others)
+        advantages += [advantage] * len(episode["rewards"])
+    return advantages
 
 
 @pytest.mark.parametrize("name", ["grpo", "dr_grpo", "rloo"])
@@ -37,9 +37,9 @@ def test_equal_to_the_definition(name, ragged, as_batch):
     signal = 0
     for seed in range(500):
         episodes = ragged(seed)
-        got = compute_advantages(name, as_batch(episodes), gamma=0.9)
-        np.testing.assert_allclose(got, by_definition(episodes, name), rtol=1e-9, atol=1e-9)
-        signal += bool(got.any())
+        advantages = compute_advantages(name, as_batch(episodes), gamma=0.9)
+        np.testing.assert_allclose(advantages, by_definition(episodes, name), rtol=1e-9, atol=1e-9)
+        signal += bool(advantages.any())
     assert signal > 300
 
 
@@ -58,9 +58,9 @@ def test_singletons_and_constant_groups_are_exactly_zero():
     rewards = [[0.1] * 3, [0.3], [0.1, 0.2], [5.0], [1.0, 0.0], [0.0]]
     groups = ["a", "a", "a", "alone", "b", "b"]  # 0.1 + 0.1 + 0.1 and 0.1 + 0.2 are not 0.3
     for name in ("grpo", "dr_grpo", "rloo"):
-        got = compute_advantages(name, TurnBatch.from_episodes(rewards, groups), gamma=1.0)
-        assert not got[:7].any()
-        assert got[7] == got[8] == -got[9] != 0
+        advantages = compute_advantages(name, TurnBatch.from_episodes(rewards, groups), gamma=1.0)
+        assert not advantages[:7].any()
+        assert advantages[7] == advantages[8] == -advantages[9] != 0
 
 
 def test_groups_may_be_scattered_and_order_does_not_matter():
@@ -75,6 +75,6 @@ def test_groups_may_be_scattered_and_order_does_not_matter():
 
 @pytest.mark.parametrize("name", ["grpo", "dr_grpo", "rloo"])
 def test_without_groups_they_refuse(name):
-    # Otherwise each episode is alone in its group, and training goes on without learning.
+    # Otherwise each episode is alone in its group, and training continues without learning.
     with pytest.raises(AdvantageError, match=r"needs TurnBatch\.group"):
         compute_advantages(name, TurnBatch.from_episodes([[1.0], [0.0]]), gamma=1.0)

@@ -1,4 +1,4 @@
-"""Split over ranks, with an all-reduce that blocks, everything equals the single process."""
+"""Batches split over ranks, with a blocking all-reduce, equal the batch of one process."""
 
 from __future__ import annotations
 
@@ -32,29 +32,29 @@ def split(episodes: list[dict], k: int, whole_groups: bool, rng: np.random.Gener
 
 
 @pytest.mark.parametrize("k", [1, 2, 5])
-@pytest.mark.parametrize(("name", "options"), CASES, ids=lambda x: str(x))
+@pytest.mark.parametrize(("name", "options"), CASES, ids=str)
 def test_equal_to_one_process(name, options, k, ragged, as_batch, make_ranks):
     rng = np.random.default_rng(k)
     empty_ranks = 0
     for seed in range(25):
         episodes = ragged(seed)
         whole = as_batch(episodes)
-        want = whole.by_episode(compute_advantages(name, whole, gamma=0.9, **options))
+        expected = whole.by_episode(compute_advantages(name, whole, gamma=0.9, **options))
         shares = split(episodes, k, name in ("grpo", "dr_grpo", "rloo"), rng)
         empty_ranks += sum(not share for share in shares)
         ranks = make_ranks(k)
 
         def work(rank, reduce, shares=shares, episodes=episodes):
             mine = as_batch([episodes[i] for i in shares[rank]])
-            got = compute_advantages(name, mine, gamma=0.9, reduce=reduce, **options)
-            return list(mine.by_episode(got).values())
+            advantages = compute_advantages(name, mine, gamma=0.9, reduce=reduce, **options)
+            return list(mine.by_episode(advantages).values())
 
         results = ranks.run(work)
         assert len(set(ranks.calls)) == 1 and ranks.dtypes <= {np.dtype(np.float64)}
         for share, result in zip(shares, results, strict=True):
             assert not isinstance(result, Exception), result
             for i, row in zip(share, result, strict=True):
-                np.testing.assert_allclose(row, want[i], rtol=1e-9, atol=1e-9)
+                np.testing.assert_allclose(row, expected[i], rtol=1e-9, atol=1e-9)
     assert k == 1 or empty_ranks
 
 
@@ -111,7 +111,7 @@ def test_all_masked_rank_takes_part(make_ranks):
 def test_describe_over_ranks(ragged, as_batch, make_ranks):
     episodes = ragged(11, episodes=9)
     whole = as_batch(episodes)
-    # Groups are counted per rank, so they must lie whole on one.
+    # Groups are counted per rank, so each must be whole on one rank.
     shares = split(episodes, 3, True, np.random.default_rng(0))
 
     def work(rank, reduce):
@@ -120,12 +120,12 @@ def test_describe_over_ranks(ragged, as_batch, make_ranks):
             mine, compute_advantages("rebn", mine, gamma=0.9, reduce=reduce), reduce=reduce
         )
 
-    want = describe(whole, compute_advantages("rebn", whole, gamma=0.9))
-    for got in make_ranks(3).run(work):
-        assert got == pytest.approx(want, abs=1e-12)
+    expected = describe(whole, compute_advantages("rebn", whole, gamma=0.9))
+    for metrics in make_ranks(3).run(work):
+        assert metrics == pytest.approx(expected, abs=1e-12)
 
 
 def test_a_reduce_that_is_no_sum_is_refused():
     batch = TurnBatch.from_episodes([[1.0], [0.0]])
     with pytest.raises(AdvantageError, match="elementwise sum"):
-        compute_advantages("rebn", batch, gamma=0.9, reduce=lambda x: x.sum())
+        compute_advantages("rebn", batch, gamma=0.9, reduce=lambda array: array.sum())

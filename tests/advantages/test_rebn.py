@@ -51,35 +51,35 @@ def test_rebn_equals_its_definition_on_1000_ragged_batches(ragged, as_batch):
     for seed in range(1000):
         episodes = ragged(seed)
         gamma = (0.0, 0.5, 0.9, 0.99, 1.0)[seed % 5]
-        got = compute_advantages("rebn", as_batch(episodes), gamma=gamma)
-        want = rebn_by_definition([e["rewards"] for e in episodes], gamma)
-        np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-9)
-        constant += not any(want)
+        advantages = compute_advantages("rebn", as_batch(episodes), gamma=gamma)
+        expected = rebn_by_definition([e["rewards"] for e in episodes], gamma)
+        np.testing.assert_allclose(advantages, expected, rtol=1e-9, atol=1e-9)
+        constant += not any(expected)
     assert constant < 200  # the batches are not trivial
 
 
 @settings(max_examples=300, deadline=None)
 @given(EPISODES, st.floats(0, 1), st.sampled_from([0, 1]), st.sampled_from([0.0, 1e-9, 1e-3]))
 def test_rebn_options(episodes, gamma, ddof, eps):
-    got = rebn(TurnBatch.from_episodes(episodes), gamma=gamma, ddof=ddof, eps=eps)
-    want = np.array(rebn_by_definition(episodes, gamma, ddof, eps))
-    # A std on the floor itself may fall on either side of it.
+    advantages = rebn(TurnBatch.from_episodes(episodes), gamma=gamma, ddof=ddof, eps=eps)
+    expected = np.array(rebn_by_definition(episodes, gamma, ddof, eps))
+    # A standard deviation near `floor` may fall on either side of it.
     std = np.std([g for e in episodes for g in returns_by_definition(e, gamma)])
     if not 0.99e-8 < std < 2e-8:
-        np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-6)
+        np.testing.assert_allclose(advantages, expected, rtol=1e-6, atol=1e-6)
 
 
 @settings(max_examples=300, deadline=None)
 @given(EPISODES, st.floats(0, 1))
 def test_reinforce_is_the_discounted_return(episodes, gamma):
-    got = reinforce(TurnBatch.from_episodes(episodes), gamma=gamma)
-    want = [g for e in episodes for g in returns_by_definition(e, gamma)]
-    np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-12)
+    advantages = reinforce(TurnBatch.from_episodes(episodes), gamma=gamma)
+    expected = [g for e in episodes for g in returns_by_definition(e, gamma)]
+    np.testing.assert_allclose(advantages, expected, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 128, 1000])
 def test_2001_constant_batches_give_exact_zeros(size):
-    # The shipped formula E[x^2] - E[x]^2 in float32 gives NaN for 850 of these at 128 turns.
+    # The published formula E[x^2] - E[x]^2 in float32 gives NaN for 850 of these at 128 turns.
     for constant in np.linspace(-1.0, 1.0, 2001):
         batch = TurnBatch(rewards=np.full(size, constant), episode=np.arange(size))
         for options in ({}, {"ddof": 1}, {"eps": 1e-9}, {"per_env": True}):
@@ -98,11 +98,11 @@ def test_the_rounding_of_the_mean_is_corrected():
     # One running sum over 300,000 numbers is off by about 1e-11 of the mean.
     rng = np.random.default_rng(1)
     for constant in rng.uniform(-1, 1, size=40) * 10.0 ** rng.integers(0, 14, size=40):
-        x = np.full(300_001, constant)
-        m = moments(x)
-        assert abs(m.mean[0] - constant) <= 1e-15 * abs(constant)
-        assert m.std[0] <= 1e-15 * abs(constant)
-        assert not normalise(x, floor=0.0).any()
+        numbers = np.full(300_001, constant)
+        result = moments(numbers)
+        assert abs(result.mean[0] - constant) <= 1e-15 * abs(constant)
+        assert result.std[0] <= 1e-15 * abs(constant)
+        assert not normalise(numbers, floor=0.0).any()
 
 
 def test_constant_returns_that_differ_by_rounding_are_constant():
@@ -114,27 +114,27 @@ def test_constant_returns_that_differ_by_rounding_are_constant():
 
 
 def test_a_small_signal_on_a_large_offset_is_not_lost():
-    x = 1e8 + np.array([0.0, 1.0, 2.0, 3.0])
-    np.testing.assert_allclose(normalise(x), normalise(x - 1e8), rtol=1e-12)
+    numbers = 1e8 + np.array([0.0, 1.0, 2.0, 3.0])
+    np.testing.assert_allclose(normalise(numbers), normalise(numbers - 1e8), rtol=1e-12)
 
 
 def test_float32_rewards_are_computed_in_float64():
     rewards = np.array([0.1, 0.7, 0.3, 0.9], dtype=np.float32)
     episode = np.array([0, 0, 1, 1])
-    got = rebn(TurnBatch(rewards, episode), gamma=0.9)
-    assert got.dtype == np.float64
-    wide = rebn(TurnBatch(rewards.astype(np.float64), episode), gamma=0.9)
-    assert np.array_equal(got, wide)
+    from_float32 = rebn(TurnBatch(rewards, episode), gamma=0.9)
+    assert from_float32.dtype == np.float64
+    from_float64 = rebn(TurnBatch(rewards.astype(np.float64), episode), gamma=0.9)
+    assert np.array_equal(from_float32, from_float64)
 
 
 def test_per_env_is_rebn_of_each_env_alone(ragged, as_batch):
     for seed in range(200):
         episodes = ragged(seed, episodes=12)
         batch = as_batch(episodes)
-        got = rebn(batch, gamma=0.9, per_env=True)
+        advantages = rebn(batch, gamma=0.9, per_env=True)
         for env in {e["env"] for e in episodes}:
             alone = rebn_by_definition([e["rewards"] for e in episodes if e["env"] == env], 0.9)
-            np.testing.assert_allclose(got[batch.env == env], alone, rtol=1e-9, atol=1e-9)
+            np.testing.assert_allclose(advantages[batch.env == env], alone, rtol=1e-9, atol=1e-9)
 
 
 def test_per_env_needs_usable_env_ids():
@@ -153,16 +153,18 @@ def test_masked_turns_are_as_if_absent(ragged, as_batch):
         batch = as_batch(ragged(seed))
         n = len(batch)
         mask = rng.random(n) < 0.7
-        rewards, values = batch.rewards.copy(), batch.values.copy()
-        rewards[~mask], values[~mask] = np.nan, np.inf  # padding may hold anything
+        rewards = batch.rewards.copy()
+        values = batch.values.copy()
+        rewards[~mask] = np.nan
+        values[~mask] = np.inf  # padding may hold anything
         masked = TurnBatch(
             rewards, batch.episode, batch.group, batch.env, values, batch.bootstrap, mask
         )
         for name in ("reinforce", "rebn", "grpo", "dr_grpo", "rloo", "gae"):
-            got = compute_advantages(name, masked, gamma=0.9)
-            assert not got[~mask].any()
+            advantages = compute_advantages(name, masked, gamma=0.9)
+            assert not advantages[~mask].any()
             direct = compute_advantages(name, masked.valid(), gamma=0.9)
-            assert np.array_equal(got[mask], direct), name
+            assert np.array_equal(advantages[mask], direct), name
         assert np.array_equal(
             discounted_returns(masked, 0.9)[mask], discounted_returns(masked.valid(), 0.9)
         )
@@ -171,12 +173,16 @@ def test_masked_turns_are_as_if_absent(ragged, as_batch):
 def test_no_turns_give_no_advantages():
     for batch in (TurnBatch.from_episodes([]), TurnBatch([1.0], [0], mask=[False])):
         for name in ("reinforce", "rebn", "grpo", "dr_grpo", "rloo", "gae"):
-            got = compute_advantages(name, batch, gamma=0.9)
-            assert got.shape == (len(batch),) and not got.any() and got.dtype == np.float64
+            advantages = compute_advantages(name, batch, gamma=0.9)
+            assert (
+                advantages.shape == (len(batch),)
+                and not advantages.any()
+                and advantages.dtype == np.float64
+            )
 
 
 def test_the_three_shipped_variants_differ_and_are_reproduced():
-    """docs/advantages.md gives the options; the moment is which returns are normalised."""
+    """The options are those of docs/advantages.md; the variants normalise different returns."""
     rng = np.random.default_rng(3)
     returns = rng.normal(size=50)
     kept = rng.permutation(50)[:32]

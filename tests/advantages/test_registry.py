@@ -28,13 +28,13 @@ BATCH = TurnBatch.from_episodes([[1.0, 2.0], [3.0]], groups=[0, 0])
 
 @pytest.fixture(autouse=True)
 def own_registry(monkeypatch):
-    """Let each test register without leaving a trace."""
+    """Undo the registrations of each test."""
     monkeypatch.setattr(registry, "_registered", dict(registry._registered))
     monkeypatch.setattr(registry, "_resolved", {})
 
 
 def install(directory, monkeypatch, dist, points, code=""):
-    """Put a distribution on ``sys.path`` the way an installer leaves it."""
+    """Put a distribution on ``sys.path`` as an installer does."""
     info = directory / f"{dist}-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {dist}\nVersion: 1.0\n")
@@ -91,8 +91,8 @@ def test_register_and_use():
         return scale * batch.rewards
 
     assert "half" in list_estimators() and get_estimator("half") is half
-    got = compute_advantages("half", BATCH, gamma=0.9, scale=0.5)
-    assert got.tolist() == [0.5, 1.0, 1.5]
+    advantages = compute_advantages("half", BATCH, gamma=0.9, scale=0.5)
+    assert advantages.tolist() == [0.5, 1.0, 1.5]
     with pytest.raises(AdvantageError, match="needs the option scale"):
         compute_advantages("half", BATCH, gamma=0.9)
     assert register_estimator("half")(half) is half  # the same thing twice is no conflict
@@ -153,8 +153,8 @@ def test_estimator_of_an_installed_distribution(tmp_path, monkeypatch):
     assert "acme_clip" in list_estimators()
     assert "acme_adv" not in sys.modules  # listing imports nothing
     masked = TurnBatch([1.0, 5.0, -7.0], [0, 0, 1], mask=[True, False, True])
-    got = compute_advantages("acme_clip", masked, gamma=1.0, limit=2.0)
-    assert got.tolist() == [1.0, 0.0, -2.0]
+    advantages = compute_advantages("acme_clip", masked, gamma=1.0, limit=2.0)
+    assert advantages.tolist() == [1.0, 0.0, -2.0]
     with pytest.raises(UnknownNameError, match="Did you mean 'limit'"):
         compute_advantages("acme_clip", masked, gamma=1.0, limits=2.0)
     with pytest.raises(RegistrationError, match="taken by acme_adv:clipped"):
@@ -202,9 +202,9 @@ def test_a_broken_plugin_names_itself(tmp_path, monkeypatch, value):
 def test_module_colon_function(tmp_path, monkeypatch):
     (tmp_path / "own_estimators.py").write_text(textwrap.dedent(CLIPPED))
     monkeypatch.syspath_prepend(tmp_path)
-    got = compute_advantages("own_estimators:clipped", BATCH, gamma=1.0, limit=2.5)
-    assert got.tolist() == [2.5, 2.0, 2.5]
+    advantages = compute_advantages("own_estimators:clipped", BATCH, gamma=1.0, limit=2.5)
+    assert advantages.tolist() == [2.5, 2.0, 2.5]
     with pytest.raises(RegistrationError, match="cannot be loaded"):
         get_estimator("own_estimators:clpped")
-    with pytest.raises(RegistrationError, match="no 'module:function'"):
+    with pytest.raises(RegistrationError, match="write it as 'module:function'"):
         get_estimator(":clipped")

@@ -1,4 +1,4 @@
-"""Spans and tokens: a round trip, and the refusals."""
+"""Spans and tokens: a round trip, and what is refused."""
 
 from __future__ import annotations
 
@@ -25,12 +25,13 @@ def test_spread_rows_equals_spread_row_by_row(masks, data):
     spans = [runs_of_ones(np.array(m, dtype=np.int64)) for m in masks]
     total = sum(map(len, spans))
     numbers = data.draw(st.lists(st.floats(-3, 3), min_size=total, max_size=total))
-    got = spread_rows(numbers, spans, 9)
-    assert got.shape == (len(masks), 9)
-    rest = list(numbers)
-    for row, want in zip(got, spans, strict=True):
-        mine, rest = rest[: len(want)], rest[len(want) :]
-        assert np.array_equal(row, spread(mine, want, 9))
+    rows = spread_rows(numbers, spans, 9)
+    assert rows.shape == (len(masks), 9)
+    start = 0
+    for row, row_spans in zip(rows, spans, strict=True):
+        end = start + len(row_spans)
+        assert np.array_equal(row, spread(numbers[start:end], row_spans, 9))
+        start = end
 
 
 def test_masks_of_any_dtype():
@@ -40,7 +41,7 @@ def test_masks_of_any_dtype():
 
 
 @pytest.mark.parametrize("mask", [[0, 2], [0.5], [[1, 0]], [np.nan]])
-def test_what_is_no_mask(mask):
+def test_values_other_than_zeros_and_ones_are_refused(mask):
     with pytest.raises(AdvantageError, match="zeros and ones"):
         runs_of_ones(mask)
 

@@ -28,22 +28,23 @@ def test_clues_are_well_formed() -> None:
 
 
 @pytest.mark.parametrize("env_id", [EASY, HARD])
-def test_clues_say_where_their_words_are(env_id: str) -> None:
+def test_clues_name_the_place_of_their_words(env_id: str) -> None:
     env = gem_core.make(env_id)
     for seed in range(60):
         env.reset(seed=seed)
-        letters, seen = cells(env), set()
-        found = CLUE.findall(env._clues)
-        assert len(found) == 3
-        for way, row, col, length, clue in found:
+        letters = cells(env)
+        covered = set()
+        listed = CLUE.findall(env._clues)
+        assert len(listed) == 3
+        for way, row, col, length, clue in listed:
             places = [
                 (int(row) + i * (way == "down"), int(col) + i * (way == "across"))
                 for i in range(int(length))
             ]
             word = "".join(letters[p] for p in places)
             assert (word, clue) in clues(env_id == HARD)
-            seen.update(places)
-        assert seen == set(letters)
+            covered.update(places)
+        assert covered == set(letters)
         assert len(letters) <= env._budget
 
 
@@ -82,9 +83,15 @@ def test_wrong_letters_are_not_entered() -> None:
 
 @pytest.mark.parametrize(
     ("answer", "error"),
-    [("0 0", "format"), ("0 0 AB", "format"), ("a 0 A", "format"), ("0 0 1", "format"),
-     ("99 0 A", "action"), ("-1 0 A", "action")],
-)  # fmt: skip
+    [
+        ("0 0", "format"),
+        ("0 0 AB", "format"),
+        ("a 0 A", "format"),
+        ("0 0 1", "format"),
+        ("99 0 A", "action"),
+        ("-1 0 A", "action"),
+    ],
+)
 def test_errors(answer: str, error: str) -> None:
     env = gem_core.make(EASY)
     env.reset(seed=0)

@@ -25,7 +25,8 @@ def at(*rows: tuple[int, ...], best: int = 2, **kwargs: object) -> Env:
 
 def plain_slide(line: list[int]) -> list[int]:
     """One line towards its start, by the definition: every tile merges at most once."""
-    tiles, merged = [t for t in line if t], []
+    tiles = [t for t in line if t]
+    merged = []
     while tiles:
         if len(tiles) > 1 and tiles[0] == tiles[1]:
             merged.append(2 * tiles[0])
@@ -62,7 +63,10 @@ def test_a_new_largest_tile_earns_its_share_of_the_way() -> None:
 def test_rewards_add_up_to_the_log_of_the_largest_tile(seed: int) -> None:
     env = gem_core.make(EASY, target_tile=2**20, max_turns=100)
     env.reset(seed=seed)
-    first, total, over, rng = env._best, 0.0, False, Random(seed)
+    first = env._best
+    total = 0.0
+    over = False
+    rng = Random(seed)
     while not over:
         _, reward, over, _, _ = env.step(env.random_action(rng))
         total += reward
@@ -88,7 +92,8 @@ def test_no_move_left_loses() -> None:
 
 def test_new_tiles_are_spread_and_mostly_twos() -> None:
     env = gem_core.make(EASY)
-    places, values = set(), []
+    places = set()
+    values = []
     for seed in range(800):
         env.reset(seed=seed)
         for i, tile in enumerate(t for row in env._rows for t in row):

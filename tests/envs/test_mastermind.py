@@ -53,7 +53,7 @@ def test_compat_reads_only_spaces() -> None:
 
 
 @pytest.mark.parametrize("answer", ["1 2 3", "1 2 3 9", "0 1 2 3", "1 2 3 4 5", "-1 2 3 4", "12"])
-def test_invalid_moves_go_on(answer: str) -> None:
+def test_invalid_moves_do_not_end_the_game(answer: str) -> None:
     env = with_code("1 2 3 4")
     _, reward, terminated, _, info = env.step(f"\\boxed{{{answer}}}")
     assert (reward, terminated, info["error"]) == (0.0, False, "invalid_action")

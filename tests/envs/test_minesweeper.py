@@ -106,7 +106,14 @@ def test_compat_needs_flags_and_lets_a_flagged_mine_kill() -> None:
         assert not act(env, "reveal", hidden_safe(env)[0])[2]
     mines = [i for i, c in enumerate(env._cells) if c == "*"]
     ends = [act(env, "flag", mine)[2] for mine in mines]
-    assert ends == [False] * 4 + [True]
+    assert not any(ends)  # GEM looks at the flags only when a cell is revealed
+    assert act(env, "reveal", 12)[4]["error"] == "invalid_action"
+    env = opened(compat="gem-0.1.0")
+    for mine in mines:
+        act(env, "flag", mine)
+    while not (over := act(env, "reveal", hidden_safe(env)[0]))[2]:
+        pass
+    assert (over[4]["success"], over[4]["end"]) == (True, "solved")
     env = opened(compat="gem-0.1.0")
     act(env, "flag", env._cells.index("*"))
     assert act(env, "reveal", env._cells.index("*"))[4]["end"] == "lost"
@@ -122,9 +129,15 @@ def test_ways_to_write_a_move(answer: str) -> None:
 
 @pytest.mark.parametrize(
     ("answer", "error"),
-    [("dig 1 1", "action"), ("reveal 5 0", "action"), ("reveal -1 0", "action"),
-     ("reveal 99 0", "action"), ("2 2", "format"), ("reveal a b", "format")],
-)  # fmt: skip
+    [
+        ("dig 1 1", "action"),
+        ("reveal 5 0", "action"),
+        ("reveal -1 0", "action"),
+        ("reveal 99 0", "action"),
+        ("2 2", "format"),
+        ("reveal a b", "format"),
+    ],
+)
 def test_errors(answer: str, error: str) -> None:
     env = gem_core.make(EASY)
     env.reset(seed=0)
@@ -135,3 +148,12 @@ def test_sizes_are_checked() -> None:
     for kwargs in ({"num_mines": 17}, {"rows": 31}, {"num_mines": 0}):
         with pytest.raises(ValueError, match="must be from 1"):
             gem_core.make(EASY, **kwargs)
+
+
+def test_compat_places_the_mines_at_the_first_attempt_even_on_a_flag() -> None:
+    for compat in (None, "gem-0.1.0"):
+        env = gem_core.make(EASY, compat=compat).unwrapped
+        env.reset(seed=0)
+        env.step("\\boxed{flag 2 2}")
+        assert env.step("\\boxed{reveal 2 2}")[4]["error"] == "invalid_action"
+        assert bool(env._cells) is (compat is not None)

@@ -1,4 +1,4 @@
-"""Sudoku: unique puzzles, truthful judgements."""
+"""Sudoku: unique puzzles, correct feedback."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ def brute_force(grid: list[int], side: int, limit: int = 2) -> int:
     """Count solutions by the plain definition, cell by cell."""
     if 0 not in grid:
         return 1
-    index, lay, count = grid.index(0), layout(side), 0
+    index = grid.index(0)
+    lay = layout(side)
+    count = 0
     for number in range(1, side + 1):
         if all(grid[o[0]] != number for unit in lay.units[index] for o in unit):
             count += brute_force([*grid[:index], number, *grid[index + 1 :]], side, limit - count)
@@ -31,7 +33,8 @@ def test_every_puzzle_has_one_solution_which_is_the_one_played(env_id: str) -> N
     env = gem_core.make(env_id)
     for seed in range(40):
         env.reset(seed=seed)
-        side, cells = env._side, env._cells
+        side = env._side
+        cells = env._cells
         assert count_solutions(cells, side) == 1
         assert solution(cells, side) == list(map(int, env._solution))
         for unit in layout(side).units[0]:
@@ -55,11 +58,11 @@ def test_a_contradiction_has_no_solution() -> None:
 
 def test_difficulty_is_that_of_gem() -> None:
     holes = {EASY: set(), HARD: set()}
-    for env_id, seen in holes.items():
+    for env_id, counts in holes.items():
         env = gem_core.make(env_id)
         for seed in range(60):
             env.reset(seed=seed)
-            seen.add(env._holes)
+            counts.add(env._holes)
     assert holes[EASY] <= set(range(7, 11)) and holes[HARD] <= set(range(43, 51))
 
 
@@ -78,7 +81,8 @@ def play(env: Env, index: int, number: int) -> tuple[str, float, bool, bool, dic
 def test_judgements_are_true(env_id: str, seed: int) -> None:
     env = gem_core.make(env_id, max_turns=10_000)
     env.reset(seed=seed)
-    lay, seen = layout(env._side), set()
+    lay = layout(env._side)
+    seen = set()
     for index in range(env._side**2):
         for number in range(1, env._side + 1):
             cells = env._cells[:]
@@ -134,7 +138,7 @@ def test_errors(answer: str, error: str) -> None:
 
 
 def test_sizes_are_checked() -> None:
-    with pytest.raises(ValueError, match="side 4 or 9"):
+    with pytest.raises(ValueError, match="must be 4 or 9"):
         gem_core.make(HARD, scale=5)
     with pytest.raises(ValueError, match="holes must be from 1 to 16"):
         gem_core.make(EASY, holes=17)

@@ -1,4 +1,4 @@
-"""WikiGame on the sample, on a file, and on a server that speaks as MediaWiki does."""
+"""WikiGame on the sample, on a file, and on a server with the API of MediaWiki."""
 
 from __future__ import annotations
 
@@ -71,11 +71,11 @@ def test_articles_of_a_file(tmp_path: Path) -> None:
     file = tmp_path / "wiki.txt"
     file.write_text("A | To [[B]].\nB | To [[C|the third]].\nC | To [[A]] and [[C]].\n")
     env = gem_core.make(EASY, path=str(file))
-    seen = set()
+    pairs = set()
     for seed in range(20):
         env.reset(seed=seed)
-        seen.add((env._title, env._target))
-    assert seen == {("A", "C"), ("B", "A"), ("C", "B")}
+        pairs.add((env._title, env._target))
+    assert pairs == {("A", "C"), ("B", "A"), ("C", "B")}
     assert file_wiki(str(file)).pages["B"].text == "To the third."
     file.write_text("A | To [[D]].\n")
     with pytest.raises(ValueError, match="'D', which is missing"):
@@ -97,8 +97,8 @@ class Handler(BaseHTTPRequestHandler):
         elif query["titles"] in wiki.pages:
             page = wiki.pages[query["titles"]]
             links = [{"ns": 0, "title": link} for link in page.links]
-            found = {"title": page.title, "extract": page.text, "links": links}
-            body = {"query": {"pages": {"1": found}}}
+            entry = {"title": page.title, "extract": page.text, "links": links}
+            body = {"query": {"pages": {"1": entry}}}
         else:
             body = {"query": {"pages": {"-1": {"title": query["titles"], "missing": ""}}}}
         self.send_response(200)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -10,8 +12,12 @@ import pytest
 import gem_core
 from gem_core.core import Env
 from gem_core.data.words import LISTS, upper_words, words
-from gem_core.envs.games.wordle import marks
+from gem_core.envs.games.hangman import Hangman
+from gem_core.envs.games.wordle import Wordle, marks
 from gem_core.errors import UnknownNameError
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
+import make_word_lists
 
 WORDLE, HANGMAN = "game:Wordle-v0-hard", "game:Hangman-v0-hard"
 
@@ -39,16 +45,16 @@ def test_word_lists_are_clean(name: str) -> None:
 def plain_marks(word: str, guess: str) -> str:
     """The definition, letter by letter: greens first, then yellows while letters are left."""
     left = Counter(w for w, g in zip(word, guess, strict=True) if w != g)
-    found = []
+    marks_so_far = []
     for w, g in zip(word, guess, strict=True):
         if w == g:
-            found.append("G")
+            marks_so_far.append("G")
         elif left[g]:
             left[g] -= 1
-            found.append("Y")
+            marks_so_far.append("Y")
         else:
-            found.append("X")
-    return "".join(found)
+            marks_so_far.append("X")
+    return "".join(marks_so_far)
 
 
 def test_marks_agree_with_the_definition() -> None:
@@ -87,7 +93,7 @@ def test_hangman_ends_when_all_letters_are_revealed() -> None:
     obs, reward, terminated, _, info = env.step("\\boxed{p}")
     assert "P _ P P _ _ _" in info["suffix"] and reward == pytest.approx(0.5 * 3 / 7)
     assert not terminated and "is in the word" in obs
-    total = reward + sum(env.step(f"\\boxed{{{x}}}")[1] for x in "ER")
+    total = reward + sum(env.step(f"\\boxed{{{letter}}}")[1] for letter in "ER")
     _, reward, terminated, _, info = env.step("\\boxed{Y}")
     assert (terminated, info["success"]) == (True, True)
     assert total + reward == pytest.approx(1)
@@ -122,3 +128,45 @@ def test_lengths_without_words_are_refused() -> None:
     for env_id in (WORDLE, HANGMAN):
         with pytest.raises(ValueError, match="no words of length 40"):
             gem_core.make(env_id, word_length=40)
+
+
+def test_the_sizes_that_the_documentation_states() -> None:
+    sizes = {
+        name: [len(words(name)), *(len(upper_words(name, n)) for n in (3, 5, 7))] for name in LISTS
+    }
+    assert sizes == {
+        "basic": [3710, 157, 600, 675],
+        "basic850": [850, 65, 152, 119],
+        "english": [38981, 478, 3454, 6716],
+    }
+    for name, (_, three, five, seven) in sizes.items():
+        for cls in (Wordle, Hangman):
+            doc = " ".join(str(cls.__doc__).split())
+            assert f"{three}" in doc.split(f'"{name}"')[1], (name, cls)
+            assert f"{seven:,}" in doc and f"{five:,}" in doc
+
+
+def test_the_list_of_gems_size_is_a_part_of_the_basic_one_without_inflected_forms() -> None:
+    small = set(words("basic850"))
+    assert small < set(words("basic"))
+    assert small == set(make_word_lists.small(list(words("basic"))))
+    assert not any(f"{word}s" in small or f"{word}ing" in small for word in small)
+
+
+@pytest.mark.parametrize("env_id", [WORDLE, HANGMAN, "game:WordSearch-v0-easy"])
+def test_words_come_from_the_list_that_is_asked_for(env_id: str) -> None:
+    env = gem_core.make(env_id, words="basic850").unwrapped
+    drawn = set()
+    for seed in range(60):
+        env.reset(seed=seed)
+        drawn.update(getattr(env, "_words", None) or [env._word])
+    assert len(drawn) > 40 and drawn <= set(upper_words("basic850"))
+    with pytest.raises(UnknownNameError, match="'basic850'"):
+        gem_core.make(env_id, words="basic85")
+
+
+def test_compat_wordle_counts_a_tab_as_a_letter() -> None:
+    for compat, error in ((None, "invalid_action"), ("gem-0.1.0", None)):
+        env = with_word("APPLE", WORDLE, compat=compat)
+        assert env.step("\\boxed{AP\tLE}")[4].get("error") == error
+        assert env.step("\\boxed{A PP LE}")[4]["success"]

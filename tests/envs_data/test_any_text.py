@@ -12,14 +12,13 @@ from hypothesis import strategies as st
 import gem_core
 from gem_core.envs._data_specs import HUB_IDS
 
-#: One id of every class, and several where the class has several ways to go.
 IDS = (
     *("multi:TicTacToe-v0-hard", "multi:Nim-v0-easy", "multi:ReturnsDesk-v0"),
     *("webshop:train-text", "webshop:test-html", "webshop:train-text_rich"),
     *("math:GSM8K", "math:Geometry3K", "qa:HotpotQA", "logic:RuleTaker-d1"),
     *("rg:chain_sum", "rg:word_ladder", "rg:boxnet", "rg:rush_hour", "rg:composite"),
 )
-#: What the environments themselves react to, to get past the first test of an action.
+"""One id of every class, and several where the class has several ways to go."""
 WORDS = st.sampled_from(
     [
         *("search[", "click[", "say[", "file[", "]", ";", "back to search", "next", "buy now"),
@@ -39,6 +38,7 @@ WORDS = st.sampled_from(
         ),
     ]
 )
+"""What the environments themselves react to, to get past the first test of an action."""
 TEXTS = st.one_of(
     st.text(),
     st.text(st.characters(), max_size=20),  # with lone surrogates

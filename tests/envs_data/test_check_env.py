@@ -1,4 +1,4 @@
-"""``check_env`` on every id outside ``game:``; the check in another process is one for all."""
+"""``check_env`` on every id outside ``game:``; one other process checks all ids."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from gem_core.checker import trace
 from gem_core.envs._data_source import SampleDataWarning
 
 IDS = [i for i in gem_core.list_envs() if not i.startswith("game:")]
-#: Seconds for an item or a grading: these get the fewest plays, and only with --slow.
 HEAVY = ("rg:futoshiki", "rg:intermediate_integration", "rg:knight_swap", "rg:quantum_lock")
+"""Seconds for an item or a grading: these get the fewest plays, and only with --slow."""
 STEPS = 3
 SEEDS = (0, 1)
 

@@ -13,8 +13,8 @@ import pytest
 import gem_core
 
 ROOT = Path(gem_core.__file__).resolve().parent.parent
-#: What `pip install gem-core` brings.
 REQUIRED = ("msgspec", "numpy")
+"""What `pip install gem-core` brings."""
 EXTRA_OF = {"rg": "rg", "webshop": "webshop"}
 
 PROGRAM = """
@@ -23,24 +23,24 @@ sys.path[:] = json.loads(sys.argv[1]) + [p for p in sys.path if "site-packages" 
 import random, warnings, gem_core.errors
 warnings.simplefilter("ignore")
 import gem_core
-found = {}
+results = {}
 for name in gem_core.list_envs():
     try:
         env = gem_core.make(name)
         env.reset(seed=0)
         env.step(env.random_action(random.Random(0)))
-        found[name] = "works"
+        results[name] = "works"
     except gem_core.errors.MissingDependencyError as error:
-        found[name] = str(error)
+        results[name] = str(error)
     except Exception as error:
-        found[name] = f"BROKEN {type(error).__name__}: {error}"
-print(json.dumps(found))
+        results[name] = f"BROKEN {type(error).__name__}: {error}"
+print(json.dumps(results))
 """
 
 
 @pytest.fixture(scope="module")
 def outcome(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """What becomes of every id in an interpreter that sees the required packages only."""
+    """The result of every id in an interpreter that sees the required packages only."""
     folder = tmp_path_factory.mktemp("site")
     for name in REQUIRED:
         spec = find_spec(name)
@@ -58,8 +58,8 @@ def outcome(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    found: dict[str, str] = json.loads(done.stdout)
-    return found
+    results: dict[str, str] = json.loads(done.stdout)
+    return results
 
 
 def test_every_id_works_or_names_its_one_extra(outcome: dict[str, str]) -> None:

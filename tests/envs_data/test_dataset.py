@@ -1,4 +1,4 @@
-"""Data-set environments: where rows come from, which item is played, and what is said about it."""
+"""Data-set environments: the source of rows, the item played, and its info."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_the_ids_are_those_of_gem() -> None:
 
 
 @pytest.mark.parametrize("env_id", IDS)
-def test_every_id_plays_its_sample_at_once_and_says_so(env_id: str) -> None:
+def test_every_id_plays_its_sample_at_once_and_reports_it(env_id: str) -> None:
     with pytest.warns(SampleDataWarning, match=r"built-in sample.*strict=True"):
         env = gem_core.make(env_id)
     obs, info = env.reset(seed=0)
@@ -84,10 +84,10 @@ def test_train_and_eval_samples_share_no_item() -> None:
         assert not train & held_out
 
 
-def test_strict_says_what_to_do() -> None:
+def test_strict_errors_name_the_remedy() -> None:
     with pytest.raises(DataError, match=r"load_dataset\('axon-rl/GSM-8k'\).*local file"):
         gem_core.make(TRAIN, strict=True)
-    # A data set of one's own is never replaced by a sample in silence.
+    # A custom data set is never silently replaced by a sample.
     with pytest.raises(DataError):
         gem_core.make(TRAIN, dataset="somebody/else")
 
@@ -105,7 +105,8 @@ def test_a_local_jsonl_by_the_same_parameter(jsonl: str) -> None:
 def test_the_same_rows_as_parquet(tmp_path: Path, jsonl: str) -> None:
     path = str(tmp_path / "rows.parquet")
     pq.write_table(pa.Table.from_pylist(ROWS), path)
-    one, two = gem_core.make(TRAIN, dataset=jsonl), gem_core.make(TRAIN, dataset=path)
+    one = gem_core.make(TRAIN, dataset=jsonl)
+    two = gem_core.make(TRAIN, dataset=path)
     for seed in range(20):
         assert one.reset(seed=seed) == two.reset(seed=seed)
 
@@ -215,7 +216,7 @@ def test_a_pickled_environment_wants_the_same_data(jsonl: str) -> None:
     body = pickle.dumps(env)
     Path(jsonl).write_text('{"problem": "?", "answer": "1"}\n')
     done = subprocess.run([sys.executable, "-c", program], input=body, capture_output=True)
-    assert done.returncode and b"bring the same data" in done.stderr
+    assert done.returncode and b"install the same data" in done.stderr
 
 
 def test_a_stored_spec_refuses_other_data(jsonl: str) -> None:
@@ -224,7 +225,7 @@ def test_a_stored_spec_refuses_other_data(jsonl: str) -> None:
     again = gem_core.make(gem_core.EnvSpec.from_json(made.spec.to_json()))
     assert again.spec == made.spec
     other = gem_core.EnvSpec(made.spec.id, made.spec.entry_point, made.spec.kwargs, "sha256-00")
-    with pytest.raises(DataError, match="bring the same data"):
+    with pytest.raises(DataError, match="Install the same data"):
         gem_core.make(other)
 
 

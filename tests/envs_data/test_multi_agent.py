@@ -20,7 +20,8 @@ IDS = gem_core.list_envs("multi:*")
 @pytest.mark.parametrize("env_id", IDS)
 def test_experts_reach_what_can_be_forced_and_random_players_do_not(env_id: str) -> None:
     env = gem_core.make(env_id)
-    expert, chance = get_player("expert", env_id, 0), get_player("random", env_id, 0, env=env)
+    expert = get_player("expert", env_id, 0)
+    chance = get_player("random", env_id, 0, env=env)
     best = [play_episode(env, expert, seed=s) for s in range(60)]
     worse = [play_episode(env, chance, seed=s) for s in range(60)]
     assert mean(r.success for r in best) >= 0.95
@@ -29,10 +30,12 @@ def test_experts_reach_what_can_be_forced_and_random_players_do_not(env_id: str)
 
 @pytest.mark.parametrize("game", [TicTacToe, Nim])
 def test_turns_alternate_and_everybody_is_paid(game: type[MultiAgentEnv]) -> None:
-    env, rng = game(), Random(0)
+    env = game()
+    rng = Random(0)
     for seed in range(50):
         env.reset(seed=seed)
-        turn, over = 0, False
+        turn = 0
+        over = False
         while not over:
             assert env.agent == env.agents[turn % 2]
             actor = env.agent
@@ -103,7 +106,8 @@ def test_perfect_nim_always_wins_from_a_drawn_start() -> None:
     for seed in range(100):
         env = Nim(heaps=4, largest=9)
         env.reset(seed=seed)
-        rng, over = Random(seed), False
+        rng = Random(seed)
+        over = False
         while not over:
             move = env.perfect_move(rng) if env.agent == "first" else rng.choice(env.legal_moves())
             _, _, over, _, info = env.step(env.write(move))
@@ -137,7 +141,8 @@ def test_an_opponent_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_scripted_user_answers_what_is_asked_and_loses_patience() -> None:
-    user, rng = ScriptedUser(patience=2), Random(0)
+    user = ScriptedUser(patience=2)
+    rng = Random(0)
     opening = user.start({"order": "R1234", "item": "kettle", "wish": "refund"}, rng)
     assert not any(fact in opening for fact in ("R1234", "kettle", "refund"))
     assert "R1234" in user.reply("What is your order number?", rng).text

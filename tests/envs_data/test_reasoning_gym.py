@@ -1,4 +1,4 @@
-"""rg:*: new items per seed, the generators' own scores, and nothing an answer can break."""
+"""rg:*: new items per seed, the generators' own scores, and answers that break nothing."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import gem_core
-from gem_core.envs import _rg_items
+from gem_core.envs import _rg_items, _rg_scores
 from gem_core.envs._rg_tables import IN_WORKER, NAMES
 from gem_core.errors import DataError, GemError, UnknownNameError
 from gem_core.players import get_player, play_episode
@@ -60,7 +60,7 @@ def test_the_version_is_part_of_the_fingerprint() -> None:
     other = gem_core.EnvSpec(
         env.spec.id, env.spec.entry_point, env.spec.kwargs, "reasoning-gym-0.0.0"
     )
-    with pytest.raises(DataError, match="bring the same data"):
+    with pytest.raises(DataError, match="the same data"):
         gem_core.make(other)
 
 
@@ -105,7 +105,7 @@ def test_an_expression_is_only_arithmetic(env_id: str, tmp_path: Path) -> None:
         env.reset(seed=0)
         assert env.step(f"\\boxed{{{answer}}}")[1] == 0
     assert not target.exists()
-    assert _rg_items.harmless("3*x**2 + sin(x)/2 - log(x)")
+    assert _rg_scores.harmless("3*x**2 + sin(x)/2 - log(x)")
 
 
 def test_a_tower_of_powers_ends_at_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,7 +162,7 @@ def test_programs_of_codeio_give_the_same_item_again() -> None:
             random.seed(noise)
             numpy.random.seed(noise)
             items.append(_rg_items._generate("codeio", {}, draw))
-        # A config of one's own must not change the items of another one.
+        # A custom config must not change the items of another environment.
         _rg_items._generate("codeio", {"difficulty": 3}, draw)
         assert items[0] == items[1]
     random.setstate(before[0])

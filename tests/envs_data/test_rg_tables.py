@@ -19,12 +19,12 @@ def test_the_names_are_those_of_the_installed_version() -> None:
 
 
 def scorers_with(pattern: str) -> set[str]:
-    found = set()
+    names = set()
     for name, (dataset, _) in DATASETS.items():
         scorer = dataset.__dict__.get("score_answer")
         if scorer is not None and re.search(pattern, inspect.getsource(scorer)):
-            found.add(name)
-    return found
+            names.add(name)
+    return names
 
 
 def test_every_scorer_that_evaluates_the_answer_is_listed() -> None:

@@ -36,7 +36,8 @@ def test_six_ids_and_one_catalogue() -> None:
         for split in ("test", "train")
         for rendering in ("html", "text", "text_rich")
     ] == IDS
-    train, test = gem_core.make("webshop:train-text"), gem_core.make("webshop:test-text")
+    train = gem_core.make("webshop:train-text")
+    test = gem_core.make("webshop:test-text")
     assert len(train._shop.products) >= 60 and train._shop is test._shop
     assert not set(train._goals) & set(test._goals)
     assert train.reset(seed=0)[1]["sample"] is True
@@ -57,10 +58,10 @@ def test_the_score_counts_what_is_met() -> None:
     env = shop()
     goal = env._shop.products[env._goal]
     act(env, f"search[{goal.name}]", f"click[{goal.id}]")
-    wanted = len(env._wanted) + len(env._picks) + 1
+    demands = len(env._wanted) + len(env._picks) + 1
     _, reward, terminated, truncated, info = act(env, "click[Buy now]")
     missing = len(env._picks)
-    assert reward == pytest.approx((wanted - missing) / wanted) and reward < 1
+    assert reward == pytest.approx((demands - missing) / demands) and reward < 1
     assert (terminated, truncated, info["success"]) == (True, False, False)
 
 
@@ -143,7 +144,7 @@ def test_a_wrong_product_is_named(tmp_path: Path, wrong: dict[str, object]) -> N
         gem_core.make("webshop:train-text", dataset=str(path))
 
 
-def test_products_with_little_to_say(tmp_path: Path) -> None:
+def test_products_with_few_fields(tmp_path: Path) -> None:
     product = {
         **{k: v for k, v in GOOD.items() if k != "id"},
         "attributes": None,
@@ -154,7 +155,7 @@ def test_products_with_little_to_say(tmp_path: Path) -> None:
     path.write_text("".join(json.dumps({"id": f"K {i}", **product}) + "\n" for i in range(4)))
     env = shop(dataset=str(path))
     obs = env.reset(seed=0)[0]
-    assert "Request: a kettle, size " in obs and "that is" not in obs
+    assert "Request: kettle; options: size " in obs and "attributes" not in obs
     size = next(iter(env._picks.values()))
     act(env, "search[kettle]", "click[k  1]", f"click[{size}]")
     assert act(env, "click[buy now]")[1] == 1.0

@@ -1,16 +1,22 @@
-"""Programs that pass, fail, hang, flood, fork and lie."""
+"""Programs that pass, fail, hang, print without end, fork, or claim success."""
 
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+import tempfile
 import threading
 from pathlib import Path
 
 import pytest
 
+from gem_core.envs.code import fenced
 from gem_core.errors import DataError
+from gem_core.graders._code_runner import PROVIDED
 from gem_core.graders.code import Limits, grade_code, read_tests, same_output
 
+ROOT = Path(__file__).resolve().parents[2]
 ADD = [{"input": "1 2\n", "output": "3\n"}, {"input": "5 6\n", "output": "11\n"}]
 RIGHT = "a, b = map(int, input().split())\nprint(a + b)\n"
 QUICK = Limits(test_s=1, total_s=30)
@@ -18,16 +24,16 @@ QUICK = Limits(test_s=1, total_s=30)
 
 def runners() -> list[int]:
     """The runner processes that are alive."""
-    found = []
+    process_ids = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
                 alive = " Z " not in (entry / "stat").read_text()
                 if alive and f"_code_runner.py\0{os.getpid()}" in (entry / "cmdline").read_text():
-                    found.append(int(entry.name))
+                    process_ids.append(int(entry.name))
             except OSError:
                 continue
-    return found
+    return process_ids
 
 
 @pytest.mark.parametrize(
@@ -89,7 +95,7 @@ def test_a_child_that_keeps_the_output_open_is_a_timeout() -> None:
     assert runners() == []
 
 
-# At most 2**9 processes, should the limit not hold.
+# At most 2**9 processes if the limit fails.
 BOMB = "import os\nfor _ in range(9): os.fork()\n"
 
 
@@ -206,3 +212,127 @@ def test_outputs_are_compared_like_a_judge_does() -> None:
     assert not same_output("1\n2", "1 2")
     assert not same_output("1", "1.0001")
     assert not same_output("", "0")
+
+
+LEETCODE = [
+    {
+        "type": "function_call",
+        "fn_name": "twoSum",
+        "input": "[2, 7, 11, 15]\n9",
+        "output": "[0, 1]",
+    },
+    {"type": "function_call", "fn_name": "twoSum", "input": "[3, 3]\n6", "output": "[0, 1]"},
+]
+"""As LiveCodeBench writes its tests: arguments and result in JSON."""
+TWO_SUM = """
+class Solution:
+    def twoSum(self, nums: List[int], target: int) -> Optional[List[int]]:
+        place: Dict[int, int] = defaultdict(int)
+        for i, number in enumerate(nums):
+            if target - number in place:
+                return [place[target - number], i]
+            place[number] = i
+"""
+
+
+def test_written_down_results_are_read_like_arguments() -> None:
+    assert read_tests(LEETCODE)[0] == {
+        "function": "twoSum",
+        "args": [[2, 7, 11, 15], 9],
+        "output": [0, 1],
+    }
+    assert grade_code(TWO_SUM, read_tests(LEETCODE), limits=QUICK).correct
+    wrong = TWO_SUM.replace("place[target - number], i", "i, i")
+    assert grade_code(wrong, read_tests(LEETCODE), limits=QUICK).status == "wrong_answer"
+
+
+@pytest.mark.parametrize(
+    ("written", "result"),
+    [
+        ("true", "True"),
+        ("null", "None"),
+        ('"5"', "'5'"),
+        ("5.0", "5"),
+        ("{'a': [1, 2]}", "{'a': (1, 2.0)}"),
+        ("(1, True)", "[1, True]"),
+    ],
+)
+def test_any_written_result(written: str, result: str) -> None:
+    tests = read_tests([{"fn_name": "f", "input": "", "output": written}])
+    assert grade_code(f"def f(): return {result}", tests, limits=QUICK).correct
+    assert not grade_code(f"def f(): return {written!r}", tests, limits=QUICK).correct
+
+
+def test_an_unreadable_result_is_an_error_of_the_data() -> None:
+    with pytest.raises(DataError, match="The output of a test is not JSON: 'one two'"):
+        read_tests([{"fn_name": "f", "input": "1", "output": "one two"}])
+    # A list of arguments is a list of values, and so is its result.
+    assert read_tests([{"fn_name": "f", "input": ["1"], "output": "one two"}])[0]["output"] == (
+        "one two"
+    )
+
+
+@pytest.mark.parametrize(
+    ("result", "expected", "correct"),
+    [
+        ("0.1 + 0.2", [0.3], True),  # wrapped, as in APPS
+        ("1", [True], False),
+        ("{'a': 0.1 + 0.2}", {"a": 0.3}, True),
+        ("{'a': 1, 'b': 2}", {"a": 1}, False),
+    ],
+)
+def test_results_within_others(result: str, expected: object, correct: bool) -> None:
+    test = [{"function": "f", "args": [], "output": expected}]
+    assert grade_code(f"def f(): return {result}", test, limits=QUICK).correct is correct
+
+
+@pytest.mark.parametrize("module", list(PROVIDED))
+def test_names_that_need_no_import(module: str) -> None:
+    for name in [module, *PROVIDED[module].split()]:
+        program = f"def f(): return {name}.__doc__ is not None or True"
+        assert grade_code(program, [{"function": "f", "args": [], "output": True}]).correct, name
+
+
+def test_the_definitions_of_a_program_are_kept() -> None:
+    program = "def gcd(a, b): return 7\nclass Solution:\n    def f(self): return gcd(2, 4)"
+    assert grade_code(program, [{"function": "f", "args": [], "output": 7}]).correct
+
+
+def test_nothing_but_the_standard_library_can_be_imported() -> None:
+    tests = [{"input": "", "output": "ok"}]
+    for module in ("pytest", "gem_core", "numpy"):
+        verdict = grade_code(f"import {module}\nprint('ok')", tests, limits=QUICK)
+        assert verdict.status == "error" and "ModuleNotFoundError" in verdict.error
+    modules = "xml.dom.minidom, concurrent.futures, sqlite3, decimal, encodings.cp1252, json.tool"
+    assert grade_code(f"import {modules}\nprint('ok')", tests, limits=QUICK).correct
+    # A program that reads standard input imports what it uses.
+    assert "NameError" in grade_code("print(gcd(2, 3))", tests, limits=QUICK).error
+
+
+def test_the_rights_of_a_container_are_enough() -> None:
+    """Docker leaves root without CAP_DAC_READ_SEARCH; Python may lie below a private folder."""
+    program = f"""
+import ctypes, sys
+sys.path.insert(0, {str(ROOT)!r})
+drop_from_bounding_set, dac_read_search = 24, 2
+ctypes.CDLL(None).prctl(drop_from_bounding_set, dac_read_search, 0, 0, 0)
+import os
+if len(sys.argv) == 1:
+    os.execv(sys.executable, [sys.executable, __file__, "again"])
+from gem_core.graders.code import grade_code
+verdict = grade_code("import xml.dom.minidom, sqlite3\\nprint(3)", [{{"input": "", "output": "3"}}])
+print(verdict)
+sys.exit(not verdict.correct)
+"""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "grade.py"
+        path.write_text(program)
+        done = subprocess.run([sys.executable, path], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_an_empty_block_does_not_replace_the_program() -> None:
+    program = "```python\nprint(1)\n```"
+    assert fenced(program) == "print(1)\n"
+    assert fenced(f"{program}\nI put it in a block:\n```python\n\n```\n") == "print(1)\n"
+    assert fenced("```\n\n```") is None

@@ -43,7 +43,8 @@ def test_the_fixed_set_is_large_and_mixed() -> None:
 
 def test_verdicts_equal_math_verifys_on_the_fixed_set() -> None:
     for pair in PAIRS:
-        answer, gold = pair["answer"], pair["gold"]
+        answer = pair["answer"]
+        gold = pair["gold"]
         verdict = grade_math(answer, gold, deadline_s=60)
         assert (verdict.correct, verdict.error) == (pair["right"], None), pair
         assert reference(answer, gold) == pair["right"], pair
@@ -69,7 +70,7 @@ def test_verdicts_equal_math_verifys_on_the_fixed_set() -> None:
         ("2^{x+1}", "2^x"),
         ("\\int_0^1 x dx", "\\frac{1}{3}"),
         ("\\begin{pmatrix}1 & x\\end{pmatrix}", "\\begin{pmatrix}1 & y\\end{pmatrix}"),
-        # What is left over after an answer, or cannot be read.
+        # Text that remains after an answer, or cannot be read.
         ("7\\", "7"),
         ("7 )", "7"),
         ("x^2 ]", "x^2"),
@@ -143,7 +144,7 @@ def test_a_hanging_comparison_costs_only_itself() -> None:
     verdict = grade_math(f"({inner}-1)({inner}+1)", "(x+y+z+w)^{200}-1", deadline_s=1)
     assert not verdict.correct and verdict.method == "none" and "deadline" in str(verdict.error)
     assert time.monotonic() - begun < 60
-    # The answers after it are judged as ever.
+    # The answers after it are judged as before.
     for answer in ("|x|(|x|+2)", "|x|^2+2|x|", "(2+|x|)|x|"):
         verdict = grade_math(answer, "2|x|+|x|^2", deadline_s=60)
         assert verdict.correct and verdict.method == "math-verify"

@@ -1,4 +1,4 @@
-"""Verdicts without math-verify are math-verify's: on edges of its reading and on random pairs."""
+"""Verdicts without math-verify equal math-verify's, on edge cases and on random pairs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def reference(answer: str, gold: str) -> bool:
 
 
 class Writer:
-    """Writes random answers: understood or not, some of them other than one would think."""
+    """Writes random answers; math-verify reads some of them in an unexpected way."""
 
     def __init__(self, seed: int):
         self.r = Random(seed)
@@ -68,7 +68,8 @@ class Writer:
         return opening + parts + closing
 
     def other(self) -> str:
-        n, word = self.number(), self.r.choice(["A", "B", "yes", "no", "Yes", "even"])
+        n = self.number()
+        word = self.r.choice(["A", "B", "yes", "no", "Yes", "even"])
         units = ["\\text{ cm}", " cm", "\\%", "^\\circ", " degrees", "m", "\\text{ and }", " days"]
         ways = [n + self.r.choice(units) for _ in range(4)] + [
             word,
@@ -80,7 +81,7 @@ class Writer:
         return self.r.choice(ways)
 
 
-# Each pair both ways round. First where math-verify reads other than one would think.
+# Each pair in both orders. First answers that math-verify reads in an unexpected way.
 EDGES = [
     ("2 3", "6"),
     ("1\\frac{1}{2}", "\\frac{3}{2}"),
@@ -107,7 +108,7 @@ EDGES = [
     ("(2,1]", "[2,1)"),
     ("(1,1)", "\\{1\\}"),
     ("5\\text{ and }6", "5"),
-    # Then the common: equal, and nearly so.
+    # Then common answers: equal ones, and nearly equal ones.
     ("(x+1)^2", "x^2+2x+1"),
     ("2\\sqrt{3}", "\\sqrt{12}"),
     ("\\frac{1}{\\sqrt{2}}", "\\frac{\\sqrt{2}}{2}"),

@@ -88,7 +88,7 @@ def test_many_threads_share_the_workers(pool: WorkerPool) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(replies) == 160 and all(asked == got for asked, got, _ in replies)
+    assert len(replies) == 160 and all(sent == echoed for sent, echoed, _ in replies)
     assert len({pid for *_, pid in replies}) <= 2
 
 

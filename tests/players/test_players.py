@@ -14,8 +14,6 @@ from gem_core.players import EXPERTS, family, get_player, play_episode
 
 WITH_EXPERT = [spec.id for spec in specs() if family(spec.id) in EXPERTS]
 EPISODES = range(60)
-#: Share of episodes that the expert wins at least, where it is not 0.95: luck decides in
-#: Minesweeper, and the tiles of a won 2048-hard would need more turns than there are.
 WINS = {
     "game:Minesweeper-v0-easy": 0.6,
     "game:Minesweeper-v0-hard": 0.6,
@@ -27,8 +25,10 @@ WINS = {
     "game:FifteenPuzzle-v0-random": 0.8,
     "game:Sokoban-v0-hard": 0.9,
 }
-#: Experts that think long play fewer episodes.
+"""Share of episodes that the expert wins at least, where it is not 0.95: luck decides in
+Minesweeper, and the tiles of a won 2048-hard would need more turns than there are."""
 SLOW = ("Game2048", "Sokoban-v0-hard", "Sokoban-v0-random", "FifteenPuzzle-v0-hard")
+"""Experts that think long play fewer episodes."""
 
 
 def results(env_id: str, kind: str, **options: object) -> list[tuple[float, int, bool]]:
@@ -41,7 +41,8 @@ def results(env_id: str, kind: str, **options: object) -> list[tuple[float, int,
 
 @pytest.mark.parametrize("env_id", WITH_EXPERT)
 def test_the_expert_wins_and_beats_the_random_player(env_id: str) -> None:
-    expert, rand = results(env_id, "expert"), results(env_id, "random")
+    expert = results(env_id, "expert")
+    rand = results(env_id, "random")
     assert mean(success for _, _, success in expert) >= WINS.get(env_id, 0.95)
     assert mean(reward for reward, _, _ in expert) > mean(reward for reward, _, _ in rand)
 
@@ -79,7 +80,8 @@ def test_expert_actions_are_the_bare_answer() -> None:
 
 def test_noise_makes_the_expert_worse_but_never_malformed() -> None:
     env_id = "game:GuessTheNumber-v0-easy"
-    clean, noisy = results(env_id, "expert"), results(env_id, "expert", noise=0.7)
+    clean = results(env_id, "expert")
+    noisy = results(env_id, "expert", noise=0.7)
     assert mean(s for *_, s in noisy) < mean(s for *_, s in clean) == 1.0
     assert min(reward for reward, _, _ in noisy) >= 0
     with pytest.raises(ValueError, match="probability"):

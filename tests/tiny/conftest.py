@@ -1,4 +1,4 @@
-"""Small tiny models in a cache of the test session, and the real one."""
+"""Tiny models with a short warm start, in a cache of the test session."""
 
 from __future__ import annotations
 

@@ -50,7 +50,8 @@ def test_the_same_recipe_builds_the_same_bytes(quick_model, tiny_recipe, cache):
 
 def test_the_global_generators_are_left_alone(tiny_recipe, cache):
     torch.manual_seed(5)
-    state, threads = torch.random.get_rng_state(), torch.get_num_threads()
+    state = torch.random.get_rng_state()
+    threads = torch.get_num_threads()
     model_path(tiny_recipe())
     assert torch.equal(torch.random.get_rng_state(), state)
     assert torch.get_num_threads() == threads
@@ -94,16 +95,16 @@ def test_sizes_that_make_no_model_are_named(tiny_recipe, cache):
 
 
 def test_two_builders_at_once_build_once(tiny_recipe, cache):
-    found = []
+    paths = []
     threads = [
-        threading.Thread(target=lambda: found.append(model_path(tiny_recipe()))) for _ in range(2)
+        threading.Thread(target=lambda: paths.append(model_path(tiny_recipe()))) for _ in range(2)
     ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(set(found)) == 1
-    assert [p for p in (cache / "tiny").iterdir() if p.is_dir()] == [Path(found[0])]
+    assert len(set(paths)) == 1
+    assert [p for p in (cache / "tiny").iterdir() if p.is_dir()] == [Path(paths[0])]
 
 
 def test_the_record_tells_how_it_was_made(quick_model):
@@ -115,8 +116,8 @@ def test_the_record_tells_how_it_was_made(quick_model):
     assert record["settings"]["seed"] == 0
 
 
-def test_expert_episodes_are_laid_out_as_in_rl(tokenizer, tiny_recipe):
-    """One segment, actions as tokens plus the end token, seeds of their own."""
+def test_expert_episodes_have_the_layout_of_rl(tokenizer, tiny_recipe):
+    """There is one segment, actions are tokens plus the end token, and seeds differ."""
     episodes = expert_episodes(tiny_recipe(), tokenizer, 20)
     for episode in episodes:
         (segment,) = episode.segments

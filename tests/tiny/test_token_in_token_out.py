@@ -18,11 +18,12 @@ BASELINES = ("guess-the-number-easy", "mastermind-easy", "sudoku-easy", "tower-o
 class RandomTokens:
     """Writes legal actions in random, mostly non-canonical tokens; sometimes noise, or no end.
 
-    Tokenising the decoded text again would give other ids, so a path that does so is found out.
+    Tokenising the decoded text again would give other ids, so a path that does so is detected.
     """
 
     def __init__(self, tokenizer, seed):
-        self.tokenizer, self.rng = tokenizer, random.Random(seed)
+        self.tokenizer = tokenizer
+        self.rng = random.Random(seed)
         self.sent: dict[int, list[list[int]]] = {}
         self.kinds: Counter[str] = Counter()
 
@@ -52,7 +53,8 @@ class RandomTokens:
 
     def _spelled(self, machine):
         """A random action, cut into random pieces that are tokenised one by one."""
-        text, ids = machine.env.random_action(self.rng), []
+        text = machine.env.random_action(self.rng)
+        ids = []
         while text:
             size = self.rng.randint(1, len(text))
             ids += self.tokenizer.encode(text[:size], add_special_tokens=False)
@@ -70,7 +72,8 @@ def played(tokenizer):
     while count < TURNS:
         for name in BASELINES:
             recipe = load_recipe(name, "tiny", ["limits.max_tokens_per_turn=24"])
-            factory, policy = MachineFactory(recipe, tokenizer), RandomTokens(tokenizer, count)
+            factory = MachineFactory(recipe, tokenizer)
+            policy = RandomTokens(tokenizer, count)
             machines = [factory.train(len(rounds) * 100 + k) for k in range(100)]
             episodes = play_batch(machines, policy)
             count += sum(len(e.turns) for e in episodes)

@@ -13,7 +13,8 @@ from gem_core.registration import make
 @pytest.fixture
 def pieces():
     """First prompt, one feedback and one action of Guess the Number as text."""
-    env, context = make("game:GuessTheNumber-v0-easy"), Context(get_template("qwen3_game"))
+    env = make("game:GuessTheNumber-v0-easy")
+    context = Context(get_template("qwen3_game"))
     first = context.start(*env.reset(seed=1))
     action = "\\boxed{3}"
     observation, _, _, _, info = env.step(action)
@@ -47,13 +48,14 @@ def test_nothing_is_added_when_special_tokens_are_asked_for(tokenizer):
 
 @pytest.mark.parametrize("game", ["Mastermind", "Sudoku", "TowerofHanoi"])
 def test_the_other_games_fit_the_tiny_context_too(tokenizer, game):
-    env, context = make(f"game:{game}-v0-easy"), Context(get_template("qwen3_game"))
+    env = make(f"game:{game}-v0-easy")
+    context = Context(get_template("qwen3_game"))
     prompt = context.start(*env.reset(seed=0))
     assert len(tokenizer.encode(prompt, add_special_tokens=False)) < len(prompt) / 6
 
 
 def test_chat_template_is_the_games_template(tokenizer):
-    """``template = "chat"`` and the trainers that insist on one see ChatML."""
+    """The tokenizer's chat template, which some trainers require, is ChatML."""
     derived = get_template("chat", tokenizer)
     assert derived.first == "<|im_start|>user\n{observation}<|im_end|>\n<|im_start|>assistant\n"
     assert derived.next == "\n" + derived.first

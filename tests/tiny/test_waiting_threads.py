@@ -1,4 +1,4 @@
-"""OpenMP, as torch loads it, takes the spins that a run on a CPU sets."""
+"""OpenMP, as torch loads it, accepts the spin setting of a run on a CPU."""
 
 from __future__ import annotations
 
@@ -25,6 +25,6 @@ def openmp_says(*arguments: str) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True, env=environ).stderr
 
 
-def test_openmp_spins_briefly_once_told() -> None:
+def test_openmp_spins_briefly_after_it_is_set() -> None:
     assert "GOMP_SPINCOUNT = '20000'" in openmp_says("briefly")
     assert "GOMP_SPINCOUNT = '20000'" not in openmp_says()

@@ -1,4 +1,4 @@
-"""What the shipped warm start knows: a little, so that RL has something to amplify."""
+"""The shipped warm start is partly skilled, so that RL has successes to reinforce."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ from gem_core.training.recipe import load_recipe
 
 def consistent(episode):
     """For each guess, whether it fits all hints before it."""
-    low, high, fits = 1, 10, []
+    low = 1
+    high = 10
+    fits = []
     for turn, later in zip(episode.turns, [*episode.turns[1:], None], strict=True):
-        found = re.search(r"\\boxed\{(\d+)\}", turn.action)
-        guess = int(found[1]) if found else 0
+        boxed = re.search(r"\\boxed\{(\d+)\}", turn.action)
+        guess = int(boxed[1]) if boxed else 0
         fits.append(low <= guess <= high)
         hint = later.observation if later else ""
         if "is higher" in hint:

@@ -54,5 +54,5 @@ def test_the_walk_leaves_out_what_git_ignores(tool: ModuleType, tmp_path: Path) 
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
-    found = [str(path.relative_to(tmp_path)) for path in tool.checkout_files(tmp_path)]
-    assert found == [".ci/run", ".gitignore", "a.py", "p/q.md"]
+    listed = [str(path.relative_to(tmp_path)) for path in tool.checkout_files(tmp_path)]
+    assert listed == [".ci/run", ".gitignore", "a.py", "p/q.md"]

@@ -1,4 +1,4 @@
-"""The pages of the environments are what the tool would write."""
+"""The pages of the environments agree with the output of tools/make_env_pages.py."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ SCORES = json.loads((ROOT / "docs" / "environments" / "scores.json").read_text()
 
 @pytest.mark.parametrize("env_id", gem_core.list_envs())
 def test_the_expert_of_every_page_beats_the_random_player(env_id: str) -> None:
-    found = SCORES[gem_core.spec(env_id).fingerprint()]
-    assert found["id"] == env_id
-    assert found["expert"]["reward"] > found["random"]["reward"]
+    scores = SCORES[gem_core.spec(env_id).fingerprint()]
+    assert scores["id"] == env_id
+    assert scores["expert"]["reward"] > scores["random"]["reward"]
     if not env_id.startswith("game:"):  # those of the games: tests/players/test_players.py
-        assert found["expert"]["success"] >= 0.95
+        assert scores["expert"]["success"] >= 0.95

@@ -125,16 +125,16 @@ def test_a_shim_that_does_not_run_is_passed_over(
         file.chmod(0o755)
     monkeypatch.delenv("GEM_CORE_PYTHON", raising=False)
     monkeypatch.setattr(tool.sys, "executable", str(shim))
-    wanted = ".".join(platform.python_version_tuple()[:2])
+    release = ".".join(platform.python_version_tuple()[:2])
 
     monkeypatch.setenv("PATH", f"{shim.parent}:{real.parent}")
-    assert tool.find_python(wanted).version == platform.python_version()
+    assert tool.find_python(release).version == platform.python_version()
 
     monkeypatch.setenv("PATH", str(shim.parent))
     with pytest.raises(tool.BuildError) as caught:
-        tool.find_python(wanted)
+        tool.find_python(release)
     assert "command not found" in str(caught.value)
-    assert f"Install Python {wanted}" in str(caught.value)
+    assert f"Install Python {release}" in str(caught.value)
 
 
 def test_the_wrong_version_is_named(tool: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,7 +196,8 @@ def run(*command: object) -> str:
 def test_the_thin_environment_sees_base_and_checkout_also_in_children(
     tool: ModuleType, python: Any, tmp_path: Path, checkout: Path
 ) -> None:
-    base, thin = the_base_of_this_run(), tmp_path / "thin"
+    base = the_base_of_this_run()
+    thin = tmp_path / "thin"
     tool.build_thin(base, python, thin, checkout)
 
     assert run(thin / "bin" / "hello") == f"hello {checkout / 'hello' / '__init__.py'}"
@@ -215,7 +216,8 @@ def test_the_thin_environment_sees_base_and_checkout_also_in_children(
 def test_the_thin_environment_is_only_touched_when_the_metadata_changed(
     tool: ModuleType, python: Any, tmp_path: Path, checkout: Path
 ) -> None:
-    base, thin = the_base_of_this_run(), tmp_path / "thin"
+    base = the_base_of_this_run()
+    thin = tmp_path / "thin"
     version = (thin / "bin" / "python", "-m", "pip", "show", "gem-core")
 
     def events() -> tuple[int, int]:

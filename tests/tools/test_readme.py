@@ -1,4 +1,4 @@
-"""The generated parts of README.md are what their sources say."""
+"""The generated parts of README.md agree with their sources."""
 
 from __future__ import annotations
 

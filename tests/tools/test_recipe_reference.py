@@ -1,4 +1,4 @@
-"""docs/recipes.md is what the schema says, and the schema says something about every key."""
+"""docs/recipes.md agrees with the schema, which documents every key."""
 
 from __future__ import annotations
 

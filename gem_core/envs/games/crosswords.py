@@ -20,16 +20,17 @@ _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 class Crosswords(Game):
     """Enter one letter per turn.
 
-    Each right letter earns ``1 / letters``, so a filled grid has earned 1. A wrong letter is not
-    entered. Clues say where their word begins.
+    Each right letter earns ``1 / letters``, so that a filled grid has earned 1. A wrong letter is
+    not entered. Each clue states where its word begins.
 
     Args:
-        hardcore: Draw rarer words; ``None`` draws which at each reset.
-        num_words: Number of words, from 1 to 6.
-        max_turns: Number of letters that may be entered; ``None``: 10 more than there are.
-        **options: See `gem_core.envs.games.game.Game`.
+        hardcore: whether rarer words are drawn; ``None`` decides at random at each reset.
+        num_words: number of words, from 1 to 6.
+        max_turns: number of letters that may be entered; ``None``: 10 more than the grid has.
+        **options: see `gem_core.envs.games.game.Game`.
     """
 
+    _gem_form = r"(\d+)\s+(\d+)\s+([a-zA-Z])"
     _state_fields = (*Game._state_fields, "_rows", "_cols", "_solution", "_text", "_clues", "_left")
     _rows: int
     _cols: int
@@ -54,15 +55,16 @@ class Crosswords(Game):
         self._varies = max_turns is None
 
     def _start(self) -> None:
-        rng, hardcore = self.rng, self.hardcore
+        rng = self.rng
+        hardcore = self.hardcore
         if hardcore is None:
             hardcore = rng.random() < 0.5
         known = clues(hardcore)
-        wanted = self.num_words or 3
+        count = self.num_words or 3
         while True:
-            drawn = dict(rng.sample(known, wanted))
+            drawn = dict(rng.sample(known, count))
             grid = lay_words(list(drawn), rng, apart=True)
-            if len(grid.placed) == wanted:
+            if len(grid.placed) == count:
                 break
         top, left, self._rows, self._cols = grid.box()
         rows = [
@@ -101,26 +103,28 @@ class Crosswords(Game):
         letter = tokens[2].upper()
         if len(letter) != 1 or not "A" <= letter <= "Z":
             return self._malformed("the third part is not a letter")
-        row, col = _NUMBERS.get(tokens[0]), _NUMBERS.get(tokens[1])
+        row = _NUMBERS.get(tokens[0])
+        col = _NUMBERS.get(tokens[1])
         if row is None or col is None:
-            if None in [parse_int(t.strip(",")) for t in tokens[:2]]:
+            row, col = (parse_int(t.strip(",")) for t in tokens[:2])
+            if row is None or col is None:
                 return self._malformed("row and column are not whole numbers")
-            row, col = (_NUMBERS.get(t.strip(","), 99) for t in tokens[:2])
-        if row >= self._rows or col >= self._cols:
+        if not (0 <= row < self._rows and 0 <= col < self._cols):
             return self._invalid(
                 f"Rows are from 0 to {self._rows - 1}, columns from 0 to {self._cols - 1}."
             )
         return self._enter(row, col, letter)
 
     def _enter(self, row: int, col: int, letter: str) -> StepResult:
-        cols, text = self._cols, self._text
+        cols = self._cols
+        text = self._text
         at = (row + 1) * (3 * cols + 3) + 3 * col + 4
         if text[at] != "_":
             why = "has no letter" if text[at] == EMPTY else "is filled already"
             return self._invalid(f"The cell in row {row}, column {col} {why}.")
         if self._solution[row * cols + col] != letter:
             obs = f"Turn {self._turn}: {letter} in row {row}, column {col} is wrong."
-            return self._go_on(obs, self._reward["step"])
+            return self._continue(obs, self._reward["step"])
         self._text = f"{text[:at]}{letter}{text[at + 1 :]}"
         self._left -= 1
         letters = len(self._solution) - self._solution.count(EMPTY)
@@ -128,7 +132,7 @@ class Crosswords(Game):
         obs = f"Turn {self._turn}: {letter} in row {row}, column {col} is right."
         if not self._left:
             return self._win(f"{obs} The grid is filled. You have won.", reward)
-        return self._go_on(obs, reward)
+        return self._continue(obs, reward)
 
     def _board(self) -> str:
         return f"{self._text}\n{self._clues}\nEnter your next letter."
@@ -137,15 +141,16 @@ class Crosswords(Game):
         return "2 0 G"
 
     def random_action(self, rng: Random) -> str:
-        """Return any letter in a cell that is still to be filled, drawn from ``rng``."""
-        random, cols, text = rng.random, self._cols, self._text
-        open_ = [i for i, c in enumerate(text) if c == "_"] or [3 * cols + 7]
+        """Return any letter in an empty cell, drawn from ``rng``."""
+        random = rng.random
+        cols = self._cols
+        open_ = [i for i, c in enumerate(self._text) if c == "_"] or [3 * cols + 7]
         row, place = divmod(open_[int(random() * len(open_))], 3 * cols + 3)
         return self._answer(f"{row - 1} {(place - 4) // 3} {_LETTERS[int(random() * 26)]}")
 
 
 def _draw(rows: list[str]) -> str:
-    """Draw the grid with hidden letters; lines have one length."""
+    """Draw the grid with hidden letters; all lines have the same length."""
     lines = ["  " + "".join(f"{c:3}" for c in range(len(rows[0])))]
     for r, row in enumerate(rows):
         cells = "".join(f"  {EMPTY if c == EMPTY else '_'}" for c in row)

@@ -14,25 +14,26 @@ if TYPE_CHECKING:
     from gem_core.core import StepResult
 
 _DIRECTIONS = ("up", "down", "left", "right")
-#: (rows, turns) that the random variant draws from.
 _SIZES = ((2, 10), (3, 20), (4, 50))
+"""(rows, turns) from which the random variant draws."""
 
 
 class FifteenPuzzle(Game):
     """Slide tiles into the empty space until they are in order, the space last.
 
-    The reward is 1 when solved. When the turns are used up it is the share of cells (the space
-    included) that are as they should be. A start is made by ``shuffle_moves`` random slides (or
-    one more) from the solved board, so it can be solved, and is never solved already. With
-    ``compat="gem-0.1.0"`` a start is any order of the tiles: half of them cannot be solved.
+    The reward is 1 when the puzzle is solved. When the turns are used up it is the share of cells,
+    including the space, that are right. A start is made by ``shuffle_moves`` random slides (or one
+    more) from the solved board, so that it can be solved, and it is never solved already. With
+    ``compat="gem-0.1.0"`` a start is any order of the tiles, and half of them cannot be solved.
 
     Args:
-        num_rows: Side of the board, from 2 to 9; ``None`` draws side and turns at each reset.
-        max_turns: Number of slides.
-        shuffle_moves: Random slides of a start; a slide may take back the one before.
-        **options: See `gem_core.envs.games.game.Game`.
+        num_rows: side of the board, from 2 to 9; ``None`` draws side and turns at each reset.
+        max_turns: number of slides.
+        shuffle_moves: number of random slides of a start; a slide may undo the previous one.
+        **options: see `gem_core.envs.games.game.Game`.
     """
 
+    _gem_form = "(up|down|left|right)"
     _state_fields = (*Game._state_fields, "_side", "_empty", "_text")
     _side: int
     _empty: int  # the cell without a tile
@@ -61,7 +62,8 @@ class FifteenPuzzle(Game):
             side, self._budget = self.rng.choice(_SIZES)
         self._side = side
         last = side * side - 1
-        tiles, solved = list(range(1, last + 2)), list(range(1, last + 2))
+        tiles = list(range(1, last + 2))
+        solved = list(tiles)
         while tiles == solved:
             if self.compat:
                 self.rng.shuffle(tiles)
@@ -87,17 +89,19 @@ class FifteenPuzzle(Game):
         )
 
     def _move(self, answer: str) -> StepResult:
-        side, empty = self._side, self._empty
+        side = self._side
+        empty = self._empty
         targets = _slides(side)[empty]
         if answer not in targets:
             answer = answer[:20].lower()
             if answer not in _DIRECTIONS:
                 return self._malformed("it is not one of up, down, left and right")
             if answer not in targets:
-                return self._invalid(f"There is no tile that could move {answer}.")
+                return self._invalid(f"There is no tile that can move {answer}.")
         tile = targets[answer]
         text = self._text
-        a, b = 3 * empty, 3 * tile
+        a = 3 * empty
+        b = 3 * tile
         name = text[b : b + 2]
         if a < b:
             text = f"{text[:a]}{name}{text[a + 2 : b]}__{text[b + 2 :]}"
@@ -108,7 +112,7 @@ class FifteenPuzzle(Game):
         obs = f"Turn {self._turn}: tile {name.strip()} moved {answer}."
         if tile == side * side - 1 and text == _solved(side):
             return self._win(f"{obs} The puzzle is solved. You have won.", self._reward["success"])
-        return self._go_on(obs, self._reward["step"])
+        return self._continue(obs, self._reward["step"])
 
     def _limit_reward(self, reward: float, valid: bool) -> float:
         right = map(str.__eq__, self._text.split(), _solved(self._side).split())
@@ -128,7 +132,7 @@ class FifteenPuzzle(Game):
 @cache
 def _slides(side: int) -> tuple[dict[str, int], ...]:
     """Return for each place of the space: direction -> cell of the tile that moves that way."""
-    found = []
+    slides = []
     for empty in range(side * side):
         row, col = divmod(empty, side)
         targets = {}
@@ -140,13 +144,13 @@ def _slides(side: int) -> tuple[dict[str, int], ...]:
             targets["left"] = empty + 1
         if col:
             targets["right"] = empty - 1
-        found.append(targets)
-    return tuple(found)
+        slides.append(targets)
+    return tuple(slides)
 
 
 @cache
 def _steps(side: int) -> tuple[tuple[int, ...], ...]:
-    """Return for each place of the space its next places, 12 entries each, all equally often."""
+    """Return for each place of the space its next places: 12 entries, each place equally often."""
     return tuple(tuple(t.values()) * (12 // len(t)) for t in _slides(side))
 
 
@@ -157,11 +161,12 @@ def _solved(side: int) -> str:
 
 
 def _shuffle(tiles: list[int], side: int, moves: int, rng: Random) -> None:
-    """Make random slides, all slides that are possible being equally likely."""
+    """Make random slides; all possible slides are equally likely."""
     steps = _steps(side)
     empty = tiles.index(side * side)
-    moves += rng.random() < 0.5  # an even number alone reaches only half of the boards
+    moves += rng.random() < 0.5  # only even numbers would reach only half of the boards
     for draw in rng.choices(range(12), k=moves):
         tile = steps[empty][draw]
-        tiles[empty], empty = tiles[tile], tile
+        tiles[empty] = tiles[tile]
+        empty = tile
     tiles[empty] = side * side

@@ -1,18 +1,20 @@
-"""What all text games share: the turn budget, the answer format, rewards and the end of an episode.
+"""The base class of the text games: turn budget, answer format, rewards and end of an episode.
 
-A game writes ``_start`` (draw the task), ``_rules`` (its instructions), ``_move`` (judge one
-answer) and, if it has a board, ``_board``. ``_move`` returns one of ``_go_on``, ``_invalid``,
-``_malformed``, ``_win`` and ``_lose``.
+A game implements `_start` (draw the task), `_rules` (the instructions), `_move` (judge one answer)
+and, if it has a board, `_board`. `_move` returns the result of one of `_continue`, `_invalid`,
+`_malformed`, `_win` and `_lose`.
 """
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
-from sys import intern
+from functools import partial
+from sys import intern, maxsize
 
 from gem_core.core import Env
 from gem_core.errors import unknown
-from gem_core.parsing import get_parser, render
+from gem_core.parsing import form_parser, get_parser, render, simple_answers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,9 +22,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from gem_core.core import ResetResult, StepResult
+    from gem_core.parsing import Parser
 
-#: GEM's ``LanguageGameReward``. ``success`` also scales partial rewards, so it is the most that
-#: an episode can earn.
 REWARDS = {
     "success": 1.0,
     "step": 0.0,
@@ -30,26 +31,37 @@ REWARDS = {
     "invalid_action": 0.0,
     "format_error": -0.1,
 }
+"""GEM's ``LanguageGameReward``. ``success`` also scales partial rewards, so it is the most that
+an episode can earn."""
 COMPAT = ("gem-0.1.0",)
+_MOST_DIGITS = 4300
+"""Longest number that Python, and so GEM, can read."""
+_LONG_NUMBER = re.compile(rf"\d{{{_MOST_DIGITS + 1}}}")
 
 
 class Game(Env):
     """Base class of the text games.
 
     Args:
-        max_turns: The turn budget, stated in the rules; invalid moves count too. ``None``: the
+        max_turns: the turn budget, which the rules state; invalid moves count too. ``None``: the
             game chooses it for each episode.
-        answer_format: Where the answer is in an action: ``"boxed"``, ``"tag"`` or ``"plain"``.
-        rewards: Replaces single entries of `REWARDS`.
-        format_error_ends: Whether an action without an answer in the right form ends the episode.
+        answer_format: the format of an answer: ``"boxed"``, ``"tag"`` or ``"plain"``.
+            The last answer that is complete, not empty and in the game's form counts.
+        rewards: replaces single entries of `REWARDS`.
+        format_error_ends: whether an action without an answer in the right form ends the episode.
         compat: ``"gem-0.1.0"`` restores what GEM 0.1.0 did where this package differs.
     """
 
+    version = 1  # 1: the last answer in the right form counts, not the last one
     _state_fields: tuple[str, ...] = ("_turn", "_budget")
     _turn: int
     _budget: int
     _varies: bool  # the rules differ between episodes
     _rules_text: str | None = None
+    _gem_form: str = ""
+    """The answers that GEM 0.1.0 reads, as a regular expression: with ``compat`` the last one that
+    matches counts. Empty: the same as without ``compat``."""
+    _gem_ignores_case: bool = False
 
     def __init__(
         self,
@@ -69,7 +81,7 @@ class Game(Env):
         self.answer_format = answer_format
         self.format_error_ends = format_error_ends
         self.compat = compat
-        self._parse = get_parser(answer_format)
+        self._parse = self._gem_parser() if compat and self._gem_form else get_parser(answer_format)
         self._reward = merge_rewards(rewards) if rewards else REWARDS
 
     def _reset(self, options: dict[str, Any] | None) -> ResetResult:
@@ -81,7 +93,8 @@ class Game(Env):
         if rules is None:
             rules = self._rules()
             if not self._varies:
-                rules = self._rules_text = intern(rules)  # one text for all environments
+                rules = intern(rules)  # one text for all environments
+                self._rules_text = rules
         return rules, {"suffix": self._board()}
 
     def _step(self, action: str) -> StepResult:
@@ -89,7 +102,22 @@ class Game(Env):
         answer = self._parse(action)
         if answer is None:
             return self._malformed("no answer was found in it")
-        return self._move(answer)
+        result = self._move(answer)
+        if result[4].get("error") == "invalid_format" and self.compat is None:
+            return self._earlier_answer(action, result)
+        return result
+
+    def _earlier_answer(self, action: str, last: StepResult) -> StepResult:
+        """Judge the last answer in the right form; return ``last`` if there is none."""
+        for answer in simple_answers(action, self.answer_format):
+            result = self._move(answer)
+            if result[4].get("error") != "invalid_format":
+                return result
+        return last
+
+    def _gem_parser(self) -> Parser:
+        parser = form_parser(self._gem_form, self.answer_format, self._gem_ignores_case)
+        return partial(_without_long_numbers, parser)
 
     @abstractmethod
     def _start(self) -> None:
@@ -101,28 +129,33 @@ class Game(Env):
 
     @abstractmethod
     def _move(self, answer: str) -> StepResult:
-        """Judge one answer."""
+        """Judge one answer. If it is malformed, the game must not change."""
 
     def _board(self) -> str:
-        """Return the text that shows where the game stands."""
+        """Return the text that shows the state of the game."""
         return ""
 
     def _limit_reward(self, reward: float, valid: bool) -> float:
-        """Return the reward of the step that used up the budget; ``reward`` is its own."""
+        """Return the reward of the step that used up the budget.
+
+        Args:
+            reward: the reward of the step itself.
+            valid: whether the action of the step was a legal move.
+        """
         return reward
 
     def _answer(self, content: str) -> str:
-        """Write ``content`` in the answer format."""
+        """Return ``content`` written in the answer format."""
         return render(content, self.answer_format)
 
-    def _go_on(self, obs: str, reward: float) -> StepResult:
-        """A legal move that does not decide the game."""
+    def _continue(self, obs: str, reward: float) -> StepResult:
+        """Return the result of a legal move that does not decide the game."""
         if self._turn >= self._budget:
             return self._out_of_turns(obs, reward, {})
         return obs, reward, False, False, {"suffix": self._board()}
 
     def _invalid(self, why: str) -> StepResult:
-        """A well-formed answer that is not a legal move. ``why`` is a sentence."""
+        """Return the result of an answer that is not a legal move. ``why`` is a sentence."""
         obs = f"Turn {self._turn}: invalid move. {why}"
         reward = self._reward["invalid_action"]
         info = {"error": "invalid_action"}
@@ -131,7 +164,7 @@ class Game(Env):
         return obs, reward, False, False, {"suffix": self._board(), **info}
 
     def _malformed(self, why: str) -> StepResult:
-        """An action without an answer in the right form. ``why`` is part of a sentence."""
+        """Return the result of an action without a well-formed answer. ``why`` is a clause."""
         example = self._answer(self._example())
         obs = f"Turn {self._turn}: your action was not understood: {why}. Write it like {example}."
         reward = self._reward["format_error"]
@@ -145,11 +178,11 @@ class Game(Env):
         return obs, reward, False, False, info
 
     def _win(self, obs: str, reward: float) -> StepResult:
-        """The task is solved."""
+        """Return the result of the move that solves the task."""
         return obs, reward, True, False, {"suffix": self._board(), "success": True, "end": "solved"}
 
     def _lose(self, obs: str, reward: float, end: str) -> StepResult:
-        """The task cannot be solved any more; ``end`` says why in one word."""
+        """Return the result of a move after which the task is lost; ``end`` is the reason."""
         return obs, reward, True, False, {"suffix": self._board(), "success": False, "end": end}
 
     def _out_of_turns(self, obs: str, reward: float, info: dict[str, Any]) -> StepResult:
@@ -166,7 +199,7 @@ def merge_rewards(rewards: Mapping[str, float]) -> dict[str, float]:
     """Return `REWARDS` with some entries replaced.
 
     Raises:
-        UnknownNameError: There is no such entry.
+        UnknownNameError: there is no such entry.
     """
     for name in rewards:
         if name not in REWARDS:
@@ -177,12 +210,25 @@ def merge_rewards(rewards: Mapping[str, float]) -> dict[str, float]:
 def parse_int(text: str) -> int | None:
     """Return the integer that ``text`` is, or ``None``; never slow, whatever the text.
 
-    >>> parse_int("-7"), parse_int("7.5"), parse_int("9" * 1000)
-    (-7, None, None)
+    A number of more than 4,300 digits, leading zeros not counted, becomes ``sys.maxsize``.
+
+    >>> parse_int("-7"), parse_int("007"), parse_int("7.5"), parse_int("9" * 9999) == maxsize
+    (-7, 7, None, True)
     """
-    if len(text) > 12:
+    if len(text) <= _MOST_DIGITS:
+        try:
+            return int(text)
+        except ValueError:
+            return None
+    text = text.strip()
+    digits = text[1:] if text[:1] in "+-" else text
+    if not digits.isdecimal():
         return None
-    try:
-        return int(text)
-    except ValueError:
-        return None
+    digits = digits.lstrip("0") or "0"
+    size = int(digits) if len(digits) <= _MOST_DIGITS else maxsize
+    return -size if text[0] == "-" else size
+
+
+def _without_long_numbers(parser: Parser, text: str) -> str | None:
+    answer = parser(text)
+    return None if answer is None or _LONG_NUMBER.search(answer) else answer

@@ -18,26 +18,28 @@ if TYPE_CHECKING:
     Row = tuple[int, ...]
 
 _DIRECTIONS = ("up", "down", "left", "right")
-#: (target, turns) that the random variant draws from.
 _SIZES = ((16, 20), (32, 30), (64, 50))
+"""(target, turns) from which the random variant draws."""
 
 
 class Game2048(Game):
     """Reach a tile of ``target_tile`` by sliding all tiles in one of four directions.
 
-    A new largest tile earns ``log2(new / old) / log2(target / first)``, so the target has earned 1.
-    A move that moves nothing is invalid. When no move is possible the game is lost.
+    A new largest tile earns ``log2(new / old) / log2(target / first)``, so that the target has
+    earned 1. A move that moves nothing is invalid. When no move is possible the game is lost.
 
-    A new tile is 4 at most, so a target of ``t`` needs at least ``t / 4 - 2`` moves: GEM's hard
-    (512 in 50) and extreme-hard (2048 in 100) variants cannot be won, only played for progress.
+    A new tile is at most 4, so that a target of ``t`` needs at least ``t / 4 - 2`` moves: GEM's
+    hard (512 in 50) and extreme-hard (2048 in 100) variants cannot be won; they reward progress.
 
     Args:
-        target_tile: A power of 2 from 8; ``None`` draws target and turns at each reset.
-        max_turns: Number of moves.
-        board_size: Side of the board, from 2 to 8.
-        **options: See `gem_core.envs.games.game.Game`.
+        target_tile: a power of 2, at least 8; ``None`` draws target and turns at each reset.
+        max_turns: number of moves.
+        board_size: side of the board, from 2 to 8.
+        **options: see `gem_core.envs.games.game.Game`.
     """
 
+    _gem_form = "(up|down|left|right)"
+    _gem_ignores_case = True
     _state_fields = (*Game._state_fields, "_rows", "_target", "_first", "_best")
     _rows: tuple[Row, ...]
     _target: int
@@ -54,7 +56,7 @@ class Game2048(Game):
     ):
         super().__init__(max_turns=max_turns, **options)
         if target_tile is not None and (target_tile < 8 or target_tile & (target_tile - 1)):
-            raise ValueError(f"target_tile must be a power of 2 from 8, not {target_tile}.")
+            raise ValueError(f"target_tile must be a power of 2 of at least 8, not {target_tile}.")
         if not 2 <= board_size <= 8:
             raise ValueError(f"board_size must be from 2 to 8, not {board_size}.")
         self.target_tile = target_tile
@@ -70,7 +72,8 @@ class Game2048(Game):
         self._rows = ((0,) * size,) * size
         self._add_tile()
         self._add_tile()
-        self._first = self._best = max(map(max, self._rows))
+        self._first = max(map(max, self._rows))
+        self._best = self._first
 
     def _restored(self) -> None:
         self._rows = tuple(map(tuple, self._rows))
@@ -90,10 +93,12 @@ class Game2048(Game):
         if answer not in _DIRECTIONS:
             answer = answer[:20].lower()
             if answer not in _DIRECTIONS:
+                if self.compat:  # a letter that only ignoring case makes an i
+                    return self._invalid(f"No tile can move {answer}.")
                 return self._malformed("it is not one of up, down, left and right")
         moved = slide(self._rows, answer)
         if moved == self._rows:
-            return self._invalid(f"Nothing can move {answer}.")
+            return self._invalid(f"No tile can move {answer}.")
         self._rows = moved
         reward = self._reward["step"]
         largest = max(map(max, moved))
@@ -105,7 +110,7 @@ class Game2048(Game):
             return self._win(f"{obs} You have reached {self._target}. You have won.", reward)
         if empty == 1 and not can_move(self._rows):
             return self._lose(f"{obs} No move is possible. You have lost.", reward, "lost")
-        return self._go_on(obs, reward)
+        return self._continue(obs, reward)
 
     def _progress(self, largest: int) -> float:
         largest = min(largest, self._target)
@@ -115,8 +120,9 @@ class Game2048(Game):
         return self._reward["success"] * part / whole
 
     def _add_tile(self) -> int:
-        """Put a 2 (9 of 10 times) or a 4 into an empty cell; return how many were empty before."""
-        rows, random = self._rows, self.rng.random
+        """Put a 2 (9 times out of 10) or a 4 into an empty cell; return how many were empty."""
+        rows = self._rows
+        random = self.rng.random
         counts = [row.count(0) for row in rows]
         empty = sum(counts)
         skip = int(random() * empty)
@@ -159,12 +165,12 @@ def slide(rows: tuple[Row, ...], direction: str) -> tuple[Row, ...]:
 
 
 def can_move(rows: tuple[Row, ...]) -> bool:
-    """Whether a full board has two equal tiles side by side."""
+    """Return whether a full board has two equal tiles side by side."""
     lines = (*rows, *zip(*rows, strict=True))
     return any(a == b for line in lines for a, b in pairwise(line))
 
 
-# A row has few contents: remembering what becomes of each makes a move a handful of look-ups.
+# A row has few different contents: with a cache, a move is a few look-ups.
 @lru_cache(maxsize=1 << 15)
 def _to_start(row: Row) -> Row:
     merged: list[int] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import ceil, sqrt
 
-from gem_core.envs.games.game import Game
+from gem_core.envs.games.game import Game, parse_int
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,22 +14,25 @@ if TYPE_CHECKING:
     from gem_core.core import StepResult
 
 _PROMPT = "Enter your next guess."
+_SHOWN = 20
+"""Longest number that is repeated to the player."""
 
 
 class GuessTheNumber(Game):
     """Guess a number between ``min_number`` and ``max_number``.
 
-    The reward is 1 for a hit. When the turns are used up it is ``1 - distance / (max - min)`` of
-    the last guess, if that was a valid new number; with ``compat="gem-0.1.0"`` a repeated number
-    is paid too, and guessing 0 is an error of the format.
+    The reward is 1 for the right number. When the turns are used up it is
+    ``1 - distance / (max - min)`` of the last guess, if that was a valid new number. With
+    ``compat="gem-0.1.0"`` a repeated number is rewarded too, and guessing 0 is a format error.
 
     Args:
-        min_number: Smallest possible number; ``None`` draws both bounds at each reset.
-        max_number: Largest possible number.
-        max_turns: Number of guesses; ``None``: enough for binary search.
-        **options: See `gem_core.envs.games.game.Game`.
+        min_number: smallest possible number; ``None`` draws both bounds at each reset.
+        max_number: largest possible number.
+        max_turns: number of guesses; ``None``: enough for binary search.
+        **options: see `gem_core.envs.games.game.Game`.
     """
 
+    _gem_form = r"(\d+)"
     _state_fields = (*Game._state_fields, "_low", "_high", "_target", "_guessed", "_last")
     _low: int
     _high: int
@@ -57,13 +60,15 @@ class GuessTheNumber(Game):
         self._varies = max_turns is None or min_number is None
 
     def _start(self) -> None:
-        low, high = self.min_number, self.max_number
+        low = self.min_number
+        high = self.max_number
         if low is None or high is None:
             low = self.rng.randint(1, 10)
             high = self.rng.randint(low + 5, low + 50)
         if self.max_turns is None:
             self._budget = ceil(sqrt(high - low)) + 1
-        self._low, self._high = low, high
+        self._low = low
+        self._high = high
         self._target = low + int(self.rng.random() * (high - low + 1))
         self._guessed = []
         self._last = low - 1
@@ -79,18 +84,19 @@ class GuessTheNumber(Game):
         )
 
     def _move(self, answer: str) -> StepResult:
-        try:
-            guess = self._last = int(answer)
-        except ValueError:
+        guess = parse_int(answer)
+        if guess is None:
             return self._malformed("it is not a whole number")
+        if guess == 0 and self.compat:
+            return self._malformed("0 is not a guess")
+        self._last = guess
         turn = self._turn
         if guess == self._target:
             reward = self._reward["success"]
             return self._win(f"Turn {turn}: {guess} is the number. You have won.", reward)
         if not self._low <= guess <= self._high:
-            if guess == 0 and self.compat:
-                return self._malformed("it is not a whole number")
-            return self._invalid(f"{answer:.12} is not between {self._low} and {self._high}.")
+            number = answer if len(answer) <= _SHOWN else "Your number"
+            return self._invalid(f"{number} is not between {self._low} and {self._high}.")
         guessed = self._guessed
         if guess in guessed:
             return self._invalid(f"You have guessed {guess} before.")

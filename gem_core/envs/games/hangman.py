@@ -1,4 +1,4 @@
-"""Hangman: find a hidden word letter by letter, or at once."""
+"""Hangman: find a hidden word by guessing letters, or the whole word."""
 
 from __future__ import annotations
 
@@ -13,24 +13,29 @@ if TYPE_CHECKING:
     from gem_core.core import StepResult
 
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-#: (word length, turns) that the random variant draws from.
 _SIZES = ((3, 10), (5, 15), (7, 20))
+"""(word length, turns) from which the random variant draws."""
 
 
 class Hangman(Game):
-    """Guess letters of a word, or the word.
+    """Guess letters of a word, or the whole word.
 
-    Every revealed letter earns ``0.5 / word_length``; the end of the game, by the last letter or by
-    the word, earns 0.5 and what was still hidden, so a found word has earned 1. With
-    ``compat="gem-0.1.0"`` revealing all letters does not end the game: the word has to be given.
+    Every revealed letter earns ``0.5 / word_length``. The end of the game, by the last letter or by
+    the word, earns 0.5 and the reward of the letters that are still hidden, so that a found word
+    has earned 1. With ``compat="gem-0.1.0"`` revealing all letters does not end the game: the word
+    has to be given.
 
     Args:
-        word_length: Length of the word; ``None`` draws length and turns at each reset.
-        max_turns: Number of guesses, right ones too.
-        words: The word list that the word is drawn from (`gem_core.data.words`).
-        **options: See `gem_core.envs.games.game.Game`.
+        word_length: length of the word; ``None`` draws length and turns at each reset.
+        max_turns: number of guesses, including right ones.
+        words: the word list from which the word is drawn: ``"basic"`` (157 words of 3 letters, 600
+            of 5, 675 of 7), ``"basic850"`` (65, 152, 119; 850 in all, as in GEM) or ``"english"``
+            (478, 3,454, 6,716). See `gem_core.data.words`.
+        **options: see `gem_core.envs.games.game.Game`.
     """
 
+    _gem_form = "([a-zA-Z]+)"
+    _gem_ignores_case = True  # with it, four letters that are not ASCII match too
     _state_fields = (*Game._state_fields, "_word", "_shown", "_guessed")
     _word: str
     _shown: str  # the word with "_" for hidden letters
@@ -63,8 +68,8 @@ class Hangman(Game):
         goal = "Give the whole word" if self.compat else "Reveal all letters, or give the word,"
         return (
             "You are playing Hangman.\n"
-            f"Find an English word of {len(self._word)} letters, shown as '_' until they are "
-            f"revealed. {goal} within {self._budget} turns; every guess is a turn.\n"
+            f"Find an English word of {len(self._word)} letters. A letter is shown as '_' until it "
+            f"is revealed. {goal} within {self._budget} turns; every guess is a turn.\n"
             "A letter that is in the word is revealed in all its places. A letter guessed before, "
             "or a word of another length, uses up a turn.\n"
             f"Write a guess of one letter like this: {self._answer('E')}, and of the word like "
@@ -73,11 +78,12 @@ class Hangman(Game):
 
     def _move(self, answer: str) -> StepResult:
         guess = answer.upper()
-        if not guess.isalpha() or not guess.isascii():
+        if not self.compat and not (guess.isalpha() and guess.isascii()):
             return self._malformed("it is not a letter or a word of the letters A to Z")
         if len(guess) == 1:
             return self._letter(guess)
-        word, turn = self._word, self._turn
+        word = self._word
+        turn = self._turn
         if guess == word:
             hidden = self._shown.count("_")
             reward = self._reward["success"] * (0.5 + 0.5 * hidden / len(word))
@@ -85,17 +91,18 @@ class Hangman(Game):
             obs = f"Turn {turn}: {word} is the word. You have won."
             return self._win(obs, self._reward["step"] + reward)
         if len(guess) != len(word):
-            return self._invalid(f"The word has {len(word)} letters, your guess {len(guess)}.")
-        return self._go_on(f"Turn {turn}: {guess} is not the word.", self._reward["step"])
+            return self._invalid(f"The word has {len(word)} letters, your guess has {len(guess)}.")
+        return self._continue(f"Turn {turn}: {guess} is not the word.", self._reward["step"])
 
     def _letter(self, letter: str) -> StepResult:
-        word, turn = self._word, self._turn
+        word = self._word
+        turn = self._turn
         if letter in self._guessed:
             return self._invalid(f"You have guessed {letter} before.")
         self._guessed += letter
         reward = self._reward["step"]
         if letter not in word:
-            return self._go_on(f"Turn {turn}: {letter} is not in the word.", reward)
+            return self._continue(f"Turn {turn}: {letter} is not in the word.", reward)
         shown = "".join([w if w == letter else s for w, s in zip(word, self._shown, strict=True)])
         self._shown = shown
         reward += self._reward["success"] * 0.5 * word.count(letter) / len(word)
@@ -103,7 +110,7 @@ class Hangman(Game):
         if shown == word and not self.compat:
             reward += self._reward["success"] * 0.5
             return self._win(f"{obs} All letters are revealed. You have won.", reward)
-        return self._go_on(obs, reward)
+        return self._continue(obs, reward)
 
     def _board(self) -> str:
         return f"{' '.join(self._shown)}\nEnter your next guess."
@@ -112,7 +119,7 @@ class Hangman(Game):
         return "TRACEABILITY"[: len(self._word)].ljust(len(self._word), "S")
 
     def random_action(self, rng: Random) -> str:
-        """Return a letter or, as often, a word of the right length, drawn from ``rng``."""
+        """Return a letter or, equally often, a word of the right length, drawn from ``rng``."""
         random = rng.random
         if random() < 0.5:
             return self._answer(_LETTERS[int(random() * 26)])

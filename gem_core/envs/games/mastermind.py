@@ -14,25 +14,26 @@ if TYPE_CHECKING:
     from gem_core.core import StepResult
 
 _PROMPT = "Enter your next guess."
-#: (code length, how many numbers, turns) that the random variant draws from.
 _SIZES = ((2, 4, 10), (4, 6, 20), (4, 8, 30))
+"""(code length, how many numbers, turns) from which the random variant draws."""
 
 
 class Mastermind(Game):
     """Find a code of ``code_length`` numbers from 1 to ``num_numbers``.
 
-    A guess earns ``1 / code_length`` for each black peg beyond the best guess so far, so a solved
-    code has earned 1. Numbers may be separated by spaces or commas, or, up to 9, by nothing; with
-    ``compat="gem-0.1.0"`` by spaces alone.
+    A guess earns ``1 / code_length`` for each black peg beyond the best guess so far, so that a
+    solved code has earned 1. Numbers may be separated by spaces or commas, and those up to 9 also
+    by nothing; with ``compat="gem-0.1.0"`` only by spaces.
 
     Args:
-        code_length: Length of the code; ``None`` draws length, numbers and turns at each reset.
-        num_numbers: The largest number.
-        duplicate_numbers: Whether a number may be in the code more than once.
-        max_turns: Number of guesses.
-        **options: See `gem_core.envs.games.game.Game`.
+        code_length: length of the code; ``None`` draws length, numbers and turns at each reset.
+        num_numbers: the largest number.
+        duplicate_numbers: whether a number may be in the code more than once.
+        max_turns: number of guesses.
+        **options: see `gem_core.envs.games.game.Game`.
     """
 
+    _gem_form = r"(\d+(?:\s+\d+)*)"
     _state_fields = (*Game._state_fields, "_code", "_numbers", "_guessed", "_best")
     _code: list[str]
     _numbers: int
@@ -62,7 +63,8 @@ class Mastermind(Game):
                 )
 
     def _start(self) -> None:
-        length, numbers = self.code_length, self.num_numbers
+        length = self.code_length
+        numbers = self.num_numbers
         if length is None or numbers is None or self.max_turns is None:
             length, numbers, self._budget = self.rng.choice(_SIZES)
         self._numbers = numbers
@@ -75,7 +77,8 @@ class Mastermind(Game):
         self._symbols = _symbols(self._numbers)
 
     def _draw(self, rng: Random, length: int, duplicates: bool) -> list[str]:
-        random, pool = rng.random, list(range(1, self._numbers + 1))
+        random = rng.random
+        pool = list(range(1, self._numbers + 1))
         if duplicates:
             return [str(pool[int(random() * len(pool))]) for _ in range(length)]
         return [str(pool.pop(int(random() * len(pool)))) for _ in range(length)]
@@ -102,7 +105,9 @@ class Mastermind(Game):
             if read is None:
                 return self._malformed("it is not a list of whole numbers")
             if len(read) != len(code):
-                return self._invalid(f"That are {len(read)} numbers; the code has {len(code)}.")
+                return self._invalid(
+                    f"The code has {len(code)} numbers; the guess has {len(read)}."
+                )
             if not self._symbols.issuperset(read):
                 return self._invalid(f"All numbers must be from 1 to {self._numbers}.")
             guess = read
@@ -135,13 +140,13 @@ class Mastermind(Game):
         return self._out_of_turns(f"{obs}{common - black}.", reward, {})
 
     def _read(self, answer: str) -> list[str] | None:
-        """Read numbers in the less usual ways of writing them; ``None`` if they are no numbers."""
+        """Read numbers in the less usual notations; ``None`` if they are not numbers."""
         strict = self.compat is not None
         tokens = answer.split() if strict else answer.replace(",", " ").split()
         length = len(self._code)
         if len(tokens) == 1 and length > 1 and self._numbers <= 9 and not strict:
             tokens = list(tokens[0]) if len(tokens[0]) == length else tokens
-        if not tokens or len(tokens) > 100:
+        if not tokens:
             return None
         numbers = [parse_int(t) for t in tokens]
         return None if None in numbers else [str(n) for n in numbers]
@@ -158,10 +163,11 @@ class Mastermind(Game):
 
 
 def _symbols(numbers: int) -> frozenset[str]:
-    found = _SYMBOLS.get(numbers)
-    if found is None:
-        found = _SYMBOLS[numbers] = frozenset(map(str, range(1, numbers + 1)))
-    return found
+    symbols = _SYMBOLS.get(numbers)
+    if symbols is None:
+        symbols = frozenset(map(str, range(1, numbers + 1)))
+        _SYMBOLS[numbers] = symbols
+    return symbols
 
 
 _SYMBOLS: dict[int, frozenset[str]] = {}

@@ -13,29 +13,35 @@ if TYPE_CHECKING:
 
 _DIGITS = {str(n): n for n in range(30)}
 _PROMPT = "Enter your next move."
+_GEM_RULE = (
+    " To win, all mines must be flagged when the last cell without a mine is revealed: flags that "
+    "are placed later do not count."
+)
 _NEIGHBOURS: dict[tuple[int, int], tuple[tuple[int, ...], ...]] = {}
 
 
 class Minesweeper(Game):
-    """Reveal all cells without a mine; flags are notes and never needed.
+    """Reveal all cells without a mine; flags are notes and are never needed.
 
-    A revealed cell earns ``1 / safe cells``, so a cleared board has earned 1. A mine ends the game.
-    The first cell revealed and its neighbours are never mined. Where the mines are depends on the
-    seed and on the first cell alone: players of one seed meet the same mines, up to those that the
-    first cell pushes away. A flagged cell has to be unflagged before it can be revealed.
+    A revealed cell earns ``1 / safe cells``, so that a cleared board has earned 1. Revealing a mine
+    ends the game. The first revealed cell and its neighbours never have a mine. The mines depend
+    only on the seed and on the first cell: with the same seed they are the same, except for those
+    that the first cell displaces. A flag must be removed before its cell can be revealed.
 
-    With ``compat="gem-0.1.0"`` the game is won only when all mines are flagged as well, and
-    revealing a flagged mine loses.
+    With ``compat="gem-0.1.0"`` the game is won only if all mines are flagged when the last safe
+    cell is revealed (a flag placed later does not win), revealing a flagged mine loses, and the
+    mines are placed by the first attempt to reveal a cell, even a flagged one.
 
     Args:
-        rows: Rows of the board, at most 30; ``None`` draws a square board with a fifth of its
+        rows: rows of the board, at most 30; ``None`` draws a square board with a fifth of its
             cells mined at each reset.
-        cols: Columns, at most 30.
-        num_mines: Number of mines; at least 9 cells must stay free.
-        max_turns: Number of moves.
-        **options: See `gem_core.envs.games.game.Game`.
+        cols: columns, at most 30.
+        num_mines: number of mines; at least 9 cells must stay free.
+        max_turns: number of moves.
+        **options: see `gem_core.envs.games.game.Game`.
     """
 
+    _gem_form = r"([a-zA-Z]+)\s(\d+)\s(\d+)"
     _state_fields = (*Game._state_fields, "_rows", "_cols", "_mines", "_cells", "_text", "_left")
     _rows: int
     _cols: int
@@ -68,12 +74,17 @@ class Minesweeper(Game):
                 )
 
     def _start(self) -> None:
-        rows, cols, mines = self.rows, self.cols, self.num_mines
+        rows = self.rows
+        cols = self.cols
+        mines = self.num_mines
         if rows is None or cols is None or mines is None or self.max_turns is None:
-            rows = cols = 5 + int(self.rng.random() * 4)
+            rows = 5 + int(self.rng.random() * 4)
+            cols = rows
             mines = rows * cols // 5
             self._budget = rows * cols
-        self._rows, self._cols, self._mines = rows, cols, mines
+        self._rows = rows
+        self._cols = cols
+        self._mines = mines
         self._cells = ""
         self._left = rows * cols - mines
         self._text = _empty(rows, cols)
@@ -89,7 +100,7 @@ class Minesweeper(Game):
             "revealed as well.\n"
             "A flag is a note for yourself; flagging a flagged cell removes the flag. A flagged "
             "cell cannot be revealed."
-            f"{' The game is won when, besides, all mines are flagged.' if self.compat else ''}\n"
+            f"{_GEM_RULE if self.compat else ''}\n"
             f"Write your move like this, first the row, then the column: "
             f"{self._answer(self._example())} or "
             f"{self._answer(f'flag {self._rows - 1} {self._cols // 2}')}"
@@ -101,12 +112,13 @@ class Minesweeper(Game):
             tokens = answer.replace(",", " ").split()
             if len(tokens) != 3:
                 return self._malformed("it is not a command, a row and a column")
-        row, col = _DIGITS.get(tokens[1]), _DIGITS.get(tokens[2])
+        row = _DIGITS.get(tokens[1])
+        col = _DIGITS.get(tokens[2])
         if row is None or col is None:
-            if None in [parse_int(t.strip(",")) for t in tokens[1:]]:
+            row, col = (parse_int(t.strip(",")) for t in tokens[1:])
+            if row is None or col is None:
                 return self._malformed("row and column are not whole numbers")
-            row, col = (_DIGITS.get(t.strip(","), 99) for t in tokens[1:])
-        if row >= self._rows or col >= self._cols:
+        if not (0 <= row < self._rows and 0 <= col < self._cols):
             return self._invalid(
                 f"Rows are from 0 to {self._rows - 1}, columns from 0 to {self._cols - 1}."
             )
@@ -119,13 +131,14 @@ class Minesweeper(Game):
 
     def _reveal(self, row: int, col: int) -> StepResult:
         cols = self._cols
-        cell, at = row * cols + col, (row + 1) * (3 * cols + 3) + 3 * col + 4
+        cell = row * cols + col
+        at = (row + 1) * (3 * cols + 3) + 3 * col + 4
         shown = self._text[at]
+        if not self._cells and (shown == "." or self.compat):
+            self._cells = self._lay_mines(cell)
         if shown != "." and not (shown == "F" and self._flagged_mine_kills(cell)):
             state = "flagged" if shown == "F" else "revealed already"
             return self._invalid(f"The cell in row {row}, column {col} is {state}.")
-        if not self._cells:
-            self._cells = self._lay_mines(cell)
         content = self._cells[cell]
         if content == "*":
             self._show(at, "*")
@@ -139,10 +152,12 @@ class Minesweeper(Game):
         self._left -= count
         safe = self._rows * cols - self._mines
         reward = self._reward["step"] + self._reward["success"] * count / safe
-        obs = f"Turn {self._turn}: you revealed row {row}, column {col}: {content} mines around."
+        obs = (
+            f"Turn {self._turn}: you revealed row {row}, column {col}; mines around it: {content}."
+        )
         if not self._left and not (self.compat and self._unflagged_mine()):
             return self._win(f"{obs} All safe cells are revealed. You have won.", reward)
-        return self._go_on(obs, reward)
+        return self._continue(obs, reward)
 
     def _flag(self, row: int, col: int) -> StepResult:
         at = (row + 1) * (3 * self._cols + 3) + 3 * col + 4
@@ -150,11 +165,9 @@ class Minesweeper(Game):
         if shown not in ".F":
             return self._invalid(f"The cell in row {row}, column {col} is revealed already.")
         self._show(at, "F" if shown == "." else ".")
-        done = "flagged" if shown == "." else "took the flag from"
+        done = "flagged" if shown == "." else "removed the flag from"
         obs = f"Turn {self._turn}: you {done} row {row}, column {col}."
-        if self.compat and not self._left and not self._unflagged_mine():
-            return self._win(f"{obs} All mines are flagged. You have won.", self._reward["step"])
-        return self._go_on(obs, self._reward["step"])
+        return self._continue(obs, self._reward["step"])
 
     def _show(self, at: int, content: str) -> None:
         text = self._text
@@ -165,7 +178,7 @@ class Minesweeper(Game):
         return (row + 1) * (3 * self._cols + 3) + 3 * col + 4
 
     def _lay_mines(self, first: int) -> str:
-        """Draw an order of cells that does not depend on ``first``; mine the first ones allowed."""
+        """Draw cells in an order that does not depend on ``first``; mine the first allowed ones."""
         around = _neighbours(self._rows, self._cols)
         free = {first, *around[first]}
         order = self.rng.sample(range(self._rows * self._cols), self._mines + 9)
@@ -180,11 +193,13 @@ class Minesweeper(Game):
         return "".join(cells)
 
     def _flood(self, start: int) -> int:
-        """Reveal a zero and all that follows from it; return the number of cells revealed."""
-        around, cells = _neighbours(self._rows, self._cols), self._cells
+        """Reveal a zero and all that follows from it; return the number of revealed cells."""
+        around = _neighbours(self._rows, self._cols)
+        cells = self._cells
         text = list(self._text)
         text[self._position(start)] = "0"
-        count, queue = 1, [start]
+        count = 1
+        queue = [start]
         for cell in queue:
             for other in around[cell]:
                 at = self._position(other)
@@ -200,8 +215,8 @@ class Minesweeper(Game):
         return self.compat is not None and self._cells[cell : cell + 1] == "*"
 
     def _unflagged_mine(self) -> bool:
-        text, cells = self._text, self._cells
-        return any(c == "*" and text[self._position(i)] != "F" for i, c in enumerate(cells))
+        text = self._text
+        return any(c == "*" and text[self._position(i)] != "F" for i, c in enumerate(self._cells))
 
     def _board(self) -> str:
         return f"{self._text}\n{_PROMPT}"
@@ -210,24 +225,25 @@ class Minesweeper(Game):
         return f"reveal {self._rows // 2} {self._cols - 1}"
 
     def random_action(self, rng: Random) -> str:
-        """Return a cell to reveal (9 of 10 times) or to flag, drawn from ``rng``."""
+        """Return a cell to reveal (9 times out of 10) or to flag, drawn from ``rng``."""
         random = rng.random
         command = "flag" if random() < 0.1 else "reveal"
-        row, col = int(random() * self._rows), int(random() * self._cols)
+        row = int(random() * self._rows)
+        col = int(random() * self._cols)
         return self._answer(f"{command} {row} {col}")
 
 
 def _empty(rows: int, cols: int) -> str:
-    """Draw a board without any cell revealed; lines have one length."""
+    """Draw a board without a revealed cell; all lines have the same length."""
     head = "  " + "".join(f"{c:3}" for c in range(cols))
     return "\n".join([head, *(f"{r:2}" + "  ." * cols for r in range(rows))])
 
 
 def _neighbours(rows: int, cols: int) -> tuple[tuple[int, ...], ...]:
     """Return for each cell the cells around it."""
-    found = _NEIGHBOURS.get((rows, cols))
-    if found is None:
-        found = _NEIGHBOURS[rows, cols] = tuple(
+    neighbours = _NEIGHBOURS.get((rows, cols))
+    if neighbours is None:
+        neighbours = tuple(
             tuple(
                 s * cols + d
                 for s in range(max(r - 1, 0), min(r + 2, rows))
@@ -237,4 +253,5 @@ def _neighbours(rows: int, cols: int) -> tuple[tuple[int, ...], ...]:
             for r in range(rows)
             for c in range(cols)
         )
-    return found
+        _NEIGHBOURS[rows, cols] = neighbours
+    return neighbours

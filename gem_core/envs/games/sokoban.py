@@ -15,26 +15,28 @@ if TYPE_CHECKING:
     from gem_core.envs.games.sokoban_room import Room
 
 _DIRECTIONS = ("up", "down", "left", "right")
-#: (room, boxes, turns) that the random variant draws from.
 _SIZES = (((6, 6), 2, 20), ((8, 8), 5, 50))
+"""(room, boxes, turns) from which the random variant draws."""
 
 
 class Sokoban(Game):
     """Push boxes onto goals; they cannot be pulled, and only one is pushed at a time.
 
-    The reward is 1 when solved. When the turns are used up it is the share of the boxes that are on
-    a goal. Rooms are made by `gem_core.envs.games.sokoban_room.make_room`, which plays
-    backwards like GEM's generator; they are as hard as GEM's, and the few whose shortest solution
-    is longer than the turn budget are there as well.
+    The reward is 1 when the room is solved. When the turns are used up it is the share of the boxes
+    that are on a goal. Rooms are made by `gem_core.envs.games.sokoban_room.make_room`, which plays
+    backwards like GEM's generator; they are as difficult as GEM's, and as there, the shortest
+    solution of a few rooms is longer than the turn budget.
 
     Args:
-        dim_room: Height and width, outer walls included, each from 5 to 16; ``None`` draws room,
+        dim_room: height and width, outer walls included, each from 5 to 16; ``None`` draws room,
             boxes and turns at each reset.
-        num_boxes: Number of boxes and of goals, from 1 to 8.
-        max_turns: Number of moves.
-        **options: See `gem_core.envs.games.game.Game`.
+        num_boxes: number of boxes, and of goals, from 1 to 8.
+        max_turns: number of moves.
+        **options: see `gem_core.envs.games.game.Game`.
     """
 
+    _gem_form = "(up|down|left|right)"
+    _gem_ignores_case = True
     _state_fields = (*Game._state_fields, "_text", "_width", "_player", "_boxes", "_left")
     _text: str  # the room as shown; cell i is the character 2 * i
     _width: int
@@ -59,30 +61,32 @@ class Sokoban(Game):
             raise ValueError(f"num_boxes must be from 1 to 8, not {num_boxes}.")
         if dim_room is not None and num_boxes is not None and num_boxes > _most_boxes(dim_room):
             raise ValueError(
-                f"A room of {dim_room[0]}x{dim_room[1]} has no space for {num_boxes} boxes: at "
-                f"most {_most_boxes(dim_room)}."
+                f"A room of {dim_room[0]}x{dim_room[1]} has space for at most "
+                f"{_most_boxes(dim_room)} boxes, not {num_boxes}."
             )
         self.dim_room = dim_room
         self.num_boxes = num_boxes
         self._varies = None in (dim_room, num_boxes, max_turns)
 
     def _start(self) -> None:
-        dim, boxes = self.dim_room, self.num_boxes
+        dim = self.dim_room
+        boxes = self.num_boxes
         if dim is None or boxes is None or self.max_turns is None:
             dim, boxes, self._budget = self.rng.choice(_SIZES)
         room = make_room(dim[0], dim[1], boxes, self.rng)
         self._text = _draw(room, dim[0])
         self._width = dim[1]
         self._player = 2 * room.player
-        self._boxes = self._left = boxes
+        self._boxes = boxes
+        self._left = boxes
 
     def _rules(self) -> str:
         return (
             "You are playing Sokoban.\n"
             f"Push all {self._boxes} boxes onto goals within {self._budget} turns. You move up, "
-            "down, left or right. Moving into a box pushes it one cell on, if there is no wall and "
-            "no other box behind it. Boxes cannot be pulled. A move that is not possible uses up a "
-            "turn.\n"
+            "down, left or right. Moving into a box pushes it one cell further if there is no "
+            "wall and no other box behind it. Boxes cannot be pulled. A move that is not possible "
+            "uses up a turn.\n"
             "# is a wall, _ floor, O a goal, X a box, √ a box on a goal, P you, S you on a goal.\n"
             f"Write your move like this: {self._answer(self._example())}"
         )
@@ -98,10 +102,10 @@ class Sokoban(Game):
         text = self._text
         at = self._player
         to = at + step
-        seen = text[to]
-        if seen == "#":
+        entered = text[to]
+        if entered == "#":
             return self._invalid("There is a wall.")
-        if seen in "_O":
+        if entered in "_O":
             obs = f"Turn {self._turn}: you moved {answer}."
         else:
             beyond = to + step
@@ -109,18 +113,18 @@ class Sokoban(Game):
             if behind not in "_O":
                 what = "wall" if behind == "#" else "box"
                 return self._invalid(f"The box cannot move, there is a {what} behind it.")
-            self._left += (seen == "√") - (behind == "O")
+            self._left += (entered == "√") - (behind == "O")
             text = f"{text[:beyond]}{'X' if behind == '_' else '√'}{text[beyond + 1 :]}"
             obs = f"Turn {self._turn}: you moved {answer} and pushed a box."
         # The cell that is left, then the cell that is entered.
         text = f"{text[:at]}{'_' if text[at] == 'P' else 'O'}{text[at + 1 :]}"
-        self._text = f"{text[:to]}{'P' if seen in '_X' else 'S'}{text[to + 1 :]}"
+        self._text = f"{text[:to]}{'P' if entered in '_X' else 'S'}{text[to + 1 :]}"
         self._player = to
         if not self._left:
             return self._win(
                 f"{obs} All boxes are on goals. You have won.", self._reward["success"]
             )
-        return self._go_on(obs, self._reward["step"])
+        return self._continue(obs, self._reward["step"])
 
     def _limit_reward(self, reward: float, valid: bool) -> float:
         return self._reward["success"] * (self._boxes - self._left) / self._boxes
@@ -137,7 +141,7 @@ class Sokoban(Game):
 
 
 def _most_boxes(dim: Sequence[int]) -> int:
-    """Return how many boxes surely leave the generator enough space."""
+    """Return the number of boxes that always leave the generator enough space."""
     return max((dim[0] - 2) * (dim[1] - 2) // 6, 1)
 
 

@@ -1,7 +1,7 @@
 """Sokoban rooms, made by playing backwards: boxes on their goals are pulled away from them.
 
-A set of cells is an integer with one bit per cell, row by row. Rooms have walls all around, so
-moving a set by one cell is a shift that never wraps.
+A set of cells is an integer with one bit per cell, row by row. Rooms have walls on all sides, so
+that moving a set by one cell is a shift that never wraps around.
 """
 
 from __future__ import annotations
@@ -10,8 +10,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from random import Random
 
-#: Shapes that a random walk leaves behind, as (row, column) around it; GEM's (and gym-sokoban's)
-#: five masks.
 _SHAPES = (
     ((0, -1), (0, 0), (0, 1)),
     ((-1, 0), (0, 0), (1, 0)),
@@ -19,10 +17,12 @@ _SHAPES = (
     ((0, -1), (0, 0), (1, -1), (1, 0)),
     ((0, 0), (0, 1), (1, 0)),
 )
+"""Shapes that a random walk leaves behind, as (row, column) around it; GEM's (and gym-sokoban's)
+five masks."""
 _STEPS = ((1, 0), (0, 1), (-1, 0), (0, -1))
 _TURN = 0.35
-#: Bounds of the search, chosen so that the rooms are as hard as those of GEM's exhaustive one.
 MAX_STATES = 300
+"""Bounds of the search, chosen so that rooms are as difficult as those of GEM's full search."""
 MAX_PULLS = 60
 
 
@@ -30,11 +30,11 @@ class Room:
     """A room to be solved.
 
     Attributes:
-        width: Cells per row, walls included.
-        floor: The set of cells that are not walls.
-        goals: The cells of the goals.
-        boxes: The cells of the boxes; ``boxes[i]`` was pulled away from ``goals[i]``.
-        player: The cell of the player.
+        width: cells per row, walls included.
+        floor: the set of cells that are not walls.
+        goals: the cells of the goals.
+        boxes: the cells of the boxes; ``boxes[i]`` was pulled away from ``goals[i]``.
+        player: the cell of the player.
     """
 
     __slots__ = ("boxes", "floor", "goals", "player", "width")
@@ -61,15 +61,15 @@ def make_room(height: int, width: int, boxes: int, rng: Random) -> Room:
         goals.sort()
         if _frozen(floor, width, tuple(goals), player):
             continue
-        found = pull_away(floor, width, goals, player, rng)
-        if found is not None:
-            room = Room(width, floor, goals, *found)
+        pulled = pull_away(floor, width, goals, player, rng)
+        if pulled is not None:
+            room = Room(width, floor, goals, *pulled)
             if not _in_corridor(room) and not _frozen(floor, width, room.boxes, room.player):
                 return room
 
 
 def carve(height: int, width: int, steps: int, rng: Random) -> int:
-    """Return the floor that a random walk with a broad brush leaves."""
+    """Return the floor of a random walk that removes a whole shape of walls at each step."""
     random = rng.random
     step = _STEPS[int(random() * 4)]
     row = 1 + int(random() * (height - 1))
@@ -111,33 +111,35 @@ def pull_away(
     rng.shuffle(directions)
     far = {g: _distances(g, floor.bit_length() + width, width) for g in goals}
     own = [far[g] for g in goals]
-    best, best_score = None, 0
+    best = None
+    best_score = 0
     start = sum(1 << g for g in goals)
-    seen = {(start, player)}
+    visited = {(start, player)}
     regions: set[tuple[int, int]] = set()
     stack = [(tuple(goals), start, player, 0)]
     states = 0
     while stack and states < MAX_STATES:
-        boxes, taken, at, pulls = stack.pop()
-        free = floor & ~taken
+        boxes, occupied, at, pulls = stack.pop()
+        free = floor & ~occupied
         region = reach(free, at, width)
-        if (taken, region) in regions:
+        if (occupied, region) in regions:
             continue
-        regions.add((taken, region))
+        regions.add((occupied, region))
         states += 1
-        if not taken & goal_set:
+        if not occupied & goal_set:
             score = pulls * sum(d[b] for d, b in zip(own, boxes, strict=True))
             if score > best_score:
-                best, best_score = (boxes, at, region), score
+                best = (boxes, at, region)
+                best_score = score
         if pulls >= MAX_PULLS:
             continue
         for i, box in enumerate(boxes):
             for step in directions:
                 side = box + step
                 if region >> side & 1 and free >> side + step & 1:
-                    new = taken ^ (1 << box) ^ (1 << side)
-                    if (new, side + step) not in seen:
-                        seen.add((new, side + step))
+                    new = occupied ^ (1 << box) ^ (1 << side)
+                    if (new, side + step) not in visited:
+                        visited.add((new, side + step))
                         moved = (*boxes[:i], side, *boxes[i + 1 :])
                         stack.append((moved, new, side + step, pulls + 1))
     if best is None:
@@ -157,9 +159,9 @@ def _distances(goal: int, cells: int, width: int) -> list[int]:
 
 
 def _frozen(floor: int, width: int, boxes: tuple[int, ...], player: int) -> bool:
-    """Whether a box has no direction with room for itself in front and for a player behind."""
-    taken = sum(1 << b for b in boxes)
-    free = floor & ~taken
+    """Return whether a box can be moved in no direction: no space in front of it or behind it."""
+    occupied = sum(1 << b for b in boxes)
+    free = floor & ~occupied
     ahead = free & ~(1 << player)
     return any(
         not any(
@@ -170,8 +172,9 @@ def _frozen(floor: int, width: int, boxes: tuple[int, ...], player: int) -> bool
 
 
 def _in_corridor(room: Room) -> bool:
-    """Whether a box stands between two opposite walls."""
-    floor, width = room.floor, room.width
+    """Return whether a box stands between two opposite walls."""
+    floor = room.floor
+    width = room.width
     return any(
         not floor >> box - step & 1 and not floor >> box + step & 1
         for box in room.boxes

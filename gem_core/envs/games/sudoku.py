@@ -14,27 +14,28 @@ if TYPE_CHECKING:
 
     from gem_core.core import StepResult
 
-#: (side, cells tried, turns) that the random variant draws from.
 _SIZES = ((4, 10, 15), (9, 50, 50))
+"""(side, cells tried, turns) from which the random variant draws."""
 _DIGITS = {str(n): n for n in range(1, 10)}
 
 
 class Sudoku(Game):
     """Enter one number per turn into a puzzle with one solution.
 
-    Each right number earns ``1 / empty cells``, so a solved puzzle has earned 1. A number that
-    breaks a rule is not entered, and neither is one that breaks none yet but is not in the
-    solution; the observation says which of the two it was.
+    Each right number earns ``1 / empty cells``, so that a solved puzzle has earned 1. A number that
+    breaks a rule is not entered, and neither is one that breaks no rule yet but is not in the
+    solution; the observation tells which of the two it was.
 
     Args:
-        scale: Side of the grid, 4 or 9; ``None`` draws size, holes and turns at each reset.
-        holes: How many cells the generator tries to empty. Those without which the solution would
-            not be the only one keep their number: 10 gives 8 to 10 empty cells of 16, 50 gives
-            45 to 50 of 81. (GEM calls this parameter ``clues``.)
-        max_turns: Number of moves.
-        **options: See `gem_core.envs.games.game.Game`.
+        scale: side of the grid, 4 or 9; ``None`` draws size, holes and turns at each reset.
+        holes: number of cells that the generator tries to empty. A cell keeps its number if there
+            would be a second solution without it: 10 gives 8 to 10 empty cells of 16, 50 gives 45
+            to 50 of 81. (GEM calls this parameter ``clues``.)
+        max_turns: number of moves.
+        **options: see `gem_core.envs.games.game.Game`.
     """
 
+    _gem_form = r"(\d+)\s(\d+)\s(\d+)"
     _state_fields = (
         *Game._state_fields,
         "_side",
@@ -65,21 +66,23 @@ class Sudoku(Game):
         self._varies = scale is None or holes is None or max_turns is None
 
     def _start(self) -> None:
-        side, holes = self.scale, self.holes
+        side = self.scale
+        holes = self.holes
         if side is None or holes is None or self.max_turns is None:
             side, holes, self._budget = self.rng.choice(_SIZES)
         self._side = side
         grid = full_grid(side, self.rng)
         cells = dig(grid, side, holes, self.rng)
         self._solution = "".join(map(str, grid))
-        self._holes = self._left = cells.count(0)
+        self._holes = cells.count(0)
+        self._left = self._holes
         self._text = _draw(cells, side)
 
     @property
     def _cells(self) -> list[int]:
         """The numbers on the board, row by row, 0 for an empty cell."""
-        side, text = self._side, self._text
-        return [int(text[at]) if text[at] != "." else 0 for at in _positions(side)]
+        text = self._text
+        return [int(text[at]) if text[at] != "." else 0 for at in _positions(self._side)]
 
     def _rules(self) -> str:
         side = self._side
@@ -101,13 +104,14 @@ class Sudoku(Game):
             tokens = answer.replace(",", " ").split()
             if len(tokens) != 3:
                 return self._malformed("it is not three numbers: row, column, number")
-        get = _DIGITS.get
-        row, col, number = get(tokens[0]), get(tokens[1]), get(tokens[2])
+        row = _DIGITS.get(tokens[0])
+        col = _DIGITS.get(tokens[1])
+        number = _DIGITS.get(tokens[2])
         side = self._side
         if row is None or col is None or number is None:
-            if None in [parse_int(t.strip(",")) for t in tokens]:
+            row, col, number = (parse_int(t.strip(",")) for t in tokens)
+            if row is None or col is None or number is None:
                 return self._malformed("it is not three whole numbers")
-            row, col, number = (parse_int(t.strip(",")) or 0 for t in tokens)
         if not (1 <= row <= side and 1 <= col <= side and 1 <= number <= side):
             return self._invalid(f"Row, column and number must be from 1 to {side}.")
         index = (row - 1) * side + col - 1
@@ -126,13 +130,15 @@ class Sudoku(Game):
         obs = f"Turn {self._turn}: {number} in row {row}, column {col} is right."
         if not self._left:
             return self._win(f"{obs} The puzzle is solved. You have won.", reward)
-        return self._go_on(obs, reward)
+        return self._continue(obs, reward)
 
     def _objection(self, index: int, number: int) -> str:
-        """Say truthfully why a number is not accepted."""
+        """Return why a number is not accepted."""
         lay = layout(self._side)
         row, col = divmod(index, self._side)
-        text, at, digit = self._text, _positions(self._side), str(number)
+        text = self._text
+        at = _positions(self._side)
+        digit = str(number)
         for unit, name in zip(lay.units[index], ("row", "column", "box"), strict=True):
             if digit in [text[at[other[0]]] for other in unit]:
                 return f"{number} is in the same {name} as row {row + 1}, column {col + 1} already."
@@ -149,13 +155,12 @@ class Sudoku(Game):
 
     def random_action(self, rng: Random) -> str:
         """Return any number in any cell, drawn from ``rng``."""
-        side, random = self._side, rng.random
-        row, col, number = (int(random() * side) + 1 for _ in range(3))
+        row, col, number = (int(rng.random() * self._side) + 1 for _ in range(3))
         return self._answer(f"{row} {col} {number}")
 
 
 def _draw(cells: list[int], side: int) -> str:
-    """Draw the board; lines have one length, so that a move replaces one character."""
+    """Draw the board; all lines have the same length, so that a move replaces one character."""
     box = layout(side).box
     groups = [range(k, k + box) for k in range(0, side, box)]
     lines = ["    " + "   ".join(" ".join(f"{c + 1}" for c in group) for group in groups)]
@@ -171,7 +176,7 @@ def _draw(cells: list[int], side: int) -> str:
 
 @cache
 def _positions(side: int) -> tuple[int, ...]:
-    """Return the place of every cell in the drawing."""
+    """Return the position of every cell in the drawing."""
     box = layout(side).box
     length = 4 + 2 * side - 1 + 2 * (box - 1) + 1
     return tuple(

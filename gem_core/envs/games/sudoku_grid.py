@@ -1,4 +1,4 @@
-"""Sudoku grids as flat lists, with sets of numbers as bit masks: solve, fill, dig.
+"""Sudoku grids as flat lists, with sets of numbers as bit masks: solve, fill, empty cells.
 
 A grid of side ``n * n`` is a list of ``n ** 4`` numbers, 0 for an empty cell; the number ``v`` is
 the bit ``1 << (v - 1)``.
@@ -17,13 +17,14 @@ class Layout:
     """The geometry of one size.
 
     Attributes:
-        side: Numbers 1 to ``side`` are used: 4 or 9.
+        side: 4 or 9; the numbers are 1 to ``side``.
         cells: ``(index, row, column, box)`` of every cell.
-        units: For each cell the other cells of its row, its column and its box.
+        units: for each cell, the other cells of its row, its column and its box.
     """
 
     def __init__(self, box: int):
-        side = self.side = box * box
+        side = box * box
+        self.side = side
         self.box = box
         self.full = (1 << side) - 1
         self.cells: list[Cell] = [
@@ -43,20 +44,20 @@ _LAYOUTS: dict[int, Layout] = {}
 
 
 def layout(side: int) -> Layout:
-    """Return the (cached) layout of a grid with side 4 or 9.
+    """Return the layout of a grid with side 4 or 9; it is cached.
 
     Raises:
-        ValueError: Another side.
+        ValueError: ``side`` is another number.
     """
     if side not in _LAYOUTS:
         if side not in (4, 9):
-            raise ValueError(f"A Sudoku here has side 4 or 9, not {side}.")
+            raise ValueError(f"The side of a Sudoku must be 4 or 9, not {side}.")
         _LAYOUTS[side] = Layout(2 if side == 4 else 3)
     return _LAYOUTS[side]
 
 
 class Board:
-    """A grid with the sets of numbers used in each row, column and box."""
+    """A grid with the sets of the numbers in each row, column and box."""
 
     def __init__(self, lay: Layout, grid: list[int]):
         self.lay = lay
@@ -73,7 +74,7 @@ class Board:
                 self.empty.append(cell)
 
     def toggle(self, cell: Cell, bit: int) -> None:
-        """Enter a number into a cell, or take it out again."""
+        """Enter a number into a cell, or remove it."""
         _, r, c, b = cell
         self.rows[r] ^= bit
         self.cols[c] ^= bit
@@ -84,28 +85,34 @@ class Board:
         _, r, c, b = cell
         return self.lay.full & ~(self.rows[r] | self.cols[c] | self.boxes[b])
 
-    def solve(self, found: dict[int, int], limit: int = 1, rng: Random | None = None) -> int:
-        """Count the ways to fill ``self.empty``, up to ``limit``; leaves the board as it was.
+    def solve(self, numbers: dict[int, int], limit: int = 1, rng: Random | None = None) -> int:
+        """Count the ways to fill ``self.empty``, up to ``limit``; the board is not changed.
 
-        Always branches on a cell with the fewest candidates (in random order with ``rng``).
+        The search branches on a cell with the fewest candidates (in random order with ``rng``).
 
         Args:
-            found: Takes the numbers (as bits) of the last solution, by cell index.
-            limit: Stop after so many solutions.
-            rng: Draws the order in which the candidates of a cell are tried.
+            numbers: receives the numbers (as bits) of the last solution, by cell index.
+            limit: number of solutions after which the search stops.
+            rng: draws the order in which the candidates of a cell are tried.
         """
         empty = self.empty
         if not empty:
             return 1
-        rows, cols, boxes = self.rows, self.cols, self.boxes
-        full, size = self.lay.full, self.lay.size
+        rows = self.rows
+        cols = self.cols
+        boxes = self.boxes
+        full = self.lay.full
+        size = self.lay.size
         best = 99
-        at = free = 0
+        at = 0
+        free = 0
         for i, (_, r, c, b) in enumerate(empty):
             candidates = full & ~(rows[r] | cols[c] | boxes[b])
             n = size[candidates]
             if n < best:
-                best, at, free = n, i, candidates
+                best = n
+                at = i
+                free = candidates
                 if n <= 1:
                     break
         if not best:
@@ -122,12 +129,12 @@ class Board:
             rows[r] ^= bit
             cols[c] ^= bit
             boxes[b] ^= bit
-            n = self.solve(found, limit - count, rng)
+            n = self.solve(numbers, limit - count, rng)
             rows[r] ^= bit
             cols[c] ^= bit
             boxes[b] ^= bit
             if n:
-                found[index] = bit
+                numbers[index] = bit
                 count += n
                 if count >= limit:
                     break
@@ -137,23 +144,23 @@ class Board:
 
 
 def count_solutions(grid: list[int], side: int, limit: int = 2) -> int:
-    """Return how many solutions a grid has, counting up to ``limit``."""
+    """Return the number of solutions of a grid, at most ``limit``."""
     return Board(layout(side), grid).solve({}, limit)
 
 
 def solution(grid: list[int], side: int, rng: Random | None = None) -> list[int] | None:
     """Return a solution of a grid (a random one with ``rng``), or ``None``."""
-    found: dict[int, int] = {}
-    if not Board(layout(side), grid).solve(found, 1, rng):
+    numbers: dict[int, int] = {}
+    if not Board(layout(side), grid).solve(numbers, 1, rng):
         return None
-    return [v or found[i].bit_length() for i, v in enumerate(grid)]
+    return [value or numbers[i].bit_length() for i, value in enumerate(grid)]
 
 
 def full_grid(side: int, rng: Random) -> list[int]:
     """Return a random complete grid: boxes on the diagonal at random, the rest by search."""
     lay = layout(side)
     grid = [0] * side**2
-    # In 9x9 the diagonal boxes can always be completed; in 4x4 two of them may contradict.
+    # In 9x9 the diagonal boxes can always be completed; in 4x4 two of them may be incompatible.
     for k in range(lay.box if side == 9 else 1):
         numbers = rng.sample(range(1, side + 1), side)
         diagonal = k * lay.box + k
@@ -169,11 +176,11 @@ def dig(grid: list[int], side: int, attempts: int, rng: Random) -> list[int]:
     """Empty cells of a complete grid so that its solution stays the only one.
 
     Args:
-        grid: A complete grid.
+        grid: a complete grid.
         side: 4 or 9.
-        attempts: How many cells, drawn without repetition, to try; a cell keeps its number where
-            emptying it would allow a second solution.
-        rng: Draws the cells.
+        attempts: number of cells, drawn without repetition, to try; a cell keeps its number if
+            there would be a second solution without it.
+        rng: draws the cells.
     """
     lay = layout(side)
     puzzle = grid[:]
@@ -191,10 +198,12 @@ def dig(grid: list[int], side: int, attempts: int, rng: Random) -> list[int]:
 
 
 def _forced(board: Board, puzzle: list[int], cell: Cell, bit: int) -> bool:
-    """Whether the number must go into the cell by a look at its row, column and box alone."""
+    """Return whether the row, column and box of the cell alone determine its number."""
     if board.free(cell) == bit:
         return True
-    rows, cols, boxes = board.rows, board.cols, board.boxes
+    rows = board.rows
+    cols = board.cols
+    boxes = board.boxes
     for unit in board.lay.units[cell[0]]:
         for index, r, c, b in unit:
             if not puzzle[index] and not (rows[r] | cols[c] | boxes[b]) & bit:
@@ -205,7 +214,7 @@ def _forced(board: Board, puzzle: list[int], cell: Cell, bit: int) -> bool:
 
 
 def _other_way(board: Board, cell: Cell, bit: int) -> bool:
-    """Whether the puzzle has a solution with another number than ``bit`` in the cell."""
+    """Return whether the puzzle has a solution with another number than ``bit`` in the cell."""
     for other in board.lay.members[board.free(cell) & ~bit]:
         board.toggle(cell, other)
         n = board.solve({})

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
     from gem_core.core import StepResult
 
-#: (disks, turns) that the random variant draws from.
 _SIZES = ((3, 10), (4, 20), (5, 35))
+"""(disks, turns) from which the random variant draws."""
 _MOVES = {f"{a}{b}": (i, j) for i, a in enumerate("ABC") for j, b in enumerate("ABC")}
 _SPACED = {f"{a[0]} {a[1]}": move for a, move in _MOVES.items()}
 _SEPARATORS = str.maketrans("", "", " ,->\t\n")
@@ -21,17 +21,18 @@ _SEPARATORS = str.maketrans("", "", " ,->\t\n")
 class TowerOfHanoi(Game):
     """Move all disks to peg C, one at a time, never a larger one onto a smaller one.
 
-    The reward is 1 when solved. When the turns are used up it is the share of the disks on C. With
-    ``compat="gem-0.1.0"`` a disk may be "moved" to the peg that it is on.
+    The reward is 1 when the tower is on C. When the turns are used up it is the share of the disks
+    on C. With ``compat="gem-0.1.0"`` a disk may be moved to the peg that it is on.
 
     Args:
-        num_disks: From 1 to 9; ``None`` draws disks and turns at each reset.
-        max_turns: Number of moves.
-        start: ``"A"``: all disks are on A, so every episode is the same. ``"random"``: every disk
-            is on a peg drawn from the seed (never all of them on C).
-        **options: See `gem_core.envs.games.game.Game`.
+        num_disks: from 1 to 9; ``None`` draws disks and turns at each reset.
+        max_turns: number of moves.
+        start: ``"A"``: all disks are on A, so that every episode is the same. ``"random"``: every
+            disk is on a random peg (but never all of them on C).
+        **options: see `gem_core.envs.games.game.Game`.
     """
 
+    _gem_form = r"([ABCabc])(?:\s*,)?\s*([ABCabc])"
     _state_fields = (*Game._state_fields, "_pegs", "_disks")
     _pegs: list[str]  # the disks of each peg from below, one digit each
     _disks: int
@@ -85,24 +86,25 @@ class TowerOfHanoi(Game):
                 return self._malformed("it does not name two of the pegs A, B and C")
         source, target = move
         pegs = self._pegs
-        taken, base = pegs[source], pegs[target]
-        if not taken:
+        top = pegs[source]
+        base = pegs[target]
+        if not top:
             return self._invalid(f"Peg {'ABC'[source]} is empty.")
-        disk = taken[-1]
+        disk = top[-1]
         if source != target:
             if base and base[-1] < disk:
                 return self._invalid(
                     f"Disk {disk} is larger than disk {base[-1]}, the top disk of peg "
                     f"{'ABC'[target]}."
                 )
-            pegs[source] = taken[:-1]
+            pegs[source] = top[:-1]
             pegs[target] = base + disk
         elif not self.compat:
             return self._invalid("Name two different pegs.")
         obs = f"Turn {self._turn}: disk {disk} moved from {'ABC'[source]} to {'ABC'[target]}."
         if len(pegs[2]) == self._disks:
             return self._win(f"{obs} All disks are on C. You have won.", self._reward["success"])
-        return self._go_on(obs, self._reward["step"])
+        return self._continue(obs, self._reward["step"])
 
     def _limit_reward(self, reward: float, valid: bool) -> float:
         return self._reward["success"] * len(self._pegs[2]) / self._disks

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from gem_core.core import StepResult
     from gem_core.envs.games.wiki_pages import Wiki
 
-#: A step costs, and so does an action that is not a link; a wrong format does not end the game.
 _REWARDS = {"step": -0.05, "invalid_action": -0.2, "format_error": -0.2}
+"""Every step has a cost, and so has an action that is not a link."""
 _SHOWN = 40
 
 
@@ -30,12 +30,12 @@ class WikiGame(Game):
     knowledge), those of a file, or those of a MediaWiki server.
 
     Args:
-        max_turns: Number of links to follow.
-        path: A file of articles, see `gem_core.envs.games.wiki_pages.FileWiki`; ``None``
-            is the sample.
-        url: Address of a MediaWiki server's ``api.php``; then steps wait for the network
-            (``slow``) and the seed fixes an episode only as long as the wiki does not change.
-        **options: See `gem_core.envs.games.game.Game`; rewards and ``format_error_ends``
+        max_turns: number of links to follow.
+        path: a file of articles, see `gem_core.envs.games.wiki_pages.FileWiki`; ``None`` is the
+            sample.
+        url: address of a MediaWiki server's ``api.php``; then steps wait for the network
+            (``slow``), and the seed determines an episode only as long as the wiki does not change.
+        **options: see `gem_core.envs.games.game.Game`; rewards and ``format_error_ends``
             have other defaults here.
     """
 
@@ -58,7 +58,7 @@ class WikiGame(Game):
             max_turns=max_turns, rewards=rewards, format_error_ends=format_error_ends, **options
         )
         if max_turns is None:
-            raise ValueError("max_turns must be a number here.")
+            raise ValueError("max_turns must be a number in this game.")
         if path is not None and url is not None:
             raise ValueError("Give path or url, not both.")
         self.path = path
@@ -92,8 +92,7 @@ class WikiGame(Game):
             "You are playing the Wiki Game.\n"
             f"You are on the article {self._title!r} of an encyclopedia. Reach the article "
             f"{self._target!r} within {self._budget} turns by following links from article to "
-            "article. Naming anything else than a link of the article that you are on uses up a "
-            "turn.\n"
+            "article. Naming anything other than a link of the current article uses up a turn.\n"
             f"About the target: {self._about:.300}\n"
             f"Write the title of the link to follow like this: {self._answer(self._example())}"
         )
@@ -101,20 +100,20 @@ class WikiGame(Game):
     def _move(self, answer: str) -> StepResult:
         links = self._page.links
         if answer not in links:
-            wanted = answer[:300].casefold().replace("_", " ")
-            same = [link for link in links if link.casefold() == wanted]
+            title = answer[:300].casefold().replace("_", " ")
+            same = [link for link in links if link.casefold() == title]
             if not same:
                 return self._invalid(f"{self._title!r} has no link to {answer[:60]!r}.")
             answer = same[0]
         page = self._wiki.page(answer)
         if page is None:
-            return self._invalid(f"There is no article {answer[:60]!r}.")
+            return self._invalid(f"There is no article called {answer[:60]!r}.")
         self._page = page
         self._title = page.title
         obs = f"Turn {self._turn}: you went to {page.title!r}."
         if page.title == self._target:
             return self._win(f"{obs} You have won.", self._reward["success"])
-        return self._go_on(obs, self._reward["step"])
+        return self._continue(obs, self._reward["step"])
 
     def _board(self) -> str:
         page = self._page

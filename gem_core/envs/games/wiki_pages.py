@@ -1,4 +1,4 @@
-"""Articles and their links: from a text file, or from a MediaWiki server."""
+"""Articles and their links, from a text file or from a MediaWiki server."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from typing import Any, Protocol
 
     class Wiki(Protocol):
-        """Where the articles come from."""
+        """A source of articles."""
 
         def draw(self, rng: Random) -> str:
             """Return a random title."""
 
         def page(self, title: str) -> Page | None:
-            """Return an article, or ``None`` if there is none of this title."""
+            """Return an article, or ``None`` if there is none with this title."""
 
 
 _LINK = re.compile(r"\[\[([^]|]+)(?:\|([^]]+))?\]\]")
@@ -29,9 +29,9 @@ class Page:
     """An article.
 
     Attributes:
-        title: Its title.
-        text: Its first sentences, without marks of links.
-        links: The titles that it links to, each once, itself left out.
+        title: its title.
+        text: its first sentences, without the markup of links.
+        links: the titles that it links to, each once, without its own.
     """
 
     __slots__ = ("links", "text", "title")
@@ -45,13 +45,13 @@ class Page:
 class FileWiki:
     """Articles of a text file, one line each: ``Title | Text with [[links]].``
 
-    ``[[Title|words]]`` shows other words than the title.
+    ``[[Title|words]]`` shows the words instead of the title.
 
     Args:
-        path: The file, UTF-8.
+        path: the file, UTF-8.
 
     Raises:
-        ValueError: A line is malformed, or a link leads nowhere.
+        ValueError: a line is malformed, or a link leads nowhere.
     """
 
     def __init__(self, path: Path):
@@ -74,22 +74,22 @@ class FileWiki:
         return self.titles[int(rng.random() * len(self.titles))]
 
     def page(self, title: str) -> Page | None:
-        """Return an article, or ``None`` if there is none of this title."""
+        """Return an article, or ``None`` if there is none with this title."""
         return self.pages.get(title)
 
 
 @cache
 def file_wiki(path: str | None) -> FileWiki:
-    """Return the articles of a file (``None``: of the sample), read once and shared."""
+    """Return the articles of a file (``None``: the sample), which is read once and shared."""
     return FileWiki(SAMPLE if path is None else Path(path))
 
 
 class MediaWiki:
-    """The articles of a MediaWiki server, by its ``api.php``.
+    """The articles of a MediaWiki server, through its ``api.php``.
 
     Args:
-        url: The address of ``api.php``.
-        timeout: Seconds to wait for an answer.
+        url: the address of ``api.php``.
+        timeout: seconds to wait for an answer.
     """
 
     def __init__(self, url: str, timeout: float = 20.0):
@@ -97,35 +97,41 @@ class MediaWiki:
         self.timeout = timeout
 
     def draw(self, rng: Random) -> str:
-        """Return the first article after random letters: the same one for the same seed.
+        """Return the first title after random letters, which depend on ``rng``.
 
         Raises:
-            OSError: The server cannot be reached.
+            OSError: the server cannot be reached.
         """
         while True:
             start = "".join(chr(65 + int(rng.random() * 26)) for _ in range(3)).capitalize()
-            found = self._query(
+            pages = self._query(
                 list="allpages", apfrom=start, apfilterredir="nonredirects", aplimit="1"
             )["allpages"]
-            if found:
-                return str(found[0]["title"])
+            if pages:
+                return str(pages[0]["title"])
 
     def page(self, title: str) -> Page | None:
-        """Return an article with up to 500 links, or ``None`` if there is none of this title.
+        """Return an article with up to 500 links, or ``None`` if there is none with this title.
 
         Raises:
-            OSError: The server cannot be reached.
+            OSError: the server cannot be reached.
         """
         query = self._query(
-            titles=title, redirects="1", prop="links|extracts", plnamespace="0", pllimit="500",
-            exintro="1", explaintext="1", exchars="500",
-        )  # fmt: skip
-        found = next(iter(query["pages"].values()))
-        if "missing" in found or "invalid" in found:
+            titles=title,
+            redirects="1",
+            prop="links|extracts",
+            plnamespace="0",
+            pllimit="500",
+            exintro="1",
+            explaintext="1",
+            exchars="500",
+        )
+        article = next(iter(query["pages"].values()))
+        if "missing" in article or "invalid" in article:
             return None
-        name = str(found["title"])
-        links = tuple(str(link["title"]) for link in found.get("links", ()))
-        text = str(found.get("extract", "")).strip()
+        name = str(article["title"])
+        links = tuple(str(link["title"]) for link in article.get("links", ()))
+        text = str(article.get("extract", "")).strip()
         return Page(name, text, tuple(link for link in links if link != name))
 
     def _query(self, **parameters: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Words laid across and down on a square grid, crossing where they can."""
+"""Place words across and down on a square grid so that they cross where possible."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ if TYPE_CHECKING:
     Placed = tuple[str, int, int]  # word, cell of its first letter, step to its next letter
 
 EMPTY = "."
-ACROSS, DOWN = "across", "down"
+ACROSS = "across"
+DOWN = "down"
 
 
 class WordGrid:
     """A square grid of letters.
 
     Args:
-        side: Rows and columns.
-        apart: Whether words may touch only where they cross, as in a crossword.
+        side: number of rows and columns.
+        apart: whether words may touch only where they cross, as in a crossword.
 
     Attributes:
-        cells: The letters, row by row, `EMPTY` where there is none.
-        placed: The words in the order in which they were placed.
+        cells: the letters, row by row, `EMPTY` where there is none.
+        placed: the words in the order in which they were placed.
     """
 
     def __init__(self, side: int, apart: bool):
@@ -31,8 +32,9 @@ class WordGrid:
         self.placed: list[Placed] = []
 
     def fits(self, word: str, row: int, col: int, step: int) -> bool:
-        """Whether a word can start in a cell: inside the grid, over empty or equal letters."""
-        side, n = self.side, len(word)
+        """Return whether a word can start in a cell: only over empty cells or equal letters."""
+        side = self.side
+        n = len(word)
         along = col if step == 1 else row
         if row < 0 or col < 0 or row >= side or col >= side or along + n > side:
             return False
@@ -44,8 +46,9 @@ class WordGrid:
         return not self.apart or self._apart(under, row, col, step)
 
     def _apart(self, under: list[str], row: int, col: int, step: int) -> bool:
-        """Whether the ends are free, and the sides of every cell that is not a crossing."""
-        n, across = len(under), step == 1
+        """Return whether the ends are empty, and the sides of every cell that is not a crossing."""
+        n = len(under)
+        across = step == 1
         ends = [(row, col - 1), (row, col + n)] if across else [(row - 1, col), (row + n, col)]
         if any(self._taken(r, c) for r, c in ends):
             return False
@@ -73,13 +76,14 @@ class WordGrid:
         """Return top row, left column, rows and columns of the part with letters."""
         side = self.side
         used = [divmod(i, side) for i, c in enumerate(self.cells) if c != EMPTY]
-        rows, cols = [r for r, _ in used], [c for _, c in used]
+        rows = [row for row, _ in used]
+        cols = [col for _, col in used]
         return min(rows), min(cols), max(rows) - min(rows) + 1, max(cols) - min(cols) + 1
 
     def crossings(self, word: str, step: int) -> list[tuple[int, int]]:
         """Return the cells where the word would cross a placed one at an equal letter."""
         side = self.side
-        found = []
+        cells = []
         for other, start, other_step in self.placed:
             if other_step == step:
                 continue
@@ -87,29 +91,33 @@ class WordGrid:
             for i, letter in enumerate(word):
                 j = other.find(letter)
                 while j >= 0:
-                    found.append((row + j, col - i) if step == 1 else (row - i, col + j))
+                    cells.append((row + j, col - i) if step == 1 else (row - i, col + j))
                     j = other.find(letter, j + 1)
-        return found
+        return cells
 
 
 def lay_words(words: list[str], rng: Random, *, apart: bool) -> WordGrid:
-    """Lay words on a grid of 1.5 times the length of the longest, in random directions.
+    """Place words on a grid of 1.5 times the length of the longest word, in random directions.
 
-    The longest word goes to the middle. Each further one crosses a word that is there, at a random
-    place; where it cannot, it goes to the first place where it fits. A word that fits nowhere is
-    left out.
+    The longest word is placed in the middle. Each further word crosses another one at a random
+    place; if it cannot, it is placed in the first place where it fits. A word that fits nowhere is
+    omitted.
 
     Args:
-        words: Different words.
-        rng: Draws directions and crossings.
-        apart: Whether words may touch only where they cross.
+        words: the words, which must be different.
+        rng: draws directions and crossings.
+        apart: whether words may touch only where they cross.
     """
     words = sorted(words, key=len, reverse=True)
     side = round(len(words[0]) * 1.5)
     grid = WordGrid(side, apart)
     steps = [1 if rng.random() < 0.5 else side for _ in words]
-    middle, edge = side // 2, (side - len(words[0])) // 2
-    grid.put(words[0], *((middle, edge) if steps[0] == 1 else (edge, middle)), steps[0])
+    middle = side // 2
+    edge = (side - len(words[0])) // 2
+    if steps[0] == 1:
+        grid.put(words[0], middle, edge, steps[0])
+    else:
+        grid.put(words[0], edge, middle, steps[0])
     for word, step in zip(words[1:], steps[1:], strict=True):
         _place(grid, word, step, rng)
     return grid

@@ -23,17 +23,21 @@ _DROPPED = bytes(range(234, 256))
 class WordSearch(Game):
     """Name the first and the last cell of words that run across or down, forwards or backwards.
 
-    Which words are hidden is not told, only how many. Every word earns ``1 / words`` once, however
-    it is pointed at. With ``compat="gem-0.1.0"`` naming a found word backwards earns again.
+    The rules state the number of words, but not the words. Every word earns ``1 / words`` once, in
+    either direction. With ``compat="gem-0.1.0"`` naming a found word backwards earns again, and
+    other cells that happen to spell a hidden word do not count.
 
     Args:
-        num_words: Number of words, from 1 to 10.
-        hardcore: Draw words from the list ``"english"`` instead of ``"basic"``
-            (`gem_core.data.words`); ``None`` draws which at each reset.
-        max_turns: Number of attempts.
-        **options: See `gem_core.envs.games.game.Game`.
+        num_words: number of words, from 1 to 10.
+        hardcore: draw words from the list ``"english"`` (38,981 words) instead of ``words``;
+            ``None`` draws which at each reset.
+        words: the word list: ``"basic"`` (3,710 words), ``"basic850"`` (850, as in GEM) or
+            ``"english"``. See `gem_core.data.words`.
+        max_turns: number of attempts.
+        **options: see `gem_core.envs.games.game.Game`.
     """
 
+    _gem_form = r"(\d+)\s+(\d+)\s+(\d+)\s+(\d+)"
     _state_fields = (*Game._state_fields, "_side", "_grid", "_words", "_ends", "_found", "_tried")
     _side: int
     _grid: str  # the letters, row by row; those of found words in lower case
@@ -48,6 +52,7 @@ class WordSearch(Game):
         num_words: int | None = 5,
         hardcore: bool | None = False,
         max_turns: int | None = 20,
+        words: str = "basic",
         **options: Any,
     ):
         super().__init__(max_turns=max_turns, **options)
@@ -55,6 +60,8 @@ class WordSearch(Game):
             raise ValueError(f"num_words must be from 1 to 10, not {num_words}.")
         self.num_words = num_words
         self.hardcore = hardcore
+        self.words = words
+        upper_words(words)
         self._varies = True  # the rules tell the size of the grid
 
     def _start(self) -> None:
@@ -64,17 +71,19 @@ class WordSearch(Game):
             hardcore = rng.random() < 0.5
         if self.max_turns is None:
             self._budget = 20
-        candidates = upper_words("english" if hardcore else "basic")
-        wanted = self.num_words or 5
+        candidates = upper_words("english" if hardcore else self.words)
+        count = self.num_words or 5
         while True:
-            drawn = {candidates[int(rng.random() * len(candidates))]: None for _ in range(wanted)}
-            if len(drawn) == wanted:
+            drawn = {candidates[int(rng.random() * len(candidates))]: None for _ in range(count)}
+            if len(drawn) == count:
                 grid = lay_words(list(drawn), rng, apart=False)
-                if len(grid.placed) == wanted:
+                if len(grid.placed) == count:
                     break
         self._side = grid.side
         self._words = [word for word, _, _ in grid.placed]
-        self._ends = [x for w, at, step in grid.placed for x in (at, at + (len(w) - 1) * step)]
+        self._ends = []
+        for word, first, step in grid.placed:
+            self._ends += [first, first + (len(word) - 1) * step]
         self._grid = _fill("".join(grid.cells), rng)
         self._found = []
         self._tried = []
@@ -87,7 +96,7 @@ class WordSearch(Game):
             f"right) or down. Find them within {self._budget} turns. Name a word by the row and "
             "the column of its first letter, then those of its last letter; rows and columns are "
             f"counted from 0 to {last}. Letters of the words that you have found are shown in "
-            "lower case. An attempt made before uses up a turn.\n"
+            "lower case. Repeating an attempt uses up a turn.\n"
             "Write your move like this, for a word in row 1 from column 0 to column 3: "
             f"{self._answer(self._example())}"
         )
@@ -98,9 +107,9 @@ class WordSearch(Game):
             tokens = answer.replace(",", " ").split()
             if len(tokens) != 4:
                 return self._malformed("it is not four numbers: row, column, row, column")
-        get, side = _NUMBERS.get, self._side
+        side = self._side
         try:
-            row, col, end_row, end_col = [get(t, -1) for t in tokens]
+            row, col, end_row, end_col = [_NUMBERS.get(t, -1) for t in tokens]
             if min(row, col, end_row, end_col) < 0:
                 row, col, end_row, end_col = [_read(t) for t in tokens]
         except ValueError:
@@ -121,13 +130,14 @@ class WordSearch(Game):
         if first > last and not self.compat:
             first, last = last, first
         for word, start, end in zip(self._words, self._ends[::2], self._ends[1::2], strict=True):
-            if (start, end) in ((first, last), (last, first)) or self._spells(word, first, last):
+            here = (start, end) in ((first, last), (last, first))
+            if here or (not self.compat and self._spells(word, first, last)):
                 return self._hit(word, start, end)
-        obs = f"Turn {self._turn}: there is no hidden word."
-        return self._go_on(obs, self._reward["step"])
+        obs = f"Turn {self._turn}: there is no hidden word in this place."
+        return self._continue(obs, self._reward["step"])
 
     def _spells(self, word: str, first: int, last: int) -> bool:
-        """Whether other cells happen to have the letters of the word."""
+        """Return whether other cells happen to have the letters of the word."""
         side = self._side
         step = 1 if first // side == last // side else side
         cells = self._grid[min(first, last) : max(first, last) + 1 : step]
@@ -147,21 +157,23 @@ class WordSearch(Game):
         obs = f"Turn {self._turn}: {word} is a hidden word."
         if len(self._found) == len(self._words):
             return self._win(f"{obs} All words are found. You have won.", reward)
-        return self._go_on(obs, reward)
+        return self._continue(obs, reward)
 
     def _board(self) -> str:
-        side, grid = self._side, self._grid
+        side = self._side
         names = _names(side)
-        rows = [f"{names[r]}  {'  '.join(grid[r * side : (r + 1) * side])}" for r in range(side)]
-        found = f"Words found: {len(self._found)} of {len(self._words)}. Enter your next move."
-        return "\n".join([f"   {' '.join(names[:side])}", *rows, found])
+        rows = [self._grid[r * side : (r + 1) * side] for r in range(side)]
+        lines = [f"{name}  {'  '.join(row)}" for name, row in zip(names, rows, strict=True)]
+        count = f"Words found: {len(self._found)} of {len(self._words)}. Enter your next move."
+        return "\n".join([f"   {' '.join(names)}", *lines, count])
 
     def _example(self) -> str:
         return "1 0 1 3"
 
     def random_action(self, rng: Random) -> str:
         """Return any two cells in one row or column, drawn from ``rng``."""
-        side, random = self._side, rng.random
+        side = self._side
+        random = rng.random
         row, col, end = (int(random() * side) for _ in range(3))
         if random() < 0.5:
             return self._answer(f"{row} {col} {row} {end}")

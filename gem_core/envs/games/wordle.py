@@ -19,15 +19,18 @@ class Wordle(Game):
     """Find a word of ``word_length`` letters; any letters may be guessed, words or not.
 
     Every place that is right for the first time earns ``0.5 / word_length``, the word itself 0.5,
-    so a found word has earned 1.
+    so that a found word has earned 1.
 
     Args:
-        word_length: Length of the word; ``None`` draws 3, 4 or 5 at each reset.
-        max_turns: Number of guesses; ``None``: 5 per letter.
-        words: The word list that the word is drawn from (`gem_core.data.words`).
-        **options: See `gem_core.envs.games.game.Game`.
+        word_length: length of the word; ``None`` draws 3, 4 or 5 at each reset.
+        max_turns: number of guesses; ``None``: 5 per letter.
+        words: the word list from which the word is drawn: ``"basic"`` (157 words of 3 letters, 600
+            of 5, 675 of 7), ``"basic850"`` (65, 152, 119; 850 in all, as in GEM) or ``"english"``
+            (478, 3,454, 6,716). See `gem_core.data.words`.
+        **options: see `gem_core.envs.games.game.Game`.
     """
 
+    _gem_form = r"([a-zA-Z]+(?:\s+[a-zA-Z]+)*)"
     _state_fields = (*Game._state_fields, "_word", "_guessed", "_found")
     _word: str
     _guessed: dict[str, None]
@@ -48,7 +51,8 @@ class Wordle(Game):
         upper_words(words, word_length)
 
     def _start(self) -> None:
-        random, length = self.rng.random, self.word_length
+        random = self.rng.random
+        length = self.word_length
         if length is None:
             length = 3 + int(random() * 3)
         if self.max_turns is None:
@@ -63,10 +67,10 @@ class Wordle(Game):
         return (
             "You are playing Wordle.\n"
             f"Find the secret English word of {length} letters within {self._budget} turns. After "
-            "each guess every letter of it is marked:\n"
+            "each guess, every letter of the guess is marked:\n"
             "G (green): the word has this letter in this place.\n"
             "Y (yellow): the word has this letter in another place.\n"
-            "X: the word does not have this letter (or not once more).\n"
+            "X: the word does not have this letter (or has no more of it).\n"
             f"A guess may be any {length} letters. One of another length, or one made before, uses "
             "up a turn without marks.\n"
             f"Write your guess like this: {self._answer(self._example())}"
@@ -75,12 +79,24 @@ class Wordle(Game):
     def _move(self, answer: str) -> StepResult:
         guess = answer.upper()
         word = self._word
+        if self.compat:
+            return self._gem_guess(guess.replace(" ", ""))
         if len(guess) != len(word) or not guess.isalpha() or not guess.isascii():
             guess = "".join(guess[:200].split())
             if not guess.isalpha() or not guess.isascii():
                 return self._malformed("it is not a word of the letters A to Z")
             if len(guess) != len(word) or len(answer) > 200:
                 return self._invalid(f"Your guess must have {len(word)} letters.")
+        return self._judge(guess)
+
+    def _gem_guess(self, guess: str) -> StepResult:
+        """Judge a guess as GEM 0.1.0 does: a tab or a line break inside it counts as a letter."""
+        if len(guess) != len(self._word):
+            return self._invalid(f"Your guess must have {len(self._word)} letters.")
+        return self._judge(guess)
+
+    def _judge(self, guess: str) -> StepResult:
+        word = self._word
         if guess in self._guessed:
             return self._invalid(f"You have guessed {guess} before.")
         self._guessed[guess] = None
@@ -91,9 +107,9 @@ class Wordle(Game):
             return self._win(f"Turn {self._turn}: {guess} is the word. You have won.", reward)
         shown = marks(word, guess)
         if "G" in shown:
-            found = self._found
-            fresh = [i for i, m in enumerate(shown) if m == "G" and i not in found]
-            found += fresh
+            known = self._found
+            fresh = [i for i, mark in enumerate(shown) if mark == "G" and i not in known]
+            known += fresh
             reward += self._reward["success"] * 0.5 * len(fresh) / len(word)
         obs = f"Turn {self._turn}: you guessed\n{' '.join(guess)}\n{' '.join(shown)}"
         if self._turn < self._budget:
@@ -119,13 +135,13 @@ def marks(word: str, guess: str) -> list[str]:
     'YYXXX'
     """
     rest = [letter for letter, other in zip(word, guess, strict=True) if letter != other]
-    found = []
+    shown = []
     for letter, other in zip(word, guess, strict=True):
         if letter == other:
-            found.append("G")
+            shown.append("G")
         elif other in rest:
             rest.remove(other)
-            found.append("Y")
+            shown.append("Y")
         else:
-            found.append("X")
-    return found
+            shown.append("X")
+    return shown

@@ -1,4 +1,4 @@
-"""Environments with several agents, and with a simulated user."""
+"""Environments with two agents, and with a simulated user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Games of two agents that take turns, and how one agent plays them against a scripted opponent."""
+"""Games of two agents that take turns, and games against a scripted opponent."""
 
 from __future__ import annotations
 
@@ -17,33 +17,37 @@ if TYPE_CHECKING:
 
     from gem_core.core import ResetResult, StepResult
 
-    #: Chooses a legal move from the game and a generator.
     Opponent = Callable[["MultiAgentEnv", Random], str]
+    """Chooses a legal move from the game and a generator."""
 else:
     Opponent = object
 
-WIN, DRAW, LOSS, FORMAT_ERROR = 1.0, 0.5, 0.0, -0.1
+WIN = 1.0
+DRAW = 0.5
+LOSS = 0.0
+FORMAT_ERROR = -0.1
 _MAX_ERRORS = 5
 SEATS = ("random", "first", "second")
 
 
 class MultiAgentEnv(Env):
-    """A game in which two agents act in turn; an action is always that of `agent`.
+    """A game in which two agents act in turn; each action is that of the current `agent`.
 
-    ``step`` returns the reward of the agent who acted; ``info["rewards"]`` has everybody's and
-    ``info["agent"]`` who acts next. The observation is meant for that next agent. An action that is
-    not a legal move changes nothing; the fifth such action of an agent loses the game. One policy
-    may play both sides (self-play); with `AgainstOpponent` the other side is scripted.
+    ``step`` returns the reward of the agent that acted. ``info["rewards"]`` has the rewards of both
+    agents, ``info["agent"]`` the agent that acts next; the observation is for that agent. An action
+    that is not a legal move does not change the game; the fifth such action of an agent loses it.
+    One policy may play both sides (self-play); with `AgainstOpponent`, the other side is scripted.
 
-    A subclass writes ``_start``, ``_rules``, ``_play``, ``_winner``, ``_board``,
-    ``legal_moves`` and ``perfect_move``, and adds its own state to ``_state_fields``.
+    A subclass implements `_start`, `_rules`, `_play`, `_winner`, `_board`, `legal_moves` and
+    `perfect_move`, and adds its own state to `_state_fields`.
 
     Args:
-        answer_format: Where the move is in an action: ``"boxed"``, ``"tag"`` or ``"plain"``.
+        answer_format: the format of a move: ``"boxed"``, ``"tag"`` or ``"plain"``.
     """
 
     agents: tuple[str, str] = ("first", "second")
 
+    version = 1  # 1: an empty answer does not replace one
     _state_fields: tuple[str, ...] = ("_to_move", "_errors")
     _to_move: int
     _errors: list[int]
@@ -59,11 +63,11 @@ class MultiAgentEnv(Env):
 
     @abstractmethod
     def legal_moves(self) -> list[str]:
-        """Return the moves that are possible now."""
+        """Return the moves that are legal now."""
 
     @abstractmethod
     def perfect_move(self, rng: Random) -> str:
-        """Return a best move of the agent to move."""
+        """Return a best move of the current agent."""
 
     @abstractmethod
     def _start(self) -> None:
@@ -71,22 +75,23 @@ class MultiAgentEnv(Env):
 
     @abstractmethod
     def _rules(self) -> str:
-        """Return the rules, without who plays whom."""
+        """Return the rules, without the side that the agent plays."""
 
     @abstractmethod
     def _play(self, move: str) -> None:
-        """Make a legal move for the agent to move."""
+        """Make a legal move of the current agent."""
 
     @abstractmethod
     def _winner(self) -> int | None:
-        """Return who has won after the last move: 0, 1, -1 for a draw, ``None`` if it goes on."""
+        """Return the winner, 0 or 1, -1 for a draw, or ``None`` while the game continues."""
 
     @abstractmethod
     def _board(self) -> str:
         """Return the position as text."""
 
     def _reset(self, options: dict[str, Any] | None) -> ResetResult:
-        self._to_move, self._errors = 0, [0, 0]
+        self._to_move = 0
+        self._errors = [0, 0]
         self._start()
         return self._rules(), {"suffix": self._board(), "agent": self.agent}
 
@@ -127,7 +132,8 @@ class MultiAgentEnv(Env):
         info = self._info(rewards)
         end = "draw" if winner < 0 else "decided"
         if error is not None:
-            info["error"], end = error, "too_many_errors"
+            info["error"] = error
+            end = "too_many_errors"
         info.update(success=winner == actor, end=end)
         return text, rewards[actor], True, False, info
 
@@ -136,11 +142,11 @@ class MultiAgentEnv(Env):
         return {"suffix": self._board(), "agent": self.agent, "rewards": named}
 
     def write(self, move: str) -> str:
-        """Write a move in the answer format."""
+        """Return a move written in the answer format."""
         return render(move, self.answer_format)
 
     def random_action(self, rng: Random) -> str:
-        """Return a random legal move; any text of the right form when the game is over."""
+        """Return a random legal move, or any well-formed action when the game is over."""
         return self.write(rng.choice(self.legal_moves() or ["1"]))
 
 
@@ -158,7 +164,7 @@ OPPONENTS: dict[str, Opponent] = {"random": random_opponent, "perfect": perfect_
 
 
 class AgainstOpponent(Env):
-    """A two-player game in which everybody but the caller is scripted: an ordinary environment.
+    """A two-player game against a scripted opponent, as an ordinary environment.
 
     The reward at the end is 1 for a win, 0.5 for a draw and 0 for a loss; an action without an
     answer costs 0.1.
@@ -167,9 +173,9 @@ class AgainstOpponent(Env):
         game: ``"module:Class"`` of a `MultiAgentEnv`.
         opponent: ``"random"``, ``"perfect"``, or ``"module:function"`` of a function
             ``(game, rng) -> move``.
-        seat: Which side the caller has: ``"first"``, ``"second"`` or ``"random"``.
-        success_at: The final reward from which the episode counts as a success.
-        **options: Keyword arguments of the game.
+        seat: the side of the agent: ``"first"``, ``"second"`` or ``"random"``.
+        success_at: the smallest final reward that counts as a success.
+        **options: keyword arguments of the game.
     """
 
     _state_fields = ("_seat", "_inner")
@@ -186,16 +192,19 @@ class AgainstOpponent(Env):
     ):
         if seat not in SEATS:
             raise unknown("seat", seat, SEATS, f"There are {', '.join(SEATS)}.")
-        self.seat, self.success_at = seat, success_at
+        self.seat = seat
+        self.success_at = success_at
         self.game: MultiAgentEnv = _attribute(game)(**options)
-        found = OPPONENTS.get(opponent)
-        if found is None and ":" not in opponent:
+        scripted = OPPONENTS.get(opponent)
+        if scripted is None and ":" not in opponent:
             raise unknown("opponent", opponent, OPPONENTS, "Or give 'module:function'.")
-        self._opponent: Opponent = found or _attribute(opponent)
+        self._opponent: Opponent = scripted or _attribute(opponent)
+        # A third-party game or opponent may block.
+        self.slow = scripted is None or not game.startswith("gem_core.") or self.game.slow
 
     @property
     def answer_format(self) -> str:
-        """Where the move is in an action."""
+        """The format of a move."""
         return self.game.answer_format
 
     @property
@@ -236,7 +245,7 @@ class AgainstOpponent(Env):
         result = self.game._step(self.game.write(move))
         if "error" in result[4]:
             raise ValueError(
-                f"The opponent's move {move!r:.50} is not legal; correct the opponent."
+                f"The opponent's move {move!r:.50} is not legal; correct the opponent function."
             )
         return result
 

@@ -19,21 +19,21 @@ if TYPE_CHECKING:
 
 
 class UserReply(NamedTuple):
-    """What a user says, and whether they leave."""
+    """A message of the user, and whether the user leaves."""
 
     text: str
     leaves: bool = False
 
 
 class UserSimulator(ABC):
-    """Somebody to talk to: scripted here, a language model if you write one.
+    """A simulated user. The one here is scripted; a subclass may use a language model.
 
-    It has to be a function of what it is given and of its state, or episodes are not reproducible.
+    Its replies must depend only on its arguments and its state, or episodes are not reproducible.
     """
 
     @abstractmethod
     def start(self, facts: dict[str, str], rng: Random) -> str:
-        """Begin a conversation in which the user knows ``facts``; return the opening words."""
+        """Begin a conversation in which the user knows ``facts``; return the first message."""
 
     @abstractmethod
     def reply(self, message: str, rng: Random) -> UserReply:
@@ -45,15 +45,15 @@ class UserSimulator(ABC):
 
     @abstractmethod
     def set_state(self, state: dict[str, Any]) -> None:
-        """Take over a state."""
+        """Restore a state that `get_state` returned."""
 
 
-#: Words in a question -> the fact that answers it.
 _TOPICS = {
     "order": ("order", "number"),
     "item": ("item", "product", "article", "which", "what"),
     "wish": ("refund", "exchange", "prefer", "want", "wish", "like"),
 }
+"""Fact -> words in a question that ask for it."""
 _ANSWERS = {
     "order": ("It is order {}.", "The number is {}."),
     "item": ("The {}.", "It is about the {}."),
@@ -62,10 +62,10 @@ _ANSWERS = {
 
 
 class ScriptedUser(UserSimulator):
-    """Tells what is asked for, one fact per message, and leaves when asked nothing too often.
+    """Answers one question per message, and leaves after too many messages without a question.
 
     Args:
-        patience: Messages without a question it understands that it bears.
+        patience: number of messages without an understood question after which the user leaves.
     """
 
     def __init__(self, patience: int = 3):
@@ -76,8 +76,9 @@ class ScriptedUser(UserSimulator):
         self._idle = 0
 
     def start(self, facts: dict[str, str], rng: Random) -> str:
-        """Complain, without a single fact."""
-        self._facts, self._idle = dict(facts), 0
+        """Say that something has to be returned, without any fact."""
+        self._facts = dict(facts)
+        self._idle = 0
         return rng.choice(("Hello, I want to return something.", "Hi! One thing has to go back."))
 
     def reply(self, message: str, rng: Random) -> UserReply:
@@ -92,12 +93,13 @@ class ScriptedUser(UserSimulator):
         return UserReply("Sorry, what do you want to know?")
 
     def get_state(self) -> dict[str, Any]:
-        """Return facts and patience."""
+        """Return the facts and the count of messages without a question."""
         return {"facts": dict(self._facts), "idle": self._idle}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Take over facts and patience."""
-        self._facts, self._idle = dict(state["facts"]), state["idle"]
+        """Restore the facts and the count of messages without a question."""
+        self._facts = dict(state["facts"])
+        self._idle = state["idle"]
 
 
 ITEMS = ("desk lamp", "kettle", "rain jacket", "keyboard", "yoga mat", "tea pot")
@@ -106,15 +108,15 @@ _ACTION = re.compile(r"(say|file)\s*\[(.*)\]", re.DOTALL | re.IGNORECASE)
 
 
 class ReturnsDesk(Game):
-    """Find out from a user what to return, then file it.
+    """Find out which item a customer wants to return, and why, then file the return.
 
-    ``say[text]`` talks to the user; ``file[order; item; wish]`` ends the episode. The reward is the
-    share of the three fields that are right.
+    ``say[text]`` sends a message to the customer; ``file[order; item; wish]`` ends the episode. The
+    reward is the share of the three fields that are right.
 
     Args:
         user: ``"scripted"``, or ``"module:Class"`` of a `UserSimulator`.
-        max_turns: The turn budget.
-        **options: See `gem_core.envs.games.game.Game`.
+        max_turns: the turn budget.
+        **options: see `gem_core.envs.games.game.Game`.
     """
 
     _state_fields = (*Game._state_fields, "_facts", "_user_state")
@@ -162,13 +164,14 @@ class ReturnsDesk(Game):
         reply = self.user.reply(action[2], self.rng)
         if reply.leaves:
             return self._lose(f"Customer: {reply.text}", self._reward["fail"], "user_left")
-        return self._go_on(f"Customer: {reply.text}", self._reward["step"])
+        return self._continue(f"Customer: {reply.text}", self._reward["step"])
 
     def _file(self, content: str) -> StepResult:
-        given = [" ".join(part.lower().split()) for part in content.split(";")]
-        if len(given) != len(self._facts):
+        fields = [" ".join(part.lower().split()) for part in content.split(";")]
+        if len(fields) != len(self._facts):
             return self._invalid("A return has three fields, separated by semicolons.")
-        right = [a == b.lower() for a, b in zip(given, self._facts.values(), strict=True)]
+        facts = self._facts.values()
+        right = [field == fact.lower() for field, fact in zip(fields, facts, strict=True)]
         if all(right):
             return self._win("The return is filed.", self._reward["success"])
         reward = self._reward["success"] * sum(right) / len(right) or self._reward["fail"]
@@ -186,7 +189,7 @@ class ReturnsDesk(Game):
         return self._answer(f"file[{guess}]")
 
     def peek(self) -> str:
-        """Return the right filing. For tests only: the expert asks."""
+        """Return the right return form, for tests; the expert asks the customer."""
         return self._answer(f"file[{'; '.join(self._facts.values())}]")
 
 

@@ -12,11 +12,10 @@ if TYPE_CHECKING:
     from random import Random
     from typing import Any
 
-_LINES = (
-    *((0, 1, 2), (3, 4, 5), (6, 7, 8)),
-    *((0, 3, 6), (1, 4, 7), (2, 5, 8)),
-    *((0, 4, 8), (2, 4, 6)),
-)
+_ROWS = ((0, 1, 2), (3, 4, 5), (6, 7, 8))
+_COLUMNS = ((0, 3, 6), (1, 4, 7), (2, 5, 8))
+_DIAGONALS = ((0, 4, 8), (2, 4, 6))
+_LINES = (*_ROWS, *_COLUMNS, *_DIAGONALS)
 _SIGNS = "XO"
 
 
@@ -31,7 +30,7 @@ class TicTacToe(MultiAgentEnv):
         return [str(i + 1) for i, sign in enumerate(self._squares) if sign == "."]
 
     def perfect_move(self, rng: Random) -> str:
-        """Return a move from which the result is the best that can be forced."""
+        """Return a move with the best result that can be forced."""
         best = max(_value(_after(self._squares, m)) for m in self.legal_moves())
         return rng.choice(
             [m for m in self.legal_moves() if _value(_after(self._squares, m)) == best]
@@ -43,7 +42,7 @@ class TicTacToe(MultiAgentEnv):
     def _rules(self) -> str:
         return (
             "You are playing Tic-tac-toe. The squares are numbered 1 to 9, row by row. The first "
-            "player sets X, the second O; three of one sign in a row, column or diagonal win.\n"
+            "player places X, the second O; three equal signs in a row, column or diagonal win.\n"
             f"Write the number of a free square like this: {self.write('5')}"
         )
 
@@ -74,7 +73,7 @@ def _decided(squares: str) -> int | None:
 
 @cache
 def _value(squares: str) -> int:
-    """Return 1, 0 or -1: win, draw or loss for whoever has just moved, under perfect play."""
+    """Return 1, 0 or -1: win, draw or loss for the player who just moved, with perfect play."""
     winner = _decided(squares)
     if winner is not None:
         return 0 if winner < 0 else 1
@@ -85,12 +84,12 @@ def _value(squares: str) -> int:
 class Nim(MultiAgentEnv):
     """Take any number of objects from one heap; whoever takes the last one wins.
 
-    The first player can always force a win: the heaps are drawn so.
+    The heaps are drawn so that the first player can always force a win.
 
     Args:
-        heaps: Number of heaps.
-        largest: Most objects in a heap.
-        **options: See `MultiAgentEnv`.
+        heaps: number of heaps.
+        largest: largest number of objects in a heap.
+        **options: see `MultiAgentEnv`.
     """
 
     _state_fields = (*MultiAgentEnv._state_fields, "_heaps")
@@ -99,15 +98,16 @@ class Nim(MultiAgentEnv):
     def __init__(self, *, heaps: int = 3, largest: int = 7, **options: Any):
         super().__init__(**options)
         if heaps < 2 or largest < 2:
-            raise ValueError(f"Nim needs at least 2 heaps of up to 2, not {heaps} of {largest}.")
-        self.heaps, self.largest = heaps, largest
+            raise ValueError(f"heaps and largest must be at least 2, not {heaps} and {largest}.")
+        self.heaps = heaps
+        self.largest = largest
 
     def legal_moves(self) -> list[str]:
         """Return ``"heap count"`` for every possible move, heaps numbered from 1."""
         return [f"{i + 1} {n}" for i, heap in enumerate(self._heaps) for n in range(1, heap + 1)]
 
     def perfect_move(self, rng: Random) -> str:
-        """Leave heaps whose sizes xor to zero, if that can be done (Bouton 1901)."""
+        """Return a move after which the xor of all heaps is zero, if there is one (Bouton 1901)."""
         total = reduce(xor, self._heaps)
         for i, heap in enumerate(self._heaps):
             if total and heap ^ total < heap:

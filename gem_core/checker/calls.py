@@ -1,0 +1,203 @@
+"""Checks of single calls: return types, refused inputs, errors, and the info dictionaries."""
+
+from __future__ import annotations
+
+import math
+import random
+import threading
+from copy import deepcopy
+from typing import Any
+
+from gem_core.checker.inputs import BAD_SEEDS, GOOD_SEEDS, MALFORMED, WRONG_TYPES
+from gem_core.checker.subject import EnvCheckError, Subject, play_to_end, trace
+from gem_core.core import Env
+from gem_core.errors import ActionTypeError, EpisodeStateError
+
+_OBSERVATION_SLACK = 1000
+"""How many characters an observation may gain because of a malformed action."""
+_HANG_S = 120
+
+
+def check_api(subject: Subject) -> None:
+    """``reset`` and ``step`` return what `gem_core.core.Env` promises."""
+    env = subject.make()
+    if not isinstance(env, Env):
+        raise subject.fail("api", f"made a {type(env).__name__}, which is not a gem_core.Env.")
+    subject.name = repr(env)
+    first = env.reset(seed=subject.seeds[0])
+    if not (isinstance(first, tuple) and len(first) == 2):
+        raise subject.fail("api", f"reset() must return (obs, info), not {first!r:.100}.")
+    _check_obs_info(subject, *first)
+    chooser = random.Random(0)
+    for _ in range(subject.steps):
+        if _check_step(subject, env.step(env.random_action(chooser))):
+            env.reset()
+
+
+def _check_step(subject: Subject, result: Any) -> bool:
+    """Check the result of a step; return whether it ended the episode."""
+    if not (isinstance(result, tuple) and len(result) == 5):
+        raise subject.fail("api", f"step() must return a 5-tuple, not {result!r:.100}.")
+    obs, reward, terminated, truncated, info = result
+    _check_obs_info(subject, obs, info)
+    if type(reward) not in (float, int) or not math.isfinite(reward):
+        raise subject.fail("api", f"the reward must be a finite float, not {reward!r}.")
+    if type(terminated) is not bool or type(truncated) is not bool:
+        raise subject.fail("api", "terminated and truncated must be bool.")
+    return terminated or truncated
+
+
+def _check_obs_info(subject: Subject, obs: Any, info: Any) -> None:
+    if not isinstance(obs, str):
+        raise subject.fail("api", f"an observation must be a str, not {obs!r:.100}.")
+    if type(info) is not dict or not all(isinstance(key, str) for key in info):
+        raise subject.fail("api", f"info must be a dict with str keys: {info!r:.100}.")
+    if not isinstance(info.get("suffix", ""), str):
+        raise subject.fail("api", "info['suffix'] must be a str.")
+    if info.get("error") not in (None, "invalid_format", "invalid_action"):
+        raise subject.fail("api", f"unknown info['error'] {info['error']!r}.")
+
+
+def check_seeds(subject: Subject) -> None:
+    """``reset`` accepts every integer as a seed and refuses everything else."""
+    env = subject.make()
+    for seed in GOOD_SEEDS:
+        env.reset(seed=seed)
+    for bad in BAD_SEEDS:
+        try:
+            env.reset(seed=bad)  # type: ignore[arg-type]
+        except TypeError:
+            continue
+        raise subject.fail("seeds", f"reset(seed={bad!r}) must raise TypeError.")
+
+
+def check_malformed(subject: Subject) -> None:
+    """No malformed action raises, hangs or makes the observation grow."""
+    problems: list[EnvCheckError] = []
+    current = ""
+
+    def play() -> None:
+        nonlocal current
+        env = subject.make()
+        env.reset(seed=subject.seeds[0])
+        normal = max(len(str(entry)) for entry in trace(env, subject.seeds[0], subject.steps))
+        for action in MALFORMED:
+            current = action
+            env.reset(seed=subject.seeds[0])
+            problem = _problem(subject, env, action, normal + _OBSERVATION_SLACK)
+            if problem is not None:
+                problems.append(problem)
+                return
+
+    thread = threading.Thread(target=play, daemon=True)
+    thread.start()
+    thread.join(timeout=_HANG_S)
+    if thread.is_alive():
+        raise subject.fail("malformed", f"step({current!r:.60}) does not return.")
+    if problems:
+        raise problems[0]
+
+
+def _problem(subject: Subject, env: Env, action: str, longest: int) -> EnvCheckError | None:
+    """Play a malformed action; return what was wrong, ``None`` if nothing was."""
+    call = f"step({action!r:.60})"
+    try:
+        obs, _, _, _, info = env.step(action)
+    except Exception as error:
+        return subject.fail("malformed", f"{call} raised {error!r:.200}")
+    size = len(obs) + len(info.get("suffix", ""))
+    if size > longest:
+        return subject.fail("malformed", f"{call} gave an observation of {size} chars")
+    return None
+
+
+def check_episode_state(subject: Subject) -> None:
+    """Calls out of order and actions of a wrong type raise the right errors."""
+    env = subject.make()
+    chooser = random.Random(0)
+    _expect(subject, EpisodeStateError, env, "\\boxed{1}", "step() before reset()")
+    env.reset(seed=subject.seeds[0])
+    for wrong in WRONG_TYPES:
+        _expect(subject, ActionTypeError, env, wrong, f"step({wrong!r})")
+    env.step(_Text(env.random_action(chooser)))
+    env.reset(seed=subject.seeds[0])
+    if play_to_end(env, chooser) is not None:
+        last = env.random_action(chooser)
+        _expect(subject, EpisodeStateError, env, last, "step() after the end")
+    env.close()
+    env.close()
+    _expect(subject, EpisodeStateError, env, "\\boxed{1}", "step() after close()")
+
+
+class _Text(str):
+    """A subclass of ``str``, as tokenizers and templates return."""
+
+
+def _expect(subject: Subject, error: type[Exception], env: Env, action: Any, call: str) -> None:
+    try:
+        env.step(action)
+    except error:
+        return
+    except Exception as other:
+        raise subject.fail(
+            "episode_state", f"{call} raised {other!r:.100}, not {error.__name__}."
+        ) from other
+    raise subject.fail("episode_state", f"{call} must raise {error.__name__}.")
+
+
+def check_success(subject: Subject) -> None:
+    """The last info of an episode has a bool ``success``."""
+    env = subject.make()
+    for seed in subject.seeds:
+        env.reset(seed=seed)
+        info = play_to_end(env, random.Random(seed))
+        if info is not None and type(info.get("success")) is not bool:
+            raise subject.fail(
+                "success", "info['success'] must be a bool at the end of an episode."
+            )
+
+
+def check_infos_kept(subject: Subject) -> None:
+    """An info dictionary does not change after it was returned."""
+    env = subject.make()
+    chooser = random.Random(0)
+    kept = [env.reset(seed=subject.seeds[0])[1]]
+    copies = [deepcopy(kept[0])]
+    for _ in range(subject.steps):
+        result = env.step(env.random_action(chooser))
+        kept.append(result[4])
+        copies.append(deepcopy(result[4]))
+        if result[2] or result[3]:
+            break
+    if kept != copies:
+        raise subject.fail(
+            "infos_kept",
+            "an info dict was changed after it was returned; make a new one each step.",
+        )
+
+
+def check_random_action(subject: Subject) -> None:
+    """Random actions are well-formed, drawn from the caller's generator, and change nothing."""
+    env = subject.make()
+    for seed in subject.seeds:
+        env.reset(seed=seed)
+        chooser = random.Random(seed)
+        for _ in range(subject.steps):
+            _check_one_random_action(subject, env, chooser)
+
+
+def _check_one_random_action(subject: Subject, env: Env, chooser: random.Random) -> None:
+    state = env.get_state()
+    twin = deepcopy(chooser)
+    action = env.random_action(chooser)
+    if env.get_state() != state:
+        raise subject.fail("random_action", "random_action() changed the environment's state.")
+    if env.random_action(twin) != action:
+        raise subject.fail(
+            "random_action", "random_action() depends on more than the generator given to it."
+        )
+    _, _, terminated, truncated, info = env.step(action)
+    if info.get("error") == "invalid_format":
+        raise subject.fail("random_action", f"random action {action!r:.60} has the wrong format.")
+    if terminated or truncated:
+        env.reset()

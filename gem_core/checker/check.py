@@ -1,0 +1,89 @@
+"""`check_env`: run all checks on an environment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any
+
+from gem_core.checker import calls, repeatable, state
+from gem_core.checker.subject import EnvCheckError, Subject
+from gem_core.core import Env
+from gem_core.env_spec import EnvSpec
+from gem_core.errors import unknown
+from gem_core.registration import make, spec
+
+CHECKS: dict[str, Callable[[Subject], None]] = {
+    "api": calls.check_api,
+    "seeds": calls.check_seeds,
+    "determinism": repeatable.check_determinism,
+    "interleaved": repeatable.check_interleaved,
+    "threads": repeatable.check_threads,
+    "process": repeatable.check_process,
+    "state": state.check_state,
+    "pickle": state.check_pickle,
+    "malformed": calls.check_malformed,
+    "episode_state": calls.check_episode_state,
+    "global_rng": repeatable.check_global_rng,
+    "success": calls.check_success,
+    "infos_kept": calls.check_infos_kept,
+    "random_action": calls.check_random_action,
+}
+"""Name -> check, in the order in which they run."""
+
+
+def check_env(
+    env: str | EnvSpec | Callable[[], Env],
+    *,
+    seeds: Collection[int] = (0, 1, 2),
+    steps: int = 40,
+    skip: Collection[str] = (),
+    **kwargs: Any,
+) -> None:
+    """Check that an environment behaves as trainers need it to.
+
+    Args:
+        env: a registered id, a spec, or a function that makes a new environment at each call.
+        seeds: seeds of the episodes that are played.
+        steps: steps per seed; a finished episode is followed by the next one.
+        skip: names of checks to leave out, see `CHECKS`: ``("process",)`` for a factory that
+            another process cannot import.
+        **kwargs: keyword arguments for `gem_core.registration.make`.
+
+    Raises:
+        EnvCheckError: a property does not hold; its name is in ``.check`` and in the message.
+
+    >>> check_env("game:GuessTheNumber-v0-easy", skip=("process",))
+    """
+    for name in skip:
+        if name not in CHECKS:
+            raise unknown("check", name, CHECKS, f"There are: {', '.join(CHECKS)}.")
+    subject = Subject(_factory(env, kwargs), seeds, steps)
+    for name, check in CHECKS.items():
+        if name in skip:
+            continue
+        try:
+            check(subject)
+        except EnvCheckError:
+            raise
+        except Exception as error:
+            raise subject.fail(name, f"raised {error!r:.300}") from error
+
+
+class _Make:
+    """A picklable factory of a spec."""
+
+    def __init__(self, spec: EnvSpec):
+        self.spec = spec
+
+    def __call__(self) -> Env:
+        return make(self.spec)
+
+
+def _factory(env: str | EnvSpec | Callable[[], Env], kwargs: dict[str, Any]) -> Callable[[], Env]:
+    if isinstance(env, str):
+        env = spec(env)
+    if isinstance(env, EnvSpec):
+        return _Make(env.replace(**kwargs))
+    if kwargs:
+        raise TypeError("Keyword arguments need an id or a spec; give them to the factory instead.")
+    return env
