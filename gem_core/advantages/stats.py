@@ -58,26 +58,35 @@ def moments(
     if ddof not in (0, 1):
         raise AdvantageError(f"ddof must be 0 (population) or 1 (unbiased), got {ddof!r}.")
 
-    def totals(*weights: FloatArray) -> list[FloatArray]:
-        sums = [sums_by(cell, w, cells) for w in weights]
+    def totals(*sums: FloatArray) -> list[FloatArray]:
         return np.split(reduced(np.concatenate(sums), reduce), len(sums))
 
-    count, total = totals(np.ones_like(numbers), numbers)
+    own = np.array([float(numbers.size)]) if cell is None else sums_by(cell, None, cells)
+    count, total = totals(own, sums_by(cell, numbers, cells))
     n = np.maximum(count, 1.0)
     mean = total / n
     deviation = numbers - (mean[0] if cell is None else mean[cell])
-    shift, squares = totals(deviation, deviation * deviation)
+    first = sums_by(cell, deviation, cells)
+    np.multiply(deviation, deviation, out=deviation)
+    shift, squares = totals(first, sums_by(cell, deviation, cells))
     variance = np.maximum(squares - shift * shift / n, 0.0) / np.maximum(count - ddof, 1.0)
     return Moments(count, mean + shift / n, np.sqrt(variance))
 
 
-def sums_by(cell: npt.NDArray[Any] | None, weights: FloatArray, cells: int) -> FloatArray:
+def sums_by(cell: npt.NDArray[Any] | None, weights: FloatArray | None, cells: int) -> FloatArray:
     """Sum ``weights`` [N] per cell, one number after the other; float64 [cells].
 
-    ``cell`` None is one cell for all. (`numpy.sum` adds in another order, to other digits.)
+    ``numpy.sum`` adds in another order, so that its last digits differ.
+
+    Args:
+        cell: in ``0 .. cells - 1``; None is one cell for all.
+        weights: None counts.
+        cells: number of cells.
     """
     if cell is None:
-        return np.cumsum(weights)[-1:] if weights.size else np.zeros(1)
+        if weights is None or not weights.size:
+            return np.zeros(1)
+        return np.cumsum(weights)[-1:].copy()
     return np.bincount(cell, weights=weights, minlength=cells).astype(np.float64)
 
 
@@ -109,7 +118,11 @@ def normalise(
     constant = is_constant(m, floor)
     scale = np.where(constant, 1.0, m.std + eps)
     if cell is None:
-        return np.zeros_like(numbers) if constant[0] else (numbers - m.mean[0]) / scale[0]
+        if constant[0]:
+            return np.zeros_like(numbers)
+        centred: FloatArray = numbers - m.mean[0]
+        centred /= scale[0]
+        return centred
     out: FloatArray = np.where(constant[cell], 0.0, (numbers - m.mean[cell]) / scale[cell])
     return out
 

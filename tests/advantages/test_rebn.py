@@ -212,3 +212,35 @@ def test_gamma_out_of_range(gamma):
         compute_advantages("rebn", batch, gamma=gamma)
     with pytest.raises(AdvantageError, match="gamma must be in"):
         reinforce(batch, gamma=gamma)
+
+
+def by_loop(rewards, lengths, gamma):
+    """The recurrence, turn by turn."""
+    returns = []
+    for part in np.split(rewards, np.cumsum(lengths)[:-1]):
+        backwards, running = [], 0.0
+        for number, reward in enumerate(part[::-1].tolist()):
+            running = reward + gamma * running if number else reward
+            backwards.append(running)
+        returns += backwards[::-1]
+    return np.array(returns)
+
+
+@pytest.mark.parametrize(
+    "lengths",
+    [
+        [1],
+        [5000],
+        [1] * 300,
+        [*[3] * 100, 700, *[1] * 50, 701],  # few long ones: the end of the work is a loop
+        [*range(1, 60)],
+        [40_000, *[2] * 40],  # longer than a 16-bit integer
+    ],
+)
+def test_returns_have_the_digits_of_the_loop(lengths):
+    rng = np.random.default_rng(0)
+    rewards = rng.normal(size=sum(lengths))
+    batch = TurnBatch(rewards, np.repeat(np.arange(len(lengths)), lengths))
+    for gamma in (0.0, 0.9, 1.0):
+        got = compute_advantages("reinforce", batch, gamma=gamma)
+        assert got.tolist() == by_loop(rewards, lengths, gamma).tolist()
