@@ -54,7 +54,8 @@ def trainers() -> str:
     rows = []
     for name, trainer in list_trainers().items():
         low, below = trainer.python
-        python = f"{low[0]}.{low[1]}" if below[1] == low[1] + 1 else f"{low[0]}.{low[1]}+"
+        last = f"{below[0]}.{below[1] - 1}"
+        python = last if below[1] == low[1] + 1 else f"{low[0]}.{low[1]} to {last}"
         adapter = f"[gem_{name}](integrations/gem_{name}/README.md)"
         tested = f"`{trainer.distribution} {trainer.tested_range}`"
         rows.append((f"`{name}`", tested, python, adapter, f"`make env-{name} test-{name}`"))

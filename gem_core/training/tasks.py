@@ -3,7 +3,8 @@
 Task ``index`` of a run determines environment and seed. Step ``s`` plays the tasks
 ``s * batch.episodes ... (s + 1) * batch.episodes - 1``; the episodes of one group are adjacent and
 have the same environment and seed. Training and evaluation seeds are disjoint: run seed ``r``
-trains on ``r * 1_000_000_000 + group``, and every run is evaluated on ``-1 - index``. A run that
+trains on ``r * 1_000_000_000 + group``, and every run is evaluated on
+``-1 - index // environments``. A run that
 continues from the model of another (``train.start``) plays the groups that follow the other's.
 """
 

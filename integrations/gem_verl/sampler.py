@@ -81,9 +81,10 @@ class GemSampler(ReplayBuffer):
         return batch, metrics | _batch_metrics(episodes, trained)
 
     def _set_mini_batch(self, rows: int) -> None:
-        """Split this batch into the recipe's number of minibatches, whatever its number of rows.
+        """Split this batch into at most the recipe's number of minibatches.
 
         verl takes a size, not a number, and pads the batch to a multiple of it with masked rows.
+        The size is rounded up, so that a small batch may have fewer minibatches.
         """
         config = self.trainer.config
         ranks = config.trainer.nnodes * config.trainer.n_gpus_per_node
