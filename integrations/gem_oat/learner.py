@@ -29,7 +29,7 @@ _compat.fix_critic_schedule(oat.learners.rl)
 
 
 class GemRun(NamedTuple):
-    """What actors and learners know of the run; travels as ``args.gem``.
+    """What actors and learners know of the run; is passed as ``args.gem``.
 
     Attributes:
         recipe: the experiment.

@@ -29,7 +29,7 @@ MODEL = "latest/actor" if NEWER else "latest"
 def patch_rl2(dtype: str) -> None:
     """Repair 0.0.2 in this process.
 
-    * FSDP computes in ``dtype``; 0.0.2 has bfloat16 in its code.
+    * FSDP computes in ``dtype``; 0.0.2 hard-codes bfloat16.
     * Checkpoints hold the optimizer, see `_worker_state`.
     * Averages over sequences work; 0.0.2 asks for the epsilon of a mask of booleans.
     """

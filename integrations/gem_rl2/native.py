@@ -56,7 +56,7 @@ def followers(owned: Mapping[str, str], configuration: Mapping[str, Any]) -> dic
 def _owned_source(
     key: str, owned: Mapping[str, str], configuration: Mapping[str, Any]
 ) -> str | None:
-    """The first owned key on the way along the references from ``key``, None where none is."""
+    """The first owned key along the references from ``key``, None where none is."""
     source = key
     while source not in owned:
         reference = _REFERENCE.fullmatch(str(configuration.get(source)))

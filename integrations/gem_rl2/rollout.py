@@ -117,7 +117,7 @@ class Player:
         self.run.log_eval(step, "during", episode_metrics(self.take()))
 
     def pack(self, rows: list[dict[str, Any]]) -> dict[str, Any]:
-        """RL2's own function, which dies of an IndexError where there is nothing to pack.
+        """RL2's own function, which raises IndexError where there is nothing to pack.
 
         Raises:
             GemError: no episode has anything to train on.

@@ -202,7 +202,7 @@ def _first_turn(segment: Segment) -> int:
 
 
 def _placeholder(episode: Episode, token: int) -> Segment:
-    """Return a prompt and one token off the mask: verl's rows need both."""
+    """Return a prompt and one token outside the mask: verl's rows need both."""
     prompt = episode.segments[0].token_ids if episode.segments else []
     ids = [*(prompt or [token]), token]
     return Segment(ids, [0] * len(ids), [0.0] * len(ids))

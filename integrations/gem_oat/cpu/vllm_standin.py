@@ -72,7 +72,7 @@ class LLM:
         return self.tokenizer
 
     def collective_rpc(self, name: str, args: tuple[Any, ...] = ()) -> list[Any]:
-        """Call a method of Oat's worker extension; process groups do not travel."""
+        """Call a method of Oat's worker extension; process groups cannot be serialised."""
         result = getattr(self.worker, name)(*args)
         return [None if isinstance(result, torch.distributed.ProcessGroup) else result]
 

@@ -25,7 +25,7 @@ from gem_rl2.cpu import attention
 
 
 class MultiprocessingSerializer:
-    """sglang sends handles of GPU memory; here the tensors themselves travel."""
+    """sglang sends handles of GPU memory; here the tensors themselves are sent."""
 
     @staticmethod
     def serialize(obj: Any, output_str: bool = False) -> bytes | str:

@@ -38,7 +38,7 @@ class HFPolicy:
 
     @torch.no_grad()
     def complete_batch(self, requests: Sequence[Request]) -> list[Completion]:
-        """Sample until every row met a stop id or its cap."""
+        """Sample until every row reached a stop id or its cap."""
         rows = [request.prompt_ids for request in requests]
         width = max(map(len, rows))
         ids = torch.tensor([[0] * (width - len(row)) + row for row in rows])
