@@ -1,10 +1,9 @@
 """Run a program on its tests.
 
-The program runs in a child process with resource limits (CPU time, memory, file size, processes)
-and a deadline; at the end the child's whole process tree is ended, including detached processes.
-This prevents damage by mistakes (endless loops, fork bombs, huge outputs). It does not protect
-against malicious programs: a program has access to the user's files and network. To run programs
-that you do not trust, run the whole trainer in a container.
+Each test runs in a new process of `gem_core.sandbox`, at the strongest level of isolation that the
+machine offers: see SECURITY.md for what each level promises. The level ``guarded``, by name, is
+for programs that you trust: it prevents damage by mistakes (endless loops, fork bombs, huge
+outputs), but a program then has access to the user's files and network.
 
 A program can import Python's standard library and nothing else: no NumPy, nothing that is
 installed. One that reads standard input imports what it uses. One that is tested by calling a
@@ -18,25 +17,30 @@ these modules themselves, and `datetime`, `json`, `random`, `re` and `sys`. The 
 from __future__ import annotations
 
 import ast
-import contextlib
 import json
 import math
-import os
 import secrets
-import select
-import signal
-import subprocess
-import sys
-import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from gem_core.errors import DataError
+from gem_core.graders._code_runner import PROGRAM, PROVIDED
+from gem_core.sandbox import guarded
+from gem_core.sandbox.levels import chosen_level
+from gem_core.sandbox.sandbox import Sandbox, shared
 
-_RUNNER = str(Path(__file__).with_name("_code_runner.py"))
-_MB = 1 << 20
+_STATUSES = {
+    "error": "error",
+    "timeout": "timeout",
+    "cpu_limit": "timeout",
+    "output_limit": "output_limit",
+    "disk_limit": "killed",
+    "killed": "killed",
+    "unavailable": "runner_died",
+    "sandbox_died": "runner_died",
+}  # fmt: skip
+"""How the sandbox's errors are called here."""
 
 
 class Limits(NamedTuple):
@@ -68,9 +72,10 @@ class CodeVerdict(NamedTuple):
         passed: number of tests that passed.
         total: number of all tests.
         status: ``"passed"``, or why the first failing test failed: ``"wrong_answer"``,
-            ``"error"``, ``"timeout"``, ``"output_limit"``, ``"killed"`` (memory), or
+            ``"error"``, ``"timeout"``, ``"output_limit"``, ``"killed"`` (memory, disk), or
             ``"compile_error"``, ``"runner_died"`` for the whole program.
         error: the message of the failure, at most 200 characters.
+        level: the level of the sandbox under which it ran.
     """
 
     correct: bool
@@ -78,6 +83,7 @@ class CodeVerdict(NamedTuple):
     total: int
     status: str
     error: str = ""
+    level: str = ""
 
 
 def grade_code(
@@ -86,6 +92,7 @@ def grade_code(
     *,
     limits: Limits | None = None,
     stop_early: bool = True,
+    level: str | None = None,
 ) -> CodeVerdict:
     """Run a Python program on its tests.
 
@@ -96,23 +103,34 @@ def grade_code(
             one that defines a function.
         limits: the resource limits; ``None`` = the defaults.
         stop_early: whether to stop at the first test that fails.
+        level: the sandbox's level; ``None``: the variable ``GEM_CORE_SANDBOX``, or else the
+            strongest that this machine offers.
+
+    Raises:
+        SandboxUnavailable: this machine does not offer the level.
     """
     limits = limits or Limits()
-    # A mark that the program cannot know in advance separates the result from its output.
-    mark = secrets.token_hex(8)
-    job = {
-        "code": code.encode(errors="replace").decode(),
-        "tests": [_without_output(test, mark) for test in tests],
-        "limits": _rlimits(limits),
-        "test_s": 3 * limits.test_s,
-        "max_output": limits.output_kb << 10,
-        "stop_early": stop_early,
-    }
-    results = _run(job, limits)
+    # Lone surrogates cannot be sent to another process.
+    code = code.encode(errors="replace").decode()
+    name = chosen_level(level)
+    if name == "guarded":
+        results = _run_guarded(code, tests, limits, stop_early)
+    else:
+        sandbox = shared(name)
+        name = sandbox.level
+        results = _run_in(sandbox, code, tests, limits, stop_early)
+    return _verdict(results, tests, name)
+
+
+def _verdict(
+    results: list[dict[str, Any]] | None, tests: Sequence[Mapping[str, Any]], level: str
+) -> CodeVerdict:
+    total = len(tests)
     if results is None:
-        return CodeVerdict(False, 0, len(tests), "timeout", "all tests together took too long")
+        error = "all tests together took too long"
+        return CodeVerdict(False, 0, total, "timeout", error, level)
     if not results:
-        return CodeVerdict(False, 0, len(tests), "runner_died")
+        return CodeVerdict(False, 0, total, "runner_died", "", level)
     passed = 0
     status = "passed"
     error = ""
@@ -122,7 +140,86 @@ def grade_code(
         elif status == "passed":
             status = "wrong_answer" if result["status"] == "ok" else str(result["status"])
             error = str(result.get("error", ""))
-    return CodeVerdict(passed == len(tests), passed, len(tests), status, error)
+    return CodeVerdict(passed == total, passed, total, status, error, level)
+
+
+def _run_in(
+    sandbox: Sandbox,
+    code: str,
+    tests: Sequence[Mapping[str, Any]],
+    limits: Limits,
+    stop_early: bool,
+) -> list[dict[str, Any]] | None:
+    """Run each test in a process of its own; ``None``: they exceeded the deadline together."""
+    until = time.monotonic() + limits.total_s
+    results = []
+    for test in tests:
+        left = until - time.monotonic()
+        if left <= 0:
+            return None
+        seconds = min(left, 3 * limits.test_s)
+        result = _run_test(sandbox, code, test, limits, seconds)
+        if result["status"] == "timeout" and seconds == left:
+            return None
+        results.append(result)
+        if result["status"] == "compile_error" or (stop_early and not _passed(result, test)):
+            break
+    return results
+
+
+def _passed(result: Mapping[str, Any], test: Mapping[str, Any]) -> bool:
+    return result["status"] == "ok" and _matches(result["output"], test)
+
+
+def _run_test(
+    sandbox: Sandbox, code: str, test: Mapping[str, Any], limits: Limits, seconds: float
+) -> dict[str, Any]:
+    # A mark that the program cannot know in advance separates the result from its output.
+    mark = secrets.token_hex(8)
+    job = {"code": code, "test": _without_output(test, mark), "provided": PROVIDED}
+    result = sandbox.run(
+        PROGRAM,
+        stdin=test.get("input"),
+        names={"job": job},
+        limits=sandbox.limits._replace(
+            seconds=seconds,
+            cpu_s=limits.test_s,
+            memory_mb=limits.memory_mb,
+            threads=limits.processes,
+            file_mb=limits.file_mb,
+            disk_mb=4 * limits.file_mb,
+            output_kb=limits.output_kb,
+        ),
+    )
+    output = result.output
+    if result.error is not None:
+        if output.startswith(mark + "compile_error"):
+            return {"status": "compile_error", "error": output[len(mark + "compile_error") :]}
+        return {"status": _STATUSES[result.error], "error": output[-200:]}
+    if "function" not in test:
+        return {"status": "ok", "output": output}
+    _, marked, value = output.rpartition("\n" + mark)
+    if not marked:
+        return {"status": "error", "error": "the function did not return"}
+    return {"status": "ok", "output": value}
+
+
+def _run_guarded(
+    code: str, tests: Sequence[Mapping[str, Any]], limits: Limits, stop_early: bool
+) -> list[dict[str, Any]] | None:
+    mark = secrets.token_hex(8)
+    job = {
+        "code": code,
+        "tests": [_without_output(test, mark) for test in tests],
+        "limits": guarded.rlimits(
+            limits.test_s, limits.memory_mb, limits.file_mb, limits.processes
+        ),
+        "test_s": 3 * limits.test_s,
+        "max_output": limits.output_kb << 10,
+        "stop_early": stop_early,
+        "provided": PROVIDED,
+    }
+    return guarded.run_job(job, limits.total_s, 4 * (limits.output_kb << 10) * 64)
 
 
 def read_tests(cell: Any) -> list[dict[str, Any]]:
@@ -258,138 +355,3 @@ def _close(a: Any, b: Any) -> bool:
     if isinstance(a, dict) and isinstance(b, dict):
         return a.keys() == b.keys() and all(_close(a[key], b[key]) for key in a)
     return type(a) is type(b) and bool(a == b)
-
-
-def _rlimits(limits: Limits) -> dict[str, int]:
-    return {
-        "RLIMIT_AS": limits.memory_mb * _MB,
-        "RLIMIT_FSIZE": limits.file_mb * _MB,
-        # The CPU time of a fork starts at zero, so this limit holds for each test.
-        "RLIMIT_CPU": math.ceil(limits.test_s),
-        # As the superuser, the runner becomes a new user, who has no processes yet.
-        "RLIMIT_NPROC": (_user_processes() if os.getuid() else 1) + limits.processes,
-        "RLIMIT_CORE": 0,
-        "RLIMIT_NOFILE": 256,
-    }
-
-
-def _run(job: dict[str, Any], limits: Limits) -> list[dict[str, Any]] | None:
-    """Return the runner's results; ``[]`` if it died, ``None`` if it exceeded the deadline."""
-    with tempfile.TemporaryDirectory(prefix="gem-code-", ignore_cleanup_errors=True) as folder:
-        process = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-B", _RUNNER, str(os.getpid())],  # for `ps`
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            cwd=folder,
-            env={"PATH": os.defpath, "HOME": folder, "TMPDIR": folder, "LANG": "C.UTF-8"},
-            start_new_session=True,
-        )
-        try:
-            body = _exchange(process, json.dumps(job).encode(), limits)
-        finally:
-            end_tree(process)
-    if body is None:
-        return None
-    try:
-        results: list[dict[str, Any]] = json.loads(body)
-    except ValueError:
-        return []
-    return results
-
-
-def _exchange(process: subprocess.Popen[bytes], job: bytes, limits: Limits) -> bytes | None:
-    assert process.stdin is not None and process.stdout is not None
-    until = time.monotonic() + limits.total_s
-    with contextlib.suppress(BrokenPipeError), process.stdin:
-        process.stdin.write(job)
-    reply = b""
-    most = 4 * (limits.output_kb << 10) * 64
-    poll = select.poll()
-    poll.register(process.stdout, select.POLLIN | select.POLLHUP)
-    while True:
-        left = until - time.monotonic()
-        if left <= 0 or not poll.poll(left * 1000):
-            return None
-        part = os.read(process.stdout.fileno(), 1 << 16)
-        if not part:
-            return reply
-        reply += part
-        if len(reply) > most:
-            return b""
-
-
-def end_tree(process: subprocess.Popen[bytes]) -> None:
-    """End a process and all its descendants, including those that left its group or session.
-
-    The process is a subreaper (on Linux): as long as it lives, all processes that it started are
-    its descendants. Therefore it is stopped first and killed last.
-    """
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(process.pid, signal.SIGSTOP)
-    for _ in range(100):
-        groups = {group for _, group in descendants(process.pid)} - {process.pid}
-        # A signal to a group reaches all its processes at once, also those of a fork bomb.
-        for group in groups:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(group, signal.SIGKILL)
-        if not groups:
-            break
-        time.sleep(0.001)
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-    if process.stdout is not None:
-        process.stdout.close()
-
-
-def descendants(root: int) -> Iterator[tuple[int, int]]:
-    """Yield (pid, process group) of the living processes below ``root`` or in its session.
-
-    The session is included because the children of a dead process are no longer below it. Nothing
-    is yielded where there is no /proc.
-    """
-    children: dict[int, list[_Process]] = {}
-    for process in _processes():
-        if process.state != "Z" and process.pid != root:
-            parent = root if process.session == root else process.parent
-            children.setdefault(parent, []).append(process)
-    queue = list(children.get(root, ()))
-    while queue:
-        process = queue.pop()
-        yield process.pid, process.group
-        queue += children.get(process.pid, ())
-
-
-class _Process(NamedTuple):
-    pid: int
-    parent: int
-    group: int
-    session: int
-    state: str
-
-
-def _user_processes() -> int:
-    """Return the number of the user's processes, as RLIMIT_NPROC counts them."""
-    uid = os.getuid()
-    count = 0
-    for process in _processes():
-        with contextlib.suppress(FileNotFoundError):
-            count += os.stat(f"/proc/{process.pid}").st_uid == uid
-    return count
-
-
-def _processes() -> Iterator[_Process]:
-    try:
-        names = os.listdir("/proc")
-    except FileNotFoundError:
-        return
-    for name in filter(str.isdigit, names):
-        try:
-            with open(f"/proc/{name}/stat", "rb") as file:
-                # The second field, the command in brackets, may contain any character.
-                fields = file.read().rpartition(b")")[2].split()
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        parent, group, session = map(int, fields[1:4])
-        yield _Process(int(name), parent, group, session, fields[0].decode())

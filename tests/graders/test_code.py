@@ -15,6 +15,7 @@ from gem_core.envs.code import fenced
 from gem_core.errors import DataError
 from gem_core.graders._code_runner import PROVIDED
 from gem_core.graders.code import Limits, grade_code, read_tests, same_output
+from gem_core.sandbox import shared
 
 ROOT = Path(__file__).resolve().parents[2]
 ADD = [{"input": "1 2\n", "output": "3\n"}, {"input": "5 6\n", "output": "11\n"}]
@@ -22,14 +23,26 @@ RIGHT = "a, b = map(int, input().split())\nprint(a + b)\n"
 QUICK = Limits(test_s=1, total_s=30)
 
 
+@pytest.fixture(autouse=True, params=["guarded", None])
+def level(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str | None:
+    """The level by name, and the strongest that the machine offers."""
+    monkeypatch.delenv("GEM_CORE_SANDBOX", raising=False)
+    if request.param:
+        monkeypatch.setenv("GEM_CORE_SANDBOX", request.param)
+    return request.param
+
+
 def runners() -> list[int]:
-    """The runner processes that are alive."""
+    """The runner processes of the level 'guarded' that are alive."""
     process_ids = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
                 alive = " Z " not in (entry / "stat").read_text()
-                if alive and f"_code_runner.py\0{os.getpid()}" in (entry / "cmdline").read_text():
+                if (
+                    alive
+                    and f"_guarded_runner.py\0{os.getpid()}" in (entry / "cmdline").read_text()
+                ):
                     process_ids.append(int(entry.name))
             except OSError:
                 continue
@@ -55,15 +68,18 @@ def runners() -> list[int]:
         ("while True: pass", "timeout"),
         ("import time; time.sleep(1000)", "timeout"),
         ("while True: print('x' * 10**6)", "output_limit"),
-        ("import os, signal; os.kill(os.getppid(), signal.SIGKILL)", "runner_died"),
+        ("import os, signal; os.kill(os.getppid(), signal.SIGKILL)", "error"),
         ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "killed"),
         ("open('f', 'wb').write(bytes(64 << 20))", "error"),
         ("open('/tmp/gem-core-code-test', 'x')\nraise SystemExit(1)", "error"),
     ],
 )
-def test_what_a_program_does_is_named(program: str, status: str) -> None:
+def test_what_a_program_does_is_named(program: str, status: str, level: str | None) -> None:
     verdict = grade_code(program, ADD, limits=QUICK)
+    if level == "guarded" and "getppid" in program:
+        status = "runner_died"
     assert verdict.status == status, verdict
+    assert verdict.level == (level or shared().level)
     assert verdict.correct is (status == "passed")
     assert verdict.total == 2 and len(verdict.error) <= 200
     Path("/tmp/gem-core-code-test").unlink(missing_ok=True)
@@ -85,13 +101,15 @@ print(a + b)
 
 
 def test_detached_descendants_are_ended_and_do_not_hold_up_the_verdict() -> None:
-    assert grade_code(DETACHED, ADD, limits=QUICK).correct
+    assert grade_code(DETACHED, ADD, limits=QUICK, level="guarded").correct
     assert runners() == []
+    refused = grade_code(DETACHED, ADD, limits=QUICK, level=shared("confined").level)
+    assert refused.status == "error" and "not permitted" in refused.error
 
 
 def test_a_child_that_keeps_the_output_open_is_a_timeout() -> None:
     program = "import os, time\nif os.fork() == 0:\n    os.setsid()\n    time.sleep(1000)\n" + RIGHT
-    assert grade_code(program, ADD, limits=QUICK).status == "timeout"
+    assert grade_code(program, ADD, limits=QUICK, level="guarded").status == "timeout"
     assert runners() == []
 
 
@@ -112,7 +130,8 @@ for _ in range(9):
 
 
 def test_a_fork_bomb_is_contained() -> None:
-    verdict = grade_code(BOMB + RIGHT, ADD, limits=QUICK._replace(processes=16))
+    limits = QUICK._replace(processes=16)
+    verdict = grade_code(BOMB + RIGHT, ADD, limits=limits, level="guarded")
     assert not verdict.correct and "unavailable" in verdict.error
     assert runners() == []
 
@@ -321,7 +340,8 @@ def test_nothing_but_the_standard_library_can_be_imported() -> None:
     assert "NameError" in grade_code("print(gcd(2, 3))", tests, limits=QUICK).error
 
 
-def test_the_rights_of_a_container_are_enough() -> None:
+@pytest.mark.parametrize("by_name", ["guarded", "confined"])
+def test_the_rights_of_a_container_are_enough(by_name: str) -> None:
     """Docker leaves root without CAP_DAC_READ_SEARCH; Python may lie below a private folder."""
     program = f"""
 import ctypes, sys
@@ -329,17 +349,19 @@ sys.path.insert(0, {str(ROOT)!r})
 drop_from_bounding_set, dac_read_search = 24, 2
 ctypes.CDLL(None).prctl(drop_from_bounding_set, dac_read_search, 0, 0, 0)
 import os
-if len(sys.argv) == 1:
-    os.execv(sys.executable, [sys.executable, __file__, "again"])
+if len(sys.argv) == 2:
+    os.execv(sys.executable, [sys.executable, __file__, sys.argv[1], "again"])
 from gem_core.graders.code import grade_code
-verdict = grade_code("import xml.dom.minidom, sqlite3\\nprint(3)", [{{"input": "", "output": "3"}}])
+tests = [{{"input": "", "output": "3"}}]
+verdict = grade_code("import xml.dom.minidom, sqlite3\\nprint(3)", tests, level=sys.argv[1])
 print(verdict)
 sys.exit(not verdict.correct)
 """
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "grade.py"
         path.write_text(program)
-        done = subprocess.run([sys.executable, path], capture_output=True, text=True, check=False)
+        command = [sys.executable, path, by_name]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

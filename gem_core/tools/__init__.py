@@ -1,0 +1,18 @@
+"""Tools that an agent calls in its text: `Tool`, `ToolEnv`, and the Python tool."""
+
+from __future__ import annotations
+
+from gem_core.tools.base import Call, Tool, ToolResult
+from gem_core.tools.registry import list_tools, make_tool
+from gem_core.tools.tool_env import Budget, Rewards, ToolEnv
+
+__all__ = [
+    "Budget",
+    "Call",
+    "Rewards",
+    "Tool",
+    "ToolEnv",
+    "ToolResult",
+    "list_tools",
+    "make_tool",
+]
