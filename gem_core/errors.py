@@ -7,7 +7,13 @@ from difflib import get_close_matches
 
 
 class GemError(Exception):
-    """Base class of every error that gem-core raises on purpose."""
+    """Base class of every error that gem-core raises on purpose.
+
+    Attributes:
+        exit_code: that of a command which ends with it.
+    """
+
+    exit_code = 2
 
 
 class UnknownNameError(GemError, LookupError):

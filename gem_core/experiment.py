@@ -6,25 +6,25 @@ from one evaluator on the same episodes.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from gem_core.errors import GemError, RecipeError, RunError
-from gem_core.registration import make
+from gem_core.errors import RunError
 from gem_core.tiny import model_path
 from gem_core.training import trainers
 from gem_core.training.allocator import keep_freed_memory
 from gem_core.training.model_files import copy_source_files
 from gem_core.training.recipe import Recipe
+from gem_core.training.run_data import describe_environments, in_run
 from gem_core.training.run_lock import exclusive
 from gem_core.training.runs import IfExists, RunDir
+from gem_core.training.sessions import SessionLog, read_sessions, recorded, total_seconds
+from gem_core.training.stopping import stop_on_sigterm
 from gem_core.training.task_overlap import overlap_in_words, task_overlap
 from gem_core.training.threads import limit_openmp_spin
 
-RESULT_FORMAT = 1
+RESULT_FORMAT = 2
 """Increase it when the meaning of a field of ``result.json`` changes."""
 
 
@@ -50,12 +50,17 @@ def run_experiment(
         The finished run.
 
     Raises:
+        DataError: the data of an environment are not available, or, with ``resume``, they are not
+            those that the run began with.
         MissingDependencyError: the trainer cannot run here.
         RecipeError: an environment does not accept the parameters of the recipe.
         RunError: the directory cannot be used (another process trains there, for example), or
             training did not produce a model.
+        RunStopped: SIGTERM came while it trained; it can be resumed.
     """
-    trainers.require(trainers.get_trainer(trainer))
+    spec = trainers.get_trainer(trainer)
+    trainers.require(spec)
+    trainers.resolve(spec.translate)(recipe)  # what the trainer refuses leaves no directory
     with exclusive(path):
         return _run(recipe, trainer, path, if_exists, log)
 
@@ -63,54 +68,56 @@ def run_experiment(
 def _run(
     recipe: Recipe, trainer: str, path: str | Path, if_exists: IfExists, log: Callable[[str], None]
 ) -> RunDir:
+    """Check data and directory; an error leaves both as they were."""
+    from gem_core.report.data import data_lines
+
+    resume = if_exists == "resume" and RunDir(path).exists
+    if resume and RunDir(path).finished:
+        run = RunDir.create(path, recipe, trainer, if_exists)
+        log(f"{run.path} is finished; nothing to do.")
+        return run
+    environments = describe_environments(recipe, RunDir(path) if resume else None)
+    run = RunDir.create(path, recipe, trainer, if_exists)
+    for line in data_lines(environments):
+        log(line)
+    with recorded(run) as session, in_run(run, environments):
+        return _train(recipe, trainer, run, resume, session, log)
+
+
+def _train(
+    recipe: Recipe,
+    trainer: str,
+    run: RunDir,
+    resume: bool,
+    session: SessionLog,
+    log: Callable[[str], None],
+) -> RunDir:
+    """Evaluate, train, evaluate and write the result."""
     from gem_core.report import before_after
     from gem_core.report.progress import progress
 
-    environments = _fingerprints(recipe)
-    resume = if_exists == "resume" and RunDir(path).exists
-    run = RunDir.create(path, recipe, trainer, if_exists)
-    if run.finished:
-        log(f"{run.path} is finished; nothing to do.")
-        return run
     if recipe.hardware.device == "cpu":
         keep_freed_memory()  # both also apply to the processes that a trainer starts
         limit_openmp_spin()
-    clock = _Clock()
-    with clock("model"):
+    with session.phase("model"):
         source = model_path(recipe)
-    with clock("eval_before"):
+    with session.phase("eval_before"):
         before = _evaluate(run, recipe, source, "before", 0, log)
     overlap = task_overlap(recipe) if recipe.eval.episodes else None
     if recipe.eval.episodes:
         log(overlap_in_words(overlap))
     log(f"Training {recipe.name} with {trainer} for {recipe.train.steps} steps into {run.path}")
-    with clock("train"), progress(run, recipe.train.steps, log):
+    with session.phase("train"), progress(run, recipe.train.steps, log), stop_on_sigterm(run):
         trainers.launch(trainer, recipe, run, resume=resume)
     if not (run.model / "config.json").exists():
         raise RunError(f"{trainer} wrote no model to {run.model}; see its output above.")
     copy_source_files(source, recipe.model.revision, run.model)
-    with clock("eval_after"):
+    with session.phase("eval_after"):
         after = _evaluate(run, recipe, run.model, "after", recipe.train.steps, log)
-    result = _result(run, recipe, before, after, clock.seconds, resume)
-    run.finish({**result, "environments": environments, "eval_tasks": overlap})
+    result = _result(run, recipe, before, after)
+    run.finish({**result, "environments": run.info["environments"], "eval_tasks": overlap})
     log(before_after([run]))
     return run
-
-
-def _fingerprints(recipe: Recipe) -> dict[str, str]:
-    """Make each environment, which checks its parameters and data, and return the fingerprints."""
-    fingerprints = {}
-    for number, config in enumerate(recipe.env):
-        try:
-            env = make(config.id, **config.kwargs)
-        except GemError:
-            raise
-        except (TypeError, ValueError) as error:
-            raise RecipeError(f"env.{number}.kwargs: {config.id}: {error}") from error
-        assert env.spec is not None  # make() sets it
-        fingerprints[config.id] = env.spec.fingerprint()
-        env.close()
-    return fingerprints
 
 
 def _evaluate(
@@ -145,10 +152,11 @@ def _result(
     recipe: Recipe,
     before: dict[str, float] | None,
     after: dict[str, float] | None,
-    seconds: dict[str, float],
-    resumed: bool,
 ) -> dict[str, Any]:
     info = run.info
+    sessions = read_sessions(run)
+    sessions[-1].outcome = "finished"
+    seconds = total_seconds(sessions)
     rows = run.metrics()
     for phase in ("rollout", "update", "sync"):
         spent = [row[f"time/{phase}"] for row in rows if f"time/{phase}" in row]
@@ -167,24 +175,11 @@ def _result(
         "episodes": recipe.train.steps * recipe.batch.episodes,
         "model": recipe.model.path,
         "start": Path(model_path(recipe)).name,
-        # For a resumed run, rollout, update and sync cover all its processes, the others the last.
-        "resumed": resumed,
+        # Of all sessions; rollout, update and sync without the steps that a later one repeated.
         "seconds": {phase: round(value, 2) for phase, value in seconds.items()},
+        "sessions": [session.summary() for session in sessions],
         "versions": info["versions"],
         "hardware": {key: info[key] for key in ("platform", "processor", "cores", "gpus")},
         "python": info["python"],
         "commit": info["commit"],
     }
-
-
-class _Clock:
-    """Measures the wall seconds of each phase."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-
-    @contextmanager
-    def __call__(self, phase: str) -> Iterator[None]:
-        began = time.perf_counter()
-        yield
-        self.seconds[phase] = time.perf_counter() - began

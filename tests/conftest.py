@@ -32,6 +32,7 @@ DISTRIBUTIONS = {
 }
 HERE = Path(__file__).resolve().parent
 TORCH = (
+    HERE / "engines",
     HERE / "episodes" / "hf",
     HERE / "evaluation",
     HERE / "examples",

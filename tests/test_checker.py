@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from random import Random
 from typing import Any
 
@@ -14,6 +15,8 @@ from gem_core.core import Env
 from gem_core.envs import specs
 from gem_core.errors import UnknownNameError
 
+FEW = 6
+"""Steps of environments that sleep."""
 GAMES = [spec.id for spec in specs() if spec.id.startswith("game:")]
 
 
@@ -138,6 +141,93 @@ class IntObservation(Good):
         return 1, {}
 
 
+class RaisesLate(Good):
+    """Its episodes have 60 turns, more than a trace; the 55th raises."""
+
+    def _step(self, action: str) -> Any:
+        self.count += 1
+        if self.count == 55:
+            raise IndexError("pop from empty list")
+        over = self.count == 60
+        return "", 0.0, over, False, {"success": False} if over else {}
+
+
+class NeverEnds(Good):
+    def _step(self, action: str) -> Any:
+        return "on and on", 0.0, False, False, {}
+
+
+class IgnoresSign(Good):
+    def _seed(self, seed: int) -> None:
+        super()._seed(abs(seed))
+
+
+class IgnoresHighBits(Good):
+    def _seed(self, seed: int) -> None:
+        super()._seed(seed % 2**32)
+
+
+class OneSeed(Good):
+    def _seed(self, seed: int) -> None:
+        super()._seed(0)
+
+
+class OwnGenerator(Good):
+    """The task comes from a generator of its own, which ignores the sign of the seed."""
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        _, info = super().reset(seed=seed, options=options)
+        return f"{random.Random(abs(seed or 0)).random()}", info
+
+
+class Blocks(Good):
+    def _step(self, action: str) -> Any:
+        time.sleep(0.5)
+        return super()._step(action)
+
+
+class BlocksInReset(Good):
+    def _reset(self, options: Any) -> Any:
+        time.sleep(0.5)
+        return super()._reset(options)
+
+
+class SaysSo(Blocks):
+    slow = True
+
+
+class RaisesOnMalformedMidGame(Good):
+    """Its episodes have six turns; after the first, an answer is assumed."""
+
+    def _step(self, action: str) -> Any:
+        self.count += 1
+        if self.count > 1:
+            action.split()[0]
+        over = self.count == 6
+        return "", 0.0, over, False, {"success": False} if over else {}
+
+
+class NoneOnMalformed(Good):
+    def _step(self, action: str) -> Any:
+        result = super()._step(action)
+        return result if action else (None, *result[1:])
+
+
+class BreaksAfterMalformed(Good):
+    """The next episode is broken, which `reset` notices."""
+
+    broken = False
+
+    def _reset(self, options: Any) -> Any:
+        if self.broken:
+            raise RuntimeError("the table is gone")
+        return super()._reset(options)
+
+    def _step(self, action: str) -> Any:
+        self.broken = not action
+        return super()._step(action)
+
+
 def test_a_sound_environment_passes() -> None:
     check_env(Good)
 
@@ -159,13 +249,51 @@ def test_a_sound_environment_passes() -> None:
         (OwnRandomAction, "random_action"),
         (BadFormat, "random_action"),
         (IntObservation, "api"),
+        (RaisesLate, "mid_game"),
+        (NeverEnds, "ends"),
+        (IgnoresSign, "distinct_seeds"),
+        (IgnoresHighBits, "distinct_seeds"),
+        (OneSeed, "distinct_seeds"),
+        (OwnGenerator, "distinct_seeds"),
+        (Blocks, "slow"),
+        (BlocksInReset, "slow"),
+        (RaisesOnMalformedMidGame, "malformed"),
+        (NoneOnMalformed, "malformed"),
+        (BreaksAfterMalformed, "malformed"),
     ],
 )
 def test_each_fault_is_found(cls: type[Env], check: str) -> None:
     skip = [name for name in CHECKS if name not in (check, "api")]
     with pytest.raises(EnvCheckError, match=cls.__name__ if check != "api" else "api") as caught:
-        check_env(cls, skip=skip)
+        check_env(cls, skip=skip, steps=FEW if issubclass(cls, (Blocks, BlocksInReset)) else 40)
     assert caught.value.check == check
+
+
+@pytest.mark.parametrize(
+    ("cls", "check", "words"),
+    [
+        (RaisesLate, "mid_game", r"turn 55: step\(.*\) raised IndexError"),
+        (NeverEnds, "ends", "not over after 1000 random actions"),
+        (Blocks, "slow", "set slow = True"),
+        (RaisesOnMalformedMidGame, "malformed", r"turn 4: step\(''\) raised IndexError"),
+        (NoneOnMalformed, "malformed", r"step\(''\): an observation must be a str"),
+    ],
+)
+def test_a_fault_has_its_own_name_also_when_all_checks_run(
+    cls: type[Env], check: str, words: str
+) -> None:
+    with pytest.raises(EnvCheckError, match=words) as caught:
+        check_env(cls, skip=("process",), steps=FEW if cls is Blocks else 40)
+    assert caught.value.check == check
+
+
+def test_a_slow_environment_that_says_so_passes() -> None:
+    check_env(SaysSo, skip=[name for name in CHECKS if name != "slow"])
+
+
+def test_few_tasks_are_not_colliding_seeds() -> None:
+    for env_id in ("game:TowerofHanoi-v0-easy", "game:GuessTheNumber-v0-easy"):
+        check_env(env_id, skip=[name for name in CHECKS if name != "distinct_seeds"])
 
 
 def test_a_check_to_skip_must_exist() -> None:

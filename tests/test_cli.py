@@ -102,6 +102,11 @@ def test_show_a_baseline_cites_the_source_of_its_values(gem):
     assert code == 0
     assert "algorithm.lr = 1e-06  # arXiv 2510.01051 Table 3" in out
     _, tiny, _ = gem("show", "guess-the-number-easy", "--profile", "tiny", "--episodes", "2")
+    _, other, _ = gem(
+        "show", "guess-the-number-easy", "--set", "eval.env.0.id=game:TowerofHanoi-v0-easy"
+    )
+    assert 'eval.env = [{"id": "game:TowerofHanoi-v0-easy"' in other
+    assert other.count("\ngame:") == 2  # both environments are shown
     (rate,) = [line for line in tiny.splitlines() if line.startswith("algorithm.lr ")]
     assert "#" not in rate  # the profile's value is not the paper's
 
@@ -251,6 +256,17 @@ def test_report_as_markdown(gem, run_dir, tmp_path):
 def test_report_counts_what_is_not_finished(gem, run_dir, tmp_path):
     run_dir("a"), run_dir("b", finished=False)
     assert "1 of 2 runs are not finished" in gem("report", tmp_path / "a", tmp_path / "b")[1]
+
+
+def test_report_tells_which_data_each_run_had(gem, run_dir, tmp_path):
+    sample = {"id": "math:GSM8K", "fingerprint": "00c0ffee", "items": 60, "sample": True}
+    sample.update(kwargs={"part": "train"}, used_in=["train"], data_revision="sample-1")
+    for name in ("a", "b"):
+        run_dir(name).record_environments([sample])
+    run_dir("c")  # of an older version: nothing is recorded
+    out = gem("report", tmp_path / "a", tmp_path / "b", tmp_path / "c")[1]
+    line = "math:GSM8K (train): 00c0ffee, part 'train' of 60 items, sample-1, built-in SAMPLE\n"
+    assert out.count(line) == 1
 
 
 def test_report_of_something_else(gem, tmp_path):

@@ -66,5 +66,5 @@ def test_an_unfinished_run_leaves_no_record(run, tmp_path):
 
 
 def test_a_result_of_another_format_is_refused():
-    with pytest.raises(RunError, match="format 2"):
-        result_rows([{**RESULT, "format": 2}])
+    with pytest.raises(RunError, match="format 3"):
+        result_rows([{**RESULT, "format": 3}])

@@ -32,11 +32,15 @@ class Facts(NamedTuple):
 
 _OFFLINE = """\
 The id alone loads the data set from the Hugging Face Hub (`pip install 'gem-core[data]'`) or from
-its cache; `HF_HOME`, `HF_HUB_OFFLINE` and similar variables are honoured. If neither is
-available, the sample is used, with a warning, `info["sample"] = True` and its own data revision;
-`strict=True` makes this an error. `revision=` pins a commit. `env.spec.data_revision` names the
-data that were loaded, and a stored spec refuses other data. A local file needs neither the Hub
-nor the extra (Parquet needs the extra):
+its cache; `HF_HOME`, `HF_HUB_OFFLINE` and similar variables are honoured, and a Hub that cannot be
+reached costs a process five seconds at most. If neither is available, `gem_core.make` uses the
+sample, with a warning, `info["sample"] = True` and its own data revision; `strict=True` makes this
+an error. In a run it always is one: training and evaluation play the sample only if the recipe asks
+for it (`--set env.0.kwargs.dataset=sample`). `revision=` pins a commit, and is never replaced by
+what the cache happens to have; without it a run resolves the newest commit once, and all of its
+processes load that one, also when it is resumed. `env.spec.data_revision` names the data that were
+loaded, a stored spec refuses other data, and `run.json`, `result.json` and `gem-core report` name
+the data of a run. A local file needs neither the Hub nor the extra (Parquet needs the extra):
 """
 
 
@@ -80,8 +84,8 @@ FACTS: dict[str, Facts] = {
             '{"problem": "...", "tests": {"inputs": ["1 2\\n"], "outputs": ["3\\n"]}}',
         )
         + '\n\n`tests` may also be a list of `{"input": ..., "output": ..., "fn_name": ...}`, or '
-        "the JSON text of either. The programs run with your rights: see "
-        "`gem_core/graders/code.py` for what is limited and what is not. They can import Python's "
+        "the JSON text of either. The programs run in the strongest sandbox that the machine "
+        "offers: see `SECURITY.md` for what each level promises. They can import Python's "
         "standard library and nothing else. A program that is tested by calling a function "
         "(`fn_name`) need not import the names that coding sites provide (`List`, `deque`, "
         "`heappush`, `gcd`, ...; the list is `PROVIDED` in `gem_core/graders/_code_runner.py`).",

@@ -2,19 +2,26 @@
 
     .venvs/core/bin/python benchmarks/advantages/run.py
 
-Both compute the same digits (checked here). Times are the best of several, taken in turns.
+Both compute the same digits (checked here). Times are the best of several, taken in turns. The
+result is written to the directory of this file.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 
 from gem_core.advantages import TurnBatch, compute_advantages, normalise
+from gem_core.training import provenance
+from gem_core.training.machine import describe_machine
 
+RESULT = Path(__file__).resolve().with_name("result.json")
 TURNS = 1_000_000
 LONGEST = 20
 GAMMA = 0.9
@@ -38,6 +45,10 @@ def seconds(call: Callable[[], object]) -> float:
 
 
 def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    provenance.add_option(parser)
+    provenance.check_option(parser, parser.parse_args())
+    machine = describe_machine()
     rng = np.random.default_rng(0)
     lengths = rng.integers(1, LONGEST + 1, size=TURNS // (LONGEST // 2))
     episode = np.repeat(np.arange(lengths.size), lengths)[:TURNS]
@@ -49,10 +60,16 @@ def main() -> int:
     for _ in range(ROUNDS):
         rebn.append(seconds(lambda: compute_advantages("rebn", batch, gamma=GAMMA)))
         loop.append(seconds(lambda: by_loop(batch)))
-    print(
-        f"{len(batch)} turns: ReBN {1e3 * min(rebn):.0f} ms, with a loop {1e3 * min(loop):.0f} ms, "
-        f"ratio {min(loop) / min(rebn):.1f}"
-    )
+    result = {
+        "turns": len(batch),
+        "rebn_ms": round(1e3 * min(rebn), 1),
+        "loop_ms": round(1e3 * min(loop), 1),
+        "ratio": round(min(loop) / min(rebn), 1),
+        **{key: machine[key] for key in ("commit", "versions", "python", "processor", "cores")},
+    }
+    text = json.dumps(result, indent=1) + "\n"
+    RESULT.write_text(text, encoding="utf-8")
+    print(text, end="")
     return 0
 
 

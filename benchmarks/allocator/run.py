@@ -20,6 +20,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from gem_core.tiny import model_path
+from gem_core.training import provenance
 from gem_core.training.recipe import load_recipe
 from gem_core.training.runs import RunDir
 
@@ -43,7 +44,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--steps", type=int, default=6)
     parser.add_argument("--rounds", type=int, default=3)
+    provenance.add_option(parser)
     arguments = parser.parse_args()
+    provenance.check_option(parser, arguments)
+    commit = provenance.commit()  # of the code that runs, not of a later one
     model_path(load_recipe("guess-the-number-easy", "tiny"))  # built before the first measurement
     seconds: dict[str, list[float]] = {"glibc": [], "kept": []}
     for _ in range(arguments.rounds):
@@ -51,6 +55,7 @@ def main() -> None:
         seconds["kept"] += train(arguments.steps, {})
     medians = {name: round(statistics.median(steps), 3) for name, steps in seconds.items()}
     result = {
+        "commit": commit,
         "seconds_per_step": medians,
         "ratio": round(medians["glibc"] / medians["kept"], 2),
         "steps": {name: len(steps) for name, steps in seconds.items()},

@@ -20,6 +20,7 @@ from pathlib import Path
 from gem_core.report import markdown_table, record
 from gem_core.report.plots import new_figure, running_mean, save_figure
 from gem_core.report.tables import success
+from gem_core.training import provenance
 from gem_core.training.runs import RunDir
 
 HERE = Path(__file__).resolve().parent
@@ -40,8 +41,10 @@ def main() -> int:
     parser.add_argument("--trainer", default="trl", help="(%(default)s)")
     parser.add_argument("--again", action="store_true", help="also run gammas that have a result")
     parser.add_argument("--table-only", action="store_true", help="run nothing")
+    provenance.add_option(parser)
     arguments = parser.parse_args()
     if not arguments.table_only:
+        provenance.check_option(parser, arguments)
         for gamma in arguments.gammas:
             if arguments.again or not RunDir(RESULTS / f"gamma-{gamma}").finished:
                 train(gamma, arguments.trainer)

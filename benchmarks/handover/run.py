@@ -20,6 +20,7 @@ from pathlib import Path
 from gem_core.compare.runner import trainer_python
 from gem_core.report import learning_curve, markdown_table, record
 from gem_core.report.tables import success
+from gem_core.training import provenance
 from gem_core.training.runs import RunDir
 
 HERE = Path(__file__).resolve().parent
@@ -38,8 +39,10 @@ def main() -> int:
     )
     parser.add_argument("--out", type=Path, help="directory of the runs; finished legs are reused")
     parser.add_argument("--table-only", action="store_true", help="run nothing")
+    provenance.add_option(parser)
     arguments = parser.parse_args()
     if not arguments.table_only:
+        provenance.check_option(parser, arguments)
         with tempfile.TemporaryDirectory() as folder:
             legs = train(arguments.trainers, arguments.steps, arguments.out or Path(folder))
             for leg in legs:

@@ -19,6 +19,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from gem_core.training import provenance
+
 HERE = Path(__file__).parent
 ENV_ID = "game:GuessTheNumber-v0-easy"
 GEM = ["gem-llm==0.1.0"]
@@ -63,12 +65,15 @@ def main() -> None:
     where.add_argument("--create", metavar="DIR", help="create a virtual environment with it")
     parser.add_argument("--repeats", type=int, default=15)
     parser.add_argument("--out", type=Path, default=HERE / "result.json")
+    provenance.add_option(parser)
     args = parser.parse_args()
+    provenance.check_option(parser, args)
+    commit = provenance.commit()  # of the code that runs, not of a later one
     gem_python = args.gem_python or create(args.create)
 
     sides = {"gem-core": (sys.executable, "gem_core"), "gem-llm": (gem_python, "gem")}
     table = summarise(measure(sides, args.repeats))
-    result = report(table, args.repeats, gem_python)
+    result = report(table, args.repeats, gem_python, commit)
     args.out.write_text(json.dumps(result, indent=2) + "\n")
     for side, rows in table.items():
         print(side, {case: row["median_ms"] for case, row in rows.items()})
@@ -100,15 +105,14 @@ def summarise(samples: dict[tuple[str, str], list[float]]) -> dict[str, dict[str
     return table
 
 
-def report(table: dict[str, dict[str, Any]], repeats: int, gem_python: str) -> dict[str, Any]:
+def report(
+    table: dict[str, dict[str, Any]], repeats: int, gem_python: str, commit: str | None
+) -> dict[str, Any]:
     """Return the result with versions and machine."""
     above = {
         side: round(rows["import + make"]["median_ms"] - rows["bare python"]["median_ms"], 1)
         for side, rows in table.items()
     }
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=HERE
-    ).stdout.strip()
     return {
         "what": f"CPU ms (user + system) of a fresh interpreter; make({ENV_ID!r})",
         "commit": commit,

@@ -27,6 +27,7 @@ from shared import BASELINE, FOLDER, OVERRIDES, PROFILE, experiment, prepare
 
 from gem_core.compare.runner import end_session, trainer_python
 from gem_core.report import markdown_table
+from gem_core.training import provenance
 from gem_core.training.runs import RunDir
 
 HERE = Path(__file__).resolve().parent
@@ -59,9 +60,11 @@ def main() -> int:
     parser.add_argument("--budget", type=float, default=200, help="seconds a run may take")
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder of the results")
     parser.add_argument("--table-only", action="store_true", help="run nothing")
+    provenance.add_option(parser)
     arguments = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the current run is ended
     if not arguments.table_only:
+        provenance.check_option(parser, arguments)
         for trainer in arguments.trainers:
             measured = measure(trainer, arguments.steps, arguments.rounds, arguments.budget)
             arguments.results.mkdir(parents=True, exist_ok=True)
@@ -287,16 +290,11 @@ def made_with(results: Sequence[dict[str, Any]]) -> str:
     if not done:
         return ""
     versions = ", ".join(f"{r['trainer']} {release(r)} (n = {r['n']})" for r in done)
-    commits = sorted({f"`{short(result['commit'])}`" for result in done})
+    commits = sorted({f"`{provenance.short(result['commit'])}`" for result in done})
     return (
         f"{done[0]['processor']}, {done[0]['cores']} cores; {versions}, where n is the number of "
         f"steps of each side; commit {', '.join(commits)} (`+`: with uncommitted changes).\n"
     )
-
-
-def short(commit: str) -> str:
-    """Return ten digits of a commit, with ``+`` if there were uncommitted changes."""
-    return commit[:10] + ("+" if commit.endswith("+") else "")
 
 
 def release(result: dict[str, Any]) -> str:

@@ -1,7 +1,9 @@
 """Measure that the trainers agree, and write the table: ``python benchmarks/parity/run.py``.
 
-Each trainer replays the committed episodes in its own environment (``make env-<trainer>``). Exit
-code 1 if any figure is out of bounds or a trainer could not be measured.
+Each trainer replays the committed episodes and the recorded runs in its own environment (``make
+env-<trainer>``). Exit code 1 if any figure is out of bounds, a trainer could not be measured or
+refused what ``refusals.json`` does not list. With ``--trainers`` only those are measured, and their
+figures printed; the committed results and the table are of one run of all trainers.
 """
 
 from __future__ import annotations
@@ -12,16 +14,23 @@ import os
 import subprocess
 import sys
 import tempfile
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from tables import gradient_table, page, run_table
+
 from gem_core.compare.runner import trainer_python
-from gem_core.parity.bounds import BOUNDS
 from gem_core.training.trainers import list_trainers
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
 TABLE = HERE / "README.md"
+QUIET = {
+    "OMP_NUM_THREADS": "1",
+    "HF_HUB_OFFLINE": "1",
+    "CUDA_VISIBLE_DEVICES": "",
+}
 MODEL = """
 import sys, torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
@@ -36,94 +45,89 @@ Qwen3ForCausalLM(Qwen3Config(**size, **ids)).save_pretrained(sys.argv[1])
 def main() -> int:
     """Measure, write the results, write the table, print it."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--trainers", nargs="*", default=list(list_trainers()))
+    everyone = sorted(list_trainers())
+    parser.add_argument("--trainers", nargs="+", default=everyone)
+    parser.add_argument("--steps", type=int, help="steps of every recorded run; writes no table")
     parser.add_argument("--table-only", action="store_true", help="only rewrite the table")
     args = parser.parse_args()
-    failed = [] if args.table_only else measure_all(args.trainers)
-    results = [json.loads(path.read_text()) for path in sorted(RESULTS.glob("*.json"))]
-    TABLE.write_text(page(results), encoding="utf-8")
-    print(table(results))
-    bad = failed + [f"{name}: {text}" for name, text in faults(results)]
+    if args.table_only:
+        results = [json.loads(path.read_text()) for path in sorted(RESULTS.glob("*.json"))]
+        failed = not_of_one_run(results, everyone)
+    else:
+        results, failed = measure_all(args.trainers, args.steps)
+    print(run_table(results), gradient_table(results), sep="\n\n")
+    bad = failed + faults(results)
     for line in bad:
         print("NOT EQUAL", line, file=sys.stderr)
+    if not failed and args.steps is None and sorted(args.trainers) == everyone:
+        keep(results, rewrite=not args.table_only)
     return 1 if bad else 0
 
 
-def measure_all(trainers: list[str]) -> list[str]:
-    """Run one worker per trainer; return the failures."""
-    RESULTS.mkdir(exist_ok=True)
-    quiet = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": ""}
-    failed = []
+def measure_all(trainers: list[str], steps: int | None) -> tuple[list[dict[str, Any]], list[str]]:
+    """Run one worker per trainer; return the results and the failures."""
+    results: list[dict[str, Any]] = []
+    failed: list[str] = []
+    stamp = {"at": datetime.now(timezone.utc).isoformat(timespec="seconds"), "commit": commit()}
     with tempfile.TemporaryDirectory() as folder:
-        env = {**os.environ, **quiet}
-        making = [trainer_python(trainers[0]), "-c", MODEL, folder]
+        env = {**os.environ, **QUIET}
+        model = Path(folder) / "model"
+        making = [trainer_python(trainers[0]), "-c", MODEL, str(model)]
         subprocess.run(making, env=env, check=True, capture_output=True)
         for trainer in trainers:
-            out = RESULTS / f"{trainer}.json"
-            out.unlink(missing_ok=True)
-            worker = [trainer_python(trainer), str(HERE / "worker.py"), trainer, folder, str(out)]
+            out = Path(folder) / f"{trainer}.json"
+            worker = [trainer_python(trainer), str(HERE / "worker.py"), trainer, str(model)]
+            worker += [str(out), *(["--steps", str(steps)] if steps else [])]
             done = subprocess.run(worker, env=env, capture_output=True, text=True)
             if done.returncode:
                 print(done.stdout + done.stderr, file=sys.stderr)
                 failed.append(f"{trainer}: the worker ended with {done.returncode}")
-    return failed
+            else:
+                results.append({"run": stamp, **json.loads(out.read_text())})
+    return results, failed
 
 
-def faults(results: list[dict[str, Any]]) -> list[tuple[str, str]]:
-    """Return every figure that is out of bounds, with its case."""
-    return [
-        (f"{result['trainer']}, {case}", fault)
-        for result in results
-        for case, figures in result["cases"].items()
-        for fault in figures.get("faults", [])
-    ]
+def commit() -> str:
+    """Return the commit that was measured, with "+" where the tree differs from it."""
+    command = ["git", "-C", str(HERE), "describe", "--always", "--abbrev=40", "--dirty=+"]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
-def table(results: list[dict[str, Any]]) -> str:
-    """Return one row per case and trainer."""
-    head = ["case", "trainer", "ids, masks", "advantage", "loss", "1 - cosine", "norm", "equal"]
-    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    cases = sorted({case for result in results for case in result["cases"]})
-    for case in cases:
+def not_of_one_run(results: list[dict[str, Any]], trainers: list[str]) -> list[str]:
+    """Return why results cannot fill one table; empty if they are all of one run."""
+    names = sorted(result["trainer"] for result in results)
+    stamps = {json.dumps(result.get("run")) for result in results}
+    problems = [] if names == trainers else [f"results of {names}, not of {trainers}"]
+    if len(stamps) > 1:
+        problems.append(f"results of {len(stamps)} runs: measure all trainers again")
+    return problems
+
+
+def keep(results: list[dict[str, Any]], *, rewrite: bool) -> None:
+    """Write the results of a whole run in the place of all others, and the table."""
+    if rewrite:
+        RESULTS.mkdir(exist_ok=True)
+        for old in RESULTS.glob("*.json"):
+            old.unlink()
         for result in results:
-            name = f"{result['trainer']} {result['version']}"
-            lines.append(f"| {case} | {name} | {_figures(result['cases'].get(case, {}))} |")
-    return "\n".join(lines)
+            text = json.dumps(result, indent=1) + "\n"
+            (RESULTS / f"{result['trainer']}.json").write_text(text, encoding="utf-8")
+    TABLE.write_text(page(results), encoding="utf-8")
 
 
-def _figures(m: dict[str, Any]) -> str:
-    if "refused" in m:
-        return f"refused: {m['refused']} | | | | |"
-    if not m:
-        return "not measured | | | | | **no**"
-    cells = ["equal" if m["ids"] else "**differ**", f"{m['advantage']:.0e}", f"{m['loss']:.0e}"]
-    cells += [f"{1 - m['cosine']:.0e}", f"{m['norm']:+.0e}", "**no**" if m["faults"] else "yes"]
-    return " | ".join(cells)
-
-
-def page(results: list[dict[str, Any]]) -> str:
-    """Return the README of this directory."""
-    machines = [result["environment"] for result in results]
-    processors = " and ".join(sorted({machine["processor"] for machine in machines}))
-    pythons = ", ".join(sorted({machine["python"] for machine in machines}))
-    count = len((HERE / "episodes.jsonl").read_text().splitlines())
-    return f"""# Parity: five trainers, one experiment
-
-Generated by `python benchmarks/parity/run.py`; do not edit.
-
-{count} frozen episodes (`episodes.jsonl`, made by `make_episodes.py`) are replayed by every
-adapter in the trainer's released package: its batch layout, its advantages, its loss, its
-backward pass. The reference is `gem_core/parity/reference.py` in plain PyTorch. A figure is the
-largest error compared with it: advantages absolute (bound {BOUNDS["advantage"]:g}), loss relative
-(bound {BOUNDS["loss"]:g}), the gradient by 1 - cosine (bound {1 - BOUNDS["cosine"]:.0e}) and by its
-norm (bound {BOUNDS["norm"]:.0%}). Token ids and masks must be equal. Case = estimator / loss
-aggregation.
-
-{table(results)}
-
-Measured on {processors}, Python {pythons}, fp32, one run per trainer. The steps of the
-optimizer, which follow the gradient, are in [optimizer.md](optimizer.md).
-"""
+def faults(results: list[dict[str, Any]]) -> list[str]:
+    """Return every figure that is out of bounds, and every case that another trainer has alone."""
+    found = []
+    for kind in ("cases", "runs"):
+        everything = sorted({case for result in results for case in result[kind]})
+        for result in results:
+            for case in everything:
+                figures = result[kind].get(case)
+                if figures is None:
+                    found.append(f"{result['trainer']}, {case}: not measured")
+                    continue
+                found += [f"{result['trainer']}, {case}: {f}" for f in figures.get("faults", [])]
+    return found
 
 
 if __name__ == "__main__":

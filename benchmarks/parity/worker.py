@@ -1,23 +1,27 @@
 """Replay the frozen episodes in one trainer, in that trainer's environment.
 
-``python benchmarks/parity/worker.py TRAINER MODEL_DIR OUT.json``
+``python benchmarks/parity/worker.py TRAINER MODEL_DIR OUT.json [--steps N] [--only NAME]``
 """
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
+from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from transformers import AutoModelForCausalLM
 
 from gem_core.advantages import list_estimators
 from gem_core.episodes.data import Episode
 from gem_core.errors import RecipeError
+from gem_core.parity.cases import RUNS
 from gem_core.parity.measure import measure
 from gem_core.parity.reference import reference
 from gem_core.parity.replay import expected_rows
+from gem_core.parity.teacher_forced import teacher_forced
 from gem_core.training.recipe import Recipe, load_recipe
 from gem_core.training.runs import describe_machine
 from gem_core.training.trainers import check, get_trainer
@@ -26,58 +30,128 @@ HERE = Path(__file__).parent
 AGGREGATIONS = {"token": [], "sequence": [], "constant": ["algorithm.loss_constant=100"]}
 
 
+def main() -> None:
+    """Measure one trainer and write the figures."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("trainer")
+    parser.add_argument("model_dir")
+    parser.add_argument("out")
+    parser.add_argument("--steps", type=int, help="steps of every recorded run")
+    parser.add_argument("--only", help="one recorded run, and no gradients")
+    arguments = parser.parse_args()
+    trainer = arguments.trainer
+    refused = refusals(trainer)
+    machine = describe_machine()
+    results = {
+        "trainer": trainer,
+        "version": check(get_trainer(trainer)).version,
+        "environment": {key: machine[key] for key in ("versions", "python", "processor")},
+        "cases": {} if arguments.only else gradients(trainer, arguments.model_dir, refused),
+        "runs": runs(trainer, arguments.model_dir, refused, arguments.only, arguments.steps),
+    }
+    Path(arguments.out).write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+
+
+def refusals(trainer: str) -> dict[str, str]:
+    """Return what ``refusals.json`` expects of a trainer: key, or key=value -> what it names."""
+    table = json.loads((HERE / "refusals.json").read_text(encoding="utf-8"))
+    return dict(table.get(trainer, {}))
+
+
 def episodes() -> list[Episode]:
     """Return a new copy of the frozen batch, because replays may change it."""
     lines = (HERE / "episodes.jsonl").read_text(encoding="utf-8").splitlines()
     return [Episode.from_dict(json.loads(line)) for line in lines]
 
 
-def cases() -> dict[str, Recipe]:
-    """Return every critic-free estimator, and ReBN under every loss aggregation."""
+# -- the gradient of the first update -------------------------------------------------------------
+
+
+def gradients(trainer: str, model_dir: str, refused: Mapping[str, str]) -> dict[str, Any]:
+    """Measure the gradient of every case."""
+    replay = import_module(f"gem_{trainer}.cpu.replay").replay
+    results: dict[str, Any] = {}
+    for case, overrides in gradient_cases().items():
+        recipe = load_recipe("guess-the-number-easy", "tiny", overrides)
+        expected_refusal = next((refused[k] for k in _keys(overrides) if k in refused), None)
+        answer = translated(trainer, recipe, expected_refusal)
+        if answer is None:
+            model = AutoModelForCausalLM.from_pretrained(model_dir).float()
+            expected = reference(recipe, expected_rows(recipe, episodes()), model)
+            answer = measure(replay(recipe, episodes(), model_dir), expected).to_dict()
+        results[case] = answer
+    return results
+
+
+def gradient_cases() -> dict[str, list[str]]:
+    """Return every critic-free estimator, and ReBN under every loss aggregation, as overrides."""
     base = ["batch.episodes=32", "batch.group_size=2", "algorithm.epochs=1"]
     base += ["limits.max_context_tokens=1024"]  # the longest frozen episode has over 512 tokens
     names = {f"{name} / token": (name, "token") for name in list_estimators() if name != "gae"}
     names |= {f"rebn / {how}": ("rebn", how) for how in AGGREGATIONS}
     return {
-        case: load_recipe(
-            "guess-the-number-easy",
-            "tiny",
-            [
-                *base,
-                f"algorithm.estimator={estimator}",
-                f"algorithm.loss_aggregation={how}",
-                *AGGREGATIONS[how],
-            ],
-        )
+        case: [
+            *base,
+            f"algorithm.estimator={estimator}",
+            f"algorithm.loss_aggregation={how}",
+            *AGGREGATIONS[how],
+        ]
         for case, (estimator, how) in names.items()
     }
 
 
-def run(trainer: str, model_dir: str) -> dict[str, object]:
-    """Measure every case; for one that the trainer refuses, the reason is recorded."""
-    config = import_module(f"gem_{trainer}.config")
-    replay = import_module(f"gem_{trainer}.cpu.replay").replay
-    results: dict[str, object] = {}
-    for case, recipe in cases().items():
-        try:
-            config.translate(recipe)
-        except RecipeError as error:
-            results[case] = {"refused": str(error)}
+def _keys(overrides: list[str]) -> list[str]:
+    """Return how ``refusals.json`` may name the overrides: by key, and by key and value."""
+    return [name for text in overrides for name in (text.partition("=")[0], text)]
+
+
+# -- whole runs -----------------------------------------------------------------------------------
+
+
+def runs(
+    trainer: str,
+    model_dir: str,
+    refused: Mapping[str, str],
+    only: str | None = None,
+    steps: int | None = None,
+) -> dict[str, Any]:
+    """Measure the weights after every step of every recorded run."""
+    adapter = import_module(f"gem_{trainer}.cpu.replay")
+    results: dict[str, Any] = {}
+    for name, case in RUNS.items():
+        if only not in (None, name):
             continue
-        model = AutoModelForCausalLM.from_pretrained(model_dir).float()
-        expected = reference(recipe, expected_rows(recipe, episodes()), model)
-        results[case] = measure(replay(recipe, episodes(), model_dir), expected).to_dict()
+        recipe = case.recipe(list(refused), steps)
+        answer = translated(trainer, recipe, case.refusal(refused))
+        if answer is None:
+            result = teacher_forced(recipe, model_dir, adapter.replay_run, adapter.TRAITS)
+            answer = result.to_dict() | {"left out": case.left_out(refused)}
+        results[name] = answer
     return results
 
 
-def main() -> None:
-    """Measure one trainer and write the figures."""
-    trainer, model_dir, out = sys.argv[1:]
-    version = check(get_trainer(trainer)).version
-    results = {"trainer": trainer, "version": version, "cases": run(trainer, model_dir)}
-    machine = describe_machine()
-    results["environment"] = {k: machine[k] for k in ("versions", "python", "processor")}
-    Path(out).write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+def translated(trainer: str, recipe: Recipe, expected: str | None) -> dict[str, Any] | None:
+    """Return None where a trainer takes a recipe, as ``refusals.json`` expects.
+
+    Args:
+        trainer: its name.
+        recipe: the experiment.
+        expected: the key that the refusal must name; None where there must be none.
+
+    Returns:
+        What is to be recorded instead of figures; any other refusal is a fault.
+    """
+    config = import_module(f"gem_{trainer}.config")
+    try:
+        config.translate(recipe)
+    except RecipeError as error:
+        refusal = {"refused": str(error)}
+        if expected is None or expected not in str(error):
+            return refusal | {"faults": [f"a refusal that refusals.json does not have: {error}"]}
+        return refusal
+    if expected is None:
+        return None
+    return {"refused": "", "faults": [f"{expected} was not refused, as refusals.json has it"]}
 
 
 if __name__ == "__main__":

@@ -24,6 +24,8 @@ from typing import Any
 
 from envs_cases import CASES
 
+from gem_core.training import provenance
+
 HERE = Path(__file__).parent
 SIDES = ("gem-core", "gem-llm", "textarena")
 PEERS = ["gem-llm==0.1.0", "textarena==0.7.4"]
@@ -191,7 +193,7 @@ def table(result: dict[str, Any]) -> str:
         "# Throughput of the games",
         "",
         f"Written by `benchmarks/throughput/envs.py` from `envs.json`; {result['machine']}, commit "
-        f"{result['commit']}. {result['what']}",
+        f"{provenance.short(result['commit'])}. {result['what']}",
         "",
         "| family | gem-core steps/s | gem-llm 0.1.0 | TextArena 0.7.4, raw | ratio to gem-llm | "
         "ratio to TextArena | gem-core resets/s | gem-llm | TextArena |",
@@ -245,7 +247,10 @@ def main() -> None:
     parser.add_argument("--budget", type=float, default=0.15, help="CPU seconds per measurement")
     parser.add_argument("--rooms", type=int, default=60, help="Sokoban rooms to solve; 0: none")
     parser.add_argument("--out", type=Path, default=HERE / "envs.json")
+    provenance.add_option(parser)
     args = parser.parse_args()
+    provenance.check_option(parser, args)
+    commit = provenance.commit()  # of the code that runs, not of a later one
     peer = args.peer_python or create(args.create)
 
     workers = {s: Worker(s, sys.executable if s == "gem-core" else peer) for s in SIDES}
@@ -254,9 +259,7 @@ def main() -> None:
     memory = {env_id: kilobytes_of(ours, env_id) for env_id in game_ids()}
     result: dict[str, Any] = {
         "what": WHAT,
-        "commit": subprocess.run(
-            ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=HERE
-        ).stdout.strip(),
+        "commit": commit,
         "machine": f"{platform.machine()}, {os.cpu_count()} CPUs, {platform.system()}",
         "rounds": args.rounds,
         "versions": {

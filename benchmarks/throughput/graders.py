@@ -25,6 +25,8 @@ from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
+from gem_core.training import provenance
+
 HERE = Path(__file__).resolve().parent
 PAIRS = [json.loads(line) for line in (HERE / "math_pairs.jsonl").read_text().splitlines()]
 
@@ -149,7 +151,10 @@ def main() -> None:
     parser.add_argument("--gem-python", help="python of an environment with gem-llm and pylatexenc")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--out", type=Path)
+    provenance.add_option(parser)
     arguments = parser.parse_args()
+    provenance.check_option(parser, arguments)
+    commit = provenance.commit()  # of the code that runs, not of a later one
     from gem_core.graders._math_fast import fast_verdict
 
     gem_core_round()
@@ -164,6 +169,7 @@ def main() -> None:
     graders = {name: summary(measured) for name, measured in rounds.items()}
     ours = graders["gem-core"]["cpu_ms_mean"]
     result = {
+        "commit": commit,
         "pairs": len(PAIRS),
         "judged_without_algebra": sum(
             fast_verdict(p["answer"], p["gold"]) is not None for p in PAIRS

@@ -29,8 +29,9 @@ from gem_core.episodes.data import Completion
 from gem_core.episodes.machine import EpisodeMachine
 from gem_core.report import markdown_table
 from gem_core.tiny import model_path
+from gem_core.training import provenance
+from gem_core.training.machine import describe_machine
 from gem_core.training.recipe import load_recipe
-from gem_core.training.runs import describe_machine
 
 HERE = Path(__file__).resolve().parent
 TEXT = "the agent opens a drawer and finds nothing but paper clips and a faded map of town"
@@ -64,7 +65,10 @@ def main() -> int:
     parser.add_argument(
         "--episodes", type=int, default=5, help="number of episodes, of which the median is taken"
     )
+    provenance.add_option(parser)
     arguments = parser.parse_args()
+    provenance.check_option(parser, arguments)
+    machine = describe_machine()
     recipe = load_recipe("guess-the-number-easy", "tiny", ["model.tiny.warm_start_steps=0"])
     hf = transformers.AutoTokenizer.from_pretrained(model_path(recipe))
     pairs = [episode(hf, arguments.turns, seed) for seed in range(arguments.episodes)]
@@ -76,8 +80,8 @@ def main() -> int:
         "render_again_us": [round(1e6 * x, 1) for x in columns[1]],
         "versions": {m.__name__: m.__version__ for m in (tokenizers, transformers)},
         "python": platform.python_version(),
-        "processor": describe_machine()["processor"],
-        "commit": describe_machine()["commit"],
+        "processor": machine["processor"],
+        "commit": machine["commit"],
     }
     text = json.dumps(result) + "\n"
     (HERE / "tokenisation.json").write_text(text, encoding="utf-8")
@@ -133,7 +137,7 @@ def page(result: dict[str, Any]) -> str:
         "neighbouring turns.\n\n"
         f"{markdown_table(head, rows)}\n"
         f"{result['processor']}, Python {result['python']}, {versions}, commit "
-        f"`{result['commit'][:10]}`.\n"
+        f"`{provenance.short(result['commit'])}`.\n"
     )
 
 

@@ -8,12 +8,12 @@ from gem_core.advantages._arrays import FloatArray
 from gem_core.advantages.batch import TurnBatch
 from gem_core.advantages.describe import describe
 from gem_core.advantages.estimators import gae, value_targets
-from gem_core.advantages.registry import compute_advantages
+from gem_core.advantages.registry import compute_advantages, estimator_needs
 from gem_core.advantages.stats import Reduce, identity
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gem_core.training.recipe import AlgorithmConfig
+    from gem_core.training.recipe import AlgorithmConfig, Recipe
 
 _METRICS = {
     "advantage_mean": "advantage/mean",
@@ -37,6 +37,11 @@ class Estimate(NamedTuple):
     advantages: FloatArray
     targets: FloatArray | None
     metrics: dict[str, float]
+
+
+def needs_critic(recipe: Recipe) -> bool:
+    """Return whether the recipe's estimator needs values, so that the trainer trains a critic."""
+    return estimator_needs(recipe.algorithm.estimator).values
 
 
 def estimate(

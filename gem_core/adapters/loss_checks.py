@@ -15,11 +15,13 @@ def require_finite(step: int, metrics: Mapping[str, float]) -> None:
     """Check the losses and the norm of the gradient of training step ``step``.
 
     Raises:
-        GemError: one of them is not finite.
+        GemError: one of them is not finite. A norm below 0 is what DeepSpeed reports for one that
+            is not.
     """
     for name in CHECKED:
-        if not math.isfinite(metrics.get(name, 0.0)):
+        value = metrics.get(name, 0.0)
+        if not math.isfinite(value) or (name.startswith("grad_norm") and value < 0):
             raise GemError(
-                f"{name} is {metrics[name]} in step {step}: lower algorithm.lr, and look at the "
+                f"{name} is {value} in step {step}: lower algorithm.lr, and look at the "
                 "last lines of metrics.jsonl for where it began."
             )

@@ -7,6 +7,7 @@ The ``config`` module of every adapter states what becomes of each recipe key (`
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from gem_core.errors import RecipeError
 from gem_core.training.recipe import Recipe, flatten, get_key, recipe_keys
@@ -16,7 +17,7 @@ def core_keys() -> frozenset[str]:
     """Return the dotted keys that the core applies for every trainer: prompts, limits, tasks."""
     owned = ("context.", "limits.", "model.tiny.")
     single = {"name", "env", "trainer", "sources", "model.path", "model.revision"}
-    single |= {"eval.episodes", "eval.temperature", "train.start"}
+    single |= {"eval.env", "eval.episodes", "eval.temperature", "train.start"}
     return frozenset(k for k in recipe_keys() if k in single or k.startswith(owned))
 
 
@@ -56,6 +57,34 @@ def refuse_values(recipe: Recipe, trainer: str, checks: Iterable[tuple[str, obje
             raise RecipeError(f"{trainer} cannot honour {values}: {why}.")
 
 
+def native_table(recipe: Recipe, trainer: str) -> dict[str, Any]:
+    """Return ``[trainer.<trainer>]`` by dotted key; keys are as they were written."""
+    return flatten(recipe.trainer.get(trainer, {}))
+
+
+def bare(key: str) -> str:
+    """Return a native key as owned keys are written.
+
+    It has no dashes of a command line and no prefix of Hydra's (``+`` adds a key, ``++`` sets or
+    adds it, ``~`` removes it), and underscores where a command line also takes dashes.
+
+    >>> bare("++actor.optim.lr"), bare("--train.batch-size")
+    ('actor.optim.lr', 'train.batch_size')
+    """
+    parts = [part.strip().lstrip("+~-") for part in key.split(".")]
+    return ".".join(parts).replace("-", "_")
+
+
+def parents(key: str) -> list[str]:
+    """Return the tables that a dotted key lies in, the nearest first.
+
+    >>> parents("data.custom_cls.path")
+    ['data.custom_cls', 'data']
+    """
+    parts = key.split(".")
+    return [".".join(parts[:length]) for length in range(len(parts) - 1, 0, -1)]
+
+
 def refuse_native(recipe: Recipe, trainer: str, owned: Mapping[str, str]) -> None:
     """Refuse native keys in ``[trainer.<trainer>]`` that something else decides.
 
@@ -65,8 +94,22 @@ def refuse_native(recipe: Recipe, trainer: str, owned: Mapping[str, str]) -> Non
         owned: dotted native key -> what decides it: the recipe's key, or a reason.
 
     Raises:
-        RecipeError: the table has such a key.
+        RecipeError: the table has such a key in any spelling (see `bare`), a key that lies in it,
+            or one that holds it.
     """
-    native = {key.lstrip("+~") for key in flatten(recipe.trainer.get(trainer, {}))}
-    for key in sorted(native & owned.keys()):
-        raise RecipeError(f"trainer.{trainer}.{key}: {owned[key]}.")
+    reasons = {bare(key): reason for key, reason in owned.items()}
+    for given in sorted(native_table(recipe, trainer)):
+        reason = _reason(bare(given), reasons)
+        if reason is not None:
+            raise RecipeError(f"trainer.{trainer}.{given.lstrip('+~-')}: {reason}.")
+
+
+def _reason(name: str, owned: Mapping[str, str]) -> str | None:
+    """Return what decides the native key ``name``; ``None`` where it is free."""
+    for key in (name, *parents(name)):
+        if key in owned:
+            return owned[key]
+    for key, reason in owned.items():
+        if name in parents(key):
+            return f"it holds {key} ({reason}); write a table of its other keys"
+    return None

@@ -1,4 +1,4 @@
-"""Write one training step to a run directory, as the ``RunLog`` of every adapter does."""
+"""Write training steps and the evaluations between them to a run directory."""
 
 from __future__ import annotations
 
@@ -28,3 +28,10 @@ def log_step(
     require_finite(step, metrics)
     run.log(step, {**episode_metrics(episodes), **metrics})
     run.log_episodes(step, episodes[: run.recipe.train.log_episodes])
+
+
+def log_evaluation(run: RunDir, step: int, episodes: Sequence[Episode]) -> None:
+    """Write the evaluation after training step ``step``, and its first episodes."""
+    played = sorted(episodes, key=lambda episode: episode.index)
+    run.log_eval(step, "during", episode_metrics(played))
+    run.log_episodes(step, played[: run.recipe.train.log_episodes], split="eval")

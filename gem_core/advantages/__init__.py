@@ -16,8 +16,11 @@ from gem_core.advantages.estimators import (
     value_targets,
 )
 from gem_core.advantages.registry import (
+    EstimatorNeeds,
     check_options,
     compute_advantages,
+    declare_needs,
+    estimator_needs,
     estimator_options,
     get_estimator,
     list_estimators,
@@ -27,14 +30,17 @@ from gem_core.advantages.stats import identity, moments, normalise
 from gem_core.advantages.turns import Span, runs_of_ones, spread, spread_rows
 
 __all__ = [
+    "EstimatorNeeds",
     "Span",
     "TurnBatch",
     "check_options",
     "compute_advantages",
+    "declare_needs",
     "dense_ids",
     "describe",
     "discounted_returns",
     "dr_grpo",
+    "estimator_needs",
     "estimator_options",
     "gae",
     "get_estimator",

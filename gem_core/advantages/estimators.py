@@ -73,7 +73,7 @@ def rebn(
     return normalise(returns, cell, cells, reduce=reduce, ddof=ddof, eps=eps, floor=floor)
 
 
-@register_estimator("grpo")
+@register_estimator("grpo", needs_groups=True)
 @on_valid_turns
 def grpo(
     batch: TurnBatch,
@@ -107,7 +107,7 @@ def grpo(
     return (deviation / scale[groups])[of_turn]
 
 
-@register_estimator("dr_grpo")
+@register_estimator("dr_grpo", needs_groups=True)
 @on_valid_turns
 def dr_grpo(
     batch: TurnBatch,
@@ -122,7 +122,7 @@ def dr_grpo(
     return deviation[of_turn]
 
 
-@register_estimator("rloo")
+@register_estimator("rloo", needs_groups=True)
 @on_valid_turns
 def rloo(
     batch: TurnBatch,
@@ -138,7 +138,7 @@ def rloo(
     return (deviation * leave_one_out[groups])[of_turn]
 
 
-@register_estimator("gae")
+@register_estimator("gae", needs_values=True)
 @on_valid_turns
 def gae(
     batch: TurnBatch,

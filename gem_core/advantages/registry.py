@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from inspect import Parameter, signature
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -23,17 +23,65 @@ F = TypeVar("F", bound=Estimator)
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
 _PLACE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 _STANDARD = ("gamma", "lam", "reduce")
+_NEEDS = "gem_core_needs"
+"""Attribute of an estimator's function that holds what it declared."""
 _registered: dict[str, Estimator] = {}
 _resolved: dict[str, Estimator] = {}  # what get_estimator returned for each name
 
 
-def register_estimator(name: str) -> Callable[[F], F]:
+class EstimatorNeeds(NamedTuple):
+    """What an estimator reads beside the rewards.
+
+    Attributes:
+        values: ``TurnBatch.values`` and ``bootstrap``: the trainer trains a critic.
+        groups: ``TurnBatch.group``: several episodes share an initial state.
+    """
+
+    values: bool = False
+    groups: bool = False
+
+
+def declare_needs(*, needs_values: bool = False, needs_groups: bool = False) -> Callable[[F], F]:
+    """Declare what the decorated estimator needs, without giving it a name in this process.
+
+    It is for estimators that are found by an entry point or as ``"module:function"``. Trainers
+    train a critic for an estimator that needs values; a recipe without groups is refused for one
+    that needs groups. What wraps the estimator (`functools.wraps`) needs the same.
+
+    Raises:
+        RegistrationError: attributes of the estimator cannot be set.
+    """
+
+    def declare(estimator: F) -> F:
+        before = _declared(estimator)
+        needs = EstimatorNeeds(before.values or needs_values, before.groups or needs_groups)
+        if needs == before:
+            return estimator
+        try:
+            setattr(estimator, _NEEDS, needs)
+        except AttributeError:
+            raise RegistrationError(
+                f"{_origin(estimator)} cannot declare what it needs: make it a function."
+            ) from None
+        return estimator
+
+    return declare
+
+
+def register_estimator(
+    name: str, *, needs_values: bool = False, needs_groups: bool = False
+) -> Callable[[F], F]:
     """Register the decorated function as estimator ``name``, in this process.
 
     It must accept ``gamma``, ``lam`` and ``reduce`` as keywords; its other keywords are its
     options. `compute_advantages` gives it a batch without masked turns. Trainers run estimators in
     worker processes: to have the name in all of them, install an entry point of the group
     ``gem_core.advantages``, or name the estimator ``"module:function"``.
+
+    Args:
+        name: of the estimator in recipes.
+        needs_values: it reads ``TurnBatch.values``, see `declare_needs`.
+        needs_groups: it reads ``TurnBatch.group``.
 
     Raises:
         RegistrationError: the name is malformed or taken, or the signature does not fit.
@@ -51,10 +99,16 @@ def register_estimator(name: str) -> Callable[[F], F]:
                 f"The estimator name {name!r} is taken by {_origin(known)}: choose another name."
             )
         _check_signature(name, estimator)
+        declare_needs(needs_values=needs_values, needs_groups=needs_groups)(estimator)
         _registered[name] = estimator
         return estimator
 
     return register
+
+
+def estimator_needs(name: str) -> EstimatorNeeds:
+    """Return what estimator ``name`` declared; raises as `get_estimator`."""
+    return _declared(get_estimator(name))
 
 
 def get_estimator(name: str) -> Estimator:
@@ -113,8 +167,8 @@ def compute_advantages(
 
     Raises:
         UnknownNameError: there is no such estimator, or it has no such option.
-        AdvantageError: ``gamma`` or ``lam`` is out of range, an option is missing, or the estimator
-            returned anything but one finite number per turn.
+        AdvantageError: ``gamma`` or ``lam`` is out of range, an option is missing, the batch lacks
+            what the estimator needs, or it returned anything but one finite number per turn.
     """
     estimator = get_estimator(name)
     check_options(name, options)
@@ -122,6 +176,7 @@ def compute_advantages(
         if not 0.0 <= number <= 1.0:
             raise AdvantageError(f"{label} must be in [0, 1], got {number!r}.")
     valid = batch.valid()
+    _check_needs(name, _declared(estimator), valid)
     result = np.asarray(
         estimator(valid, gamma=gamma, lam=lam, reduce=reduce, **options), dtype=np.float64
     )
@@ -206,6 +261,27 @@ def check_options(name: str, options: Mapping[str, Any]) -> None:
     missing = [p.name for p in known.values() if p.default is p.empty and p.name not in options]
     if missing:
         raise AdvantageError(f"Estimator {name!r} needs the option {', '.join(missing)}.")
+
+
+def _declared(estimator: object) -> EstimatorNeeds:
+    """Return what an estimator declared; by default it needs nothing."""
+    needs = getattr(estimator, _NEEDS, EstimatorNeeds())
+    assert isinstance(needs, EstimatorNeeds), f"{_NEEDS} is an attribute of gem_core's own"
+    return needs
+
+
+def _check_needs(name: str, needs: EstimatorNeeds, batch: TurnBatch) -> None:
+    """Raise AdvantageError where ``batch`` has turns, and lacks what the estimator needs."""
+    if needs.values and batch.values is None and len(batch):
+        raise AdvantageError(
+            f"{name} needs TurnBatch.values: V(s_t) at the last prompt token of each turn. "
+            "Without a critic, use 'rebn' or 'reinforce'."
+        )
+    if needs.groups and batch.group is None and len(batch):
+        raise AdvantageError(
+            f"{name} needs TurnBatch.group: without it, each episode is alone in its group. Give "
+            "the initial state of each episode, several episodes per state."
+        )
 
 
 def _check_result(name: str, result: FloatArray, batch: TurnBatch) -> None:

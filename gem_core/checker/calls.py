@@ -8,14 +8,16 @@ import threading
 from copy import deepcopy
 from typing import Any
 
-from gem_core.checker.inputs import BAD_SEEDS, GOOD_SEEDS, MALFORMED, WRONG_TYPES
-from gem_core.checker.subject import EnvCheckError, Subject, play_to_end, trace
+from gem_core.checker.inputs import MALFORMED, WRONG_TYPES
+from gem_core.checker.subject import Subject, play_to_end, trace
 from gem_core.core import Env
 from gem_core.errors import ActionTypeError, EpisodeStateError
 
 _OBSERVATION_SLACK = 1000
 """How many characters an observation may gain because of a malformed action."""
 _HANG_S = 120
+_TURNS_BEFORE = (0, 3)
+"""Turns of random actions before a malformed one."""
 
 
 def check_api(subject: Subject) -> None:
@@ -27,67 +29,53 @@ def check_api(subject: Subject) -> None:
     first = env.reset(seed=subject.seeds[0])
     if not (isinstance(first, tuple) and len(first) == 2):
         raise subject.fail("api", f"reset() must return (obs, info), not {first!r:.100}.")
-    _check_obs_info(subject, *first)
+    _check_obs_info(subject, "api", "reset()", *first)
     chooser = random.Random(0)
     for _ in range(subject.steps):
-        if _check_step(subject, env.step(env.random_action(chooser))):
+        if _check_step(subject, "api", "step()", env.step(env.random_action(chooser))):
             env.reset()
 
 
-def _check_step(subject: Subject, result: Any) -> bool:
+def _check_step(subject: Subject, check: str, call: str, result: Any) -> bool:
     """Check the result of a step; return whether it ended the episode."""
     if not (isinstance(result, tuple) and len(result) == 5):
-        raise subject.fail("api", f"step() must return a 5-tuple, not {result!r:.100}.")
+        raise subject.fail(check, f"{call} must return a 5-tuple, not {result!r:.100}.")
     obs, reward, terminated, truncated, info = result
-    _check_obs_info(subject, obs, info)
+    _check_obs_info(subject, check, call, obs, info)
     if type(reward) not in (float, int) or not math.isfinite(reward):
-        raise subject.fail("api", f"the reward must be a finite float, not {reward!r}.")
+        raise subject.fail(check, f"{call}: the reward must be a finite float, not {reward!r}.")
     if type(terminated) is not bool or type(truncated) is not bool:
-        raise subject.fail("api", "terminated and truncated must be bool.")
+        raise subject.fail(check, f"{call}: terminated and truncated must be bool.")
     return terminated or truncated
 
 
-def _check_obs_info(subject: Subject, obs: Any, info: Any) -> None:
+def _check_obs_info(subject: Subject, check: str, call: str, obs: Any, info: Any) -> None:
     if not isinstance(obs, str):
-        raise subject.fail("api", f"an observation must be a str, not {obs!r:.100}.")
+        raise subject.fail(check, f"{call}: an observation must be a str, not {obs!r:.100}.")
     if type(info) is not dict or not all(isinstance(key, str) for key in info):
-        raise subject.fail("api", f"info must be a dict with str keys: {info!r:.100}.")
+        raise subject.fail(check, f"{call}: info must be a dict with str keys: {info!r:.100}.")
     if not isinstance(info.get("suffix", ""), str):
-        raise subject.fail("api", "info['suffix'] must be a str.")
+        raise subject.fail(check, f"{call}: info['suffix'] must be a str.")
     if info.get("error") not in (None, "invalid_format", "invalid_action"):
-        raise subject.fail("api", f"unknown info['error'] {info['error']!r}.")
-
-
-def check_seeds(subject: Subject) -> None:
-    """``reset`` accepts every integer as a seed and refuses everything else."""
-    env = subject.make()
-    for seed in GOOD_SEEDS:
-        env.reset(seed=seed)
-    for bad in BAD_SEEDS:
-        try:
-            env.reset(seed=bad)  # type: ignore[arg-type]
-        except TypeError:
-            continue
-        raise subject.fail("seeds", f"reset(seed={bad!r}) must raise TypeError.")
+        raise subject.fail(check, f"{call}: unknown info['error'] {info['error']!r}.")
 
 
 def check_malformed(subject: Subject) -> None:
-    """No malformed action raises, hangs or makes the observation grow."""
-    problems: list[EnvCheckError] = []
+    """No malformed action raises, hangs or makes the observation grow, in no part of an episode."""
+    problems: list[BaseException] = []
     current = ""
 
     def play() -> None:
         nonlocal current
-        env = subject.make()
-        env.reset(seed=subject.seeds[0])
-        normal = max(len(str(entry)) for entry in trace(env, subject.seeds[0], subject.steps))
-        for action in MALFORMED:
-            current = action
-            env.reset(seed=subject.seeds[0])
-            problem = _problem(subject, env, action, normal + _OBSERVATION_SLACK)
-            if problem is not None:
-                problems.append(problem)
-                return
+        try:
+            env = subject.make()
+            normal = max(len(str(entry)) for entry in trace(env, subject.seeds[0], subject.steps))
+            for action in MALFORMED:
+                current = action
+                for turns in _TURNS_BEFORE:
+                    _play_malformed(subject, env, action, turns, normal + _OBSERVATION_SLACK)
+        except BaseException as error:  # raised again in the thread of the caller
+            problems.append(error)
 
     thread = threading.Thread(target=play, daemon=True)
     thread.start()
@@ -98,17 +86,23 @@ def check_malformed(subject: Subject) -> None:
         raise problems[0]
 
 
-def _problem(subject: Subject, env: Env, action: str, longest: int) -> EnvCheckError | None:
-    """Play a malformed action; return what was wrong, ``None`` if nothing was."""
-    call = f"step({action!r:.60})"
+def _play_malformed(subject: Subject, env: Env, action: str, turns: int, longest: int) -> None:
+    """Play a malformed action after some turns of random actions, if the episode lasts so long."""
+    env.reset(seed=subject.seeds[0])
+    chooser = random.Random(0)
+    for _ in range(turns):
+        _, _, terminated, truncated, _ = env.step(env.random_action(chooser))
+        if terminated or truncated:
+            return
+    call = f"turn {turns + 1}: step({action!r:.60})"
     try:
-        obs, _, _, _, info = env.step(action)
+        result = env.step(action)
     except Exception as error:
-        return subject.fail("malformed", f"{call} raised {error!r:.200}")
-    size = len(obs) + len(info.get("suffix", ""))
+        raise subject.fail("malformed", f"{call} raised {error!r:.200}") from error
+    _check_step(subject, "malformed", call, result)
+    size = len(result[0]) + len(result[4].get("suffix", ""))
     if size > longest:
-        return subject.fail("malformed", f"{call} gave an observation of {size} chars")
-    return None
+        raise subject.fail("malformed", f"{call} gave an observation of {size} chars")
 
 
 def check_episode_state(subject: Subject) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Any
 
-from gem_core.checker import calls, repeatable, state
+from gem_core.checker import calls, repeatable, seeding, state, whole_episodes
 from gem_core.checker.subject import EnvCheckError, Subject
 from gem_core.core import Env
 from gem_core.env_spec import EnvSpec
@@ -14,7 +14,11 @@ from gem_core.registration import make, spec
 
 CHECKS: dict[str, Callable[[Subject], None]] = {
     "api": calls.check_api,
-    "seeds": calls.check_seeds,
+    "slow": whole_episodes.check_slow,
+    "mid_game": whole_episodes.check_mid_game,
+    "ends": whole_episodes.check_ends,
+    "seeds": seeding.check_seeds,
+    "distinct_seeds": seeding.check_distinct_seeds,
     "determinism": repeatable.check_determinism,
     "interleaved": repeatable.check_interleaved,
     "threads": repeatable.check_threads,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 MALFORMED = (
     "",
     " ",
@@ -51,3 +53,10 @@ BAD_SEEDS = ("1", 1.5, [1])
 """Seeds that ``reset`` must refuse."""
 GOOD_SEEDS = (0, -1, 2**32, -(2**70), True)
 """Seeds that ``reset`` must accept."""
+OTHER_SIGN = "the same with the other sign"
+FAR_SEEDS: dict[str, Callable[[int], int]] = {
+    OTHER_SIGN: lambda seed: -seed,
+    "that plus 2**32": lambda seed: seed + 2**32,
+    "that plus 2**64": lambda seed: seed + 2**64,
+}
+"""What a generator that keeps only a part of a seed takes for the same seed."""

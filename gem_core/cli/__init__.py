@@ -24,14 +24,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     Returns:
         The exit code: 0; 1 where a check fails; 2 for an error that the user can correct, which is
-        printed in one line on stderr. Any other exception is a defect and is raised.
+        printed in one line on stderr; 75 for a run that SIGTERM stopped. Any other exception is a
+        defect and is raised.
     """
     arguments = build_parser().parse_args(argv)
     try:
         return _run(arguments)
     except GemError as error:
         print(f"gem-core: {error}", file=sys.stderr)
-        return 2
+        return error.exit_code
     except BrokenPipeError:
         # The reader (head, less) closed the pipe; keep the interpreter from flushing into it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -78,7 +78,7 @@ def show(arguments: argparse.Namespace) -> int:
     if name in baselines or name.endswith(".toml"):
         recipe = load_recipe(name, arguments.profile, arguments.overrides)
         print(_listing(recipe, load_recipe(name)))
-        for env in recipe.env:
+        for env in [*recipe.env, *recipe.eval.env]:
             _show_env(env.id, recipe.context.template, arguments.episodes, env.kwargs)
         return 0
     try:
@@ -94,6 +94,8 @@ def show(arguments: argparse.Namespace) -> int:
 
 def _listing(recipe: Recipe, baseline: Recipe) -> str:
     """Return every key of a recipe and its value, one per line, with the source if it has one."""
+    from msgspec import to_builtins
+
     from gem_core.training.recipe import get_key, recipe_keys
 
     lines = []
@@ -102,7 +104,7 @@ def _listing(recipe: Recipe, baseline: Recipe) -> str:
             continue
         value = get_key(recipe, key)
         source = recipe.sources.get(key) if value == get_key(baseline, key) else None
-        shown = json.dumps(value, default=list)
+        shown = json.dumps(value, default=to_builtins)
         lines.append(f"{key} = {shown}" + (f"  # {source}" if source else ""))
     return "\n".join(lines)
 

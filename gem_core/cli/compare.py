@@ -15,7 +15,8 @@ from gem_core.compare.recipes import mark_stale, mixed_experiments
 from gem_core.compare.results import CellResult, csv_text, markdown, read_cells
 from gem_core.compare.runner import Plan, command, run_grid
 from gem_core.errors import GemError
-from gem_core.report import markdown_table
+from gem_core.report import markdown_table, origin_lines
+from gem_core.training.provenance import require_clean
 from gem_core.training.trainers import get_trainer, list_trainers, resolve
 
 QUICK = ("train.steps=2", "eval.episodes=50", "model.tiny.warm_start_steps=40")
@@ -41,6 +42,7 @@ def compare(args: argparse.Namespace) -> int:
         return dry_run(cells, plan)
     if args.report_only:
         return report(plan.out, read_cells(plan.out))
+    require_clean(args.allow_dirty or args.quick)  # --quick measures nothing
     with claimed(plan.out, args.quick):
         run_grid(cells, plan)
         return report(plan.out, mark_stale(read_cells(plan.out), cells, plan.profile, plan.extra))
@@ -72,7 +74,8 @@ def report(out: Path, cells: Sequence[CellResult]) -> int:
     from gem_core.compare.page import write_page
     from gem_core.compare.plots import curves, times
 
-    tables = f"{markdown_table(*side_by_side(cells))}\n{markdown(cells)}"
+    origin = origin_lines(cell.result for cell in cells if cell.result)
+    tables = "\n".join([markdown_table(*side_by_side(cells)), markdown(cells), *origin, ""])
     (out / "table.md").write_text(tables, encoding="utf-8")
     (out / "cells.csv").write_text(csv_text(cells), encoding="utf-8")
     pictures = []

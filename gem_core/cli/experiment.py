@@ -6,10 +6,12 @@ import argparse
 import json
 import os
 import warnings
+from contextlib import nullcontext
 from pathlib import Path
 
 from gem_core.errors import RecipeError, RunError
 from gem_core.training.recipe import Recipe, load_recipe, override
+from gem_core.training.run_data import belonging_to
 from gem_core.training.runs import IfExists, RunDir, continue_from
 
 _QUICKSTART = Path("runs/quickstart")
@@ -68,7 +70,8 @@ def evaluate(arguments: argparse.Namespace) -> int:
     else:
         recipe = load_recipe(arguments.source, arguments.profile, arguments.overrides)
         default_model = "" if arguments.model else model_path(recipe)
-    metrics = measure(recipe, arguments.model or default_model, arguments.episodes)
+    with belonging_to(run) if run.exists else nullcontext():
+        metrics = measure(recipe, arguments.model or default_model, arguments.episodes)
     if arguments.json:
         print(json.dumps(metrics, indent=1, sort_keys=True))
         return 0
@@ -79,8 +82,16 @@ def evaluate(arguments: argparse.Namespace) -> int:
 
 
 def report(arguments: argparse.Namespace) -> int:
-    """Print the table of the finished runs and draw the learning curves of all runs."""
-    from gem_core.report import learning_curve, markdown_table, plain_table, record, result_rows
+    """Print the table of the finished runs, their data, and draw the curves of all runs."""
+    from gem_core.report import (
+        learning_curve,
+        markdown_table,
+        origin_lines,
+        plain_table,
+        record,
+        result_rows,
+    )
+    from gem_core.report.data import environments_of
     from gem_core.report.tables import HEAD
 
     runs = [RunDir(path) for path in arguments.runs]
@@ -90,6 +101,10 @@ def report(arguments: argparse.Namespace) -> int:
     finished = [run.result for run in runs if run.finished]
     table = markdown_table if arguments.markdown else plain_table
     print(table(HEAD, result_rows(finished)))
+    for line in origin_lines(finished):
+        print(line)
+    for line in dict.fromkeys(line for run in runs for line in environments_of(run)):
+        print(line)
     if len(finished) < len(runs):
         print(f"{len(runs) - len(finished)} of {len(runs)} runs are not finished.")
     if arguments.record:

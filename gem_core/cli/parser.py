@@ -155,6 +155,12 @@ def _compare(verbs: _Verbs) -> None:
         help="seeds of the runs (default: 0)",
     )
     verb.add_argument("--profile", default="tiny", help="profile (default: %(default)s)")
+    _add_grid_options(verb)
+    _add_set(verb)
+
+
+def _add_grid_options(verb: argparse.ArgumentParser) -> None:
+    """Add where and how the cells of a comparison are run."""
     verb.add_argument(
         "--out",
         type=Path,
@@ -170,11 +176,15 @@ def _compare(verbs: _Verbs) -> None:
     verb.add_argument(
         "--quick", action="store_true", help="2 steps of the first baseline, small evaluations"
     )
+    verb.add_argument(
+        "--allow-dirty",
+        action="store_true",
+        help="also with uncommitted changes; the results are marked with a + behind the commit",
+    )
     verb.add_argument("--dry-run", action="store_true", help="print the commands, run nothing")
     verb.add_argument(
         "--report-only", action="store_true", help="only write the report of finished cells"
     )
-    _add_set(verb)
 
 
 def _add_set(verb: argparse.ArgumentParser) -> None:

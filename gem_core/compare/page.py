@@ -9,6 +9,7 @@ from pathlib import Path
 
 from gem_core.compare.agreement import side_by_side
 from gem_core.compare.results import HEAD, CellResult, summary_rows
+from gem_core.report import origin_lines
 
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 70em; margin: 2em auto; padding: 0 1em }
@@ -33,6 +34,8 @@ def write_page(cells: Sequence[CellResult], pictures: Iterable[Path], target: Pa
         parts.append(f'<h2>Failed</h2><ul class="failed">{items}</ul>')
     if done:
         parts.append(f"<h2>Where it ran</h2>{_hardware(done)}")
+        origin = origin_lines(cell.result for cell in done if cell.result)
+        parts += [f"<p>{html.escape(line)}</p>" for line in origin]
     body = "\n".join(parts)
     target.write_text(
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>gem-core comparison</title>'

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from gem_core.report.origin import commit_of
 from gem_core.report.tables import markdown_table, success
 from gem_core.training.runs import RunDir
 
@@ -142,7 +143,7 @@ def csv_text(cells: Iterable[CellResult]) -> str:
     """Return every cell as CSV: its names, its state, and its figures."""
     head = ["baseline", "algorithm", "trainer", "seed", "status", "reason"]
     head += ["before", "after", "after_low", "after_high", "steps", "train_s", "rollout_s"]
-    head += ["update_s", "sync_s", "version", "sampled_tokens"]
+    head += ["update_s", "sync_s", "version", "sampled_tokens", "commit", "sessions"]
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(head)
@@ -162,7 +163,8 @@ def _figures(cell: CellResult) -> list[Any]:
     figures = [before.get("success/mean"), after.get("success/mean")]
     figures += [after.get("success/low"), after.get("success/high"), result["steps"]]
     figures += [seconds.get(k) for k in ("train", "rollout", "update", "sync")]
-    return [*figures, result["versions"].get("gem-core"), round(sampled_tokens(cell))]
+    figures += [result["versions"].get("gem-core"), round(sampled_tokens(cell))]
+    return [*figures, commit_of(result), len(result.get("sessions", ())) or None]
 
 
 def _success(results: Sequence[dict[str, Any]], when: str) -> str:

@@ -1,6 +1,7 @@
 """Load rows from the Hugging Face Hub or its cache, a local file, or a built-in sample.
 
-A table is loaded once per process and shared by all environments that use it.
+A table is loaded once per process and shared by all environments that use it. `gem_core.envs._hub`
+does what concerns the Hub.
 """
 
 from __future__ import annotations
@@ -8,21 +9,23 @@ from __future__ import annotations
 import hashlib
 import json
 import mmap
-import re
 import threading
 import warnings
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from gem_core.envs import _hub
+from gem_core.envs._hub import DataUnavailableError
 from gem_core.errors import DataError, MissingDependencyError, unknown
 
 Row = dict[str, Any]
 
 SAMPLES = Path(__file__).resolve().parent / "samples"
 _FILES = (".jsonl", ".json", ".parquet")
-_COMMIT = re.compile(r"@([0-9a-f]{40})/")
 
 
 class SampleDataWarning(UserWarning):
@@ -37,12 +40,14 @@ class Table(NamedTuple):
         size: number of rows.
         revision: identifies exactly these rows.
         sample: whether this is a built-in sample.
+        commit: commit of a data set of the Hub, if it is known.
     """
 
     row: Callable[[int], Row]
     size: int
     revision: str
     sample: bool = False
+    commit: str | None = None
 
 
 class Source(NamedTuple):
@@ -55,13 +60,42 @@ class Source(NamedTuple):
     revision: str | None = None
 
 
+class _Rules(NamedTuple):
+    """What holds for all loading; see `strict_data`."""
+
+    strict: bool = False
+    commits: Mapping[str, str] = {}
+
+
+_rules: ContextVar[_Rules] = ContextVar("_rules", default=_Rules())  # noqa: B039 - immutable
+
+
+@contextmanager
+def strict_data(commits: Mapping[str, str] | None = None) -> Iterator[None]:
+    """Inside the block, data that are not available are an error, for every environment.
+
+    Args:
+        commits: data set of the Hub -> the commit to load, where an environment asks for none.
+    """
+    token = _rules.set(_Rules(True, commits or {}))
+    try:
+        yield
+    finally:
+        _rules.reset(token)
+
+
+def is_strict(strict: bool) -> bool:
+    """Return whether data that are not available are an error: by parameter, or in a block."""
+    return strict or _rules.get().strict
+
+
 def load(source: Source, strict: bool) -> Table:
     """Return the table of a source, from memory if it was loaded before.
 
     Args:
         source: the description of the table.
         strict: whether data that are not available are an error; otherwise the sample is used
-            instead, with a `SampleDataWarning`.
+            instead, with a `SampleDataWarning`. Inside `strict_data` it is always true.
 
     Raises:
         DataError: the data cannot be read and ``strict`` is true, or the file or the split does not
@@ -72,11 +106,13 @@ def load(source: Source, strict: bool) -> Table:
         return _remembered(source, lambda: _sample(source.sample))
     if is_file(source.dataset):
         return _remembered(source, lambda: _read_file(source))
+    strict = is_strict(strict)
+    source = _at_agreed_commit(source)
     try:
         if not strict and source in _absent:
             raise _absent[source]
-        return _remembered(source, lambda: _read_hub(source))
-    except (_NotHere, MissingDependencyError) as error:
+        table = _remembered(source, lambda: _read_hub(source))
+    except DataUnavailableError as error:
         if strict:
             raise
         # Decided once, so that all environments of a process use the same data.
@@ -89,7 +125,15 @@ def load(source: Source, strict: bool) -> Table:
             SampleDataWarning,
             stacklevel=2,
         )
-        return table
+    return table
+
+
+def _at_agreed_commit(source: Source) -> Source:
+    """Return the source at the commit that `strict_data` states, unless it has one already."""
+    commit = _rules.get().commits.get(source.dataset)
+    if commit is None or _hub.is_commit(source.revision):
+        return source
+    return source._replace(revision=commit)
 
 
 def is_file(dataset: str) -> bool:
@@ -97,12 +141,8 @@ def is_file(dataset: str) -> bool:
     return dataset.endswith(_FILES) or Path(dataset).is_file()
 
 
-class _NotHere(DataError):
-    """The Hub cannot be reached, and its cache does not have the data."""
-
-
 _tables: dict[Source, Table] = {}
-_absent: dict[Source, Exception] = {}
+_absent: dict[Source, DataUnavailableError] = {}
 _lock = threading.RLock()
 
 
@@ -114,6 +154,8 @@ def _remembered(source: Source, read: Callable[[], Table]) -> Table:
             if table.size == 0:
                 raise DataError(f"{source.dataset!r} has no rows; name another file or split.")
             _tables[source] = table
+            if table.commit is not None:
+                _tables[source._replace(revision=table.commit)] = table
     return table
 
 
@@ -162,7 +204,7 @@ def _read_jsonl(path: Path) -> Table:
             raise DataError(f"{path}, row {index + 1}: a row must be a JSON object.")
         return item
 
-    return Table(row, len(starts), f"sha256-{_digest(path)}")
+    return Table(row, len(starts), file_revision(path))
 
 
 def _read_parquet(path: Path) -> Table:
@@ -178,62 +220,24 @@ def _read_parquet(path: Path) -> Table:
         item: Row = table.slice(index, 1).to_pylist()[0]
         return item
 
-    return Table(row, table.num_rows, f"sha256-{_digest(path)}")
+    return Table(row, table.num_rows, file_revision(path))
 
 
-def _digest(path: Path) -> str:
+def file_revision(path: str | Path) -> str:
+    """Return what identifies the content of a file as the data of an environment."""
     digest = hashlib.sha256()
-    with path.open("rb") as file:
+    with Path(path).open("rb") as file:
         while block := file.read(1 << 20):
             digest.update(block)
-    return digest.hexdigest()[:16]
+    return f"sha256-{digest.hexdigest()[:16]}"
 
 
 def _read_hub(source: Source) -> Table:
-    """Load from the Hub, or from its cache when offline; ``HF_*`` variables are honoured."""
-    try:
-        import datasets
-    except ImportError as error:
-        raise MissingDependencyError(
-            f"Reading {source.dataset!r} needs the package datasets: pip install 'gem-core[data]', "
-            "or give the path of a .jsonl file as dataset=."
-        ) from error
-    try:
-        loaded = datasets.load_dataset(source.dataset, source.subset, revision=source.revision)
-    except (ConnectionError, TimeoutError) as error:
-        raise _NotHere(
-            f"It is not in the cache and the Hub cannot be reached ({error!s:.120}). Run once "
-            f'with a connection (and without HF_HUB_OFFLINE=1): python -c "import datasets; '
-            f"datasets.load_dataset('{source.dataset}')\"; or give the path of a local file as "
-            "dataset=."
-        ) from error
-    except (FileNotFoundError, ValueError) as error:
-        raise DataError(f"The Hub has no such data: {error}") from error
-    rows = _one_split(loaded, source)
+    rows, commit = _hub.read(source.dataset, source.subset, source.split, source.revision)
 
     def row(index: int) -> Row:
         item: Row = rows[index]
         return item
 
-    return Table(row, len(rows), f"{source.dataset}@{_commit(rows, source)}")
-
-
-def _one_split(loaded: Any, source: Source) -> Any:
-    splits = list(loaded)
-    if source.split is None and len(splits) == 1:
-        return loaded[splits[0]]
-    if source.split not in splits:
-        raise DataError(
-            f"{source.dataset!r} has the splits {', '.join(splits)}: give one of them as split= "
-            f"(it is {source.split!r})."
-        )
-    return loaded[source.split]
-
-
-def _commit(rows: Any, source: Source) -> str:
-    """Return the commit of the rows, from the names of the downloaded files."""
-    for name in rows.info.download_checksums or {}:
-        commit = _COMMIT.search(name)
-        if commit is not None:
-            return commit[1]
-    return source.revision or f"fingerprint-{rows._fingerprint}"
+    version = commit or f"fingerprint-{rows._fingerprint}"
+    return Table(row, len(rows), f"{source.dataset}@{version}", commit=commit)

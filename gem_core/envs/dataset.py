@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from gem_core.envs._data_source import Source, Table, load
-from gem_core.envs.single_turn import SingleTurn
+from bisect import bisect
+from pathlib import Path
+
+from gem_core.envs._data_source import Source, Table, is_file, is_strict, load
+from gem_core.envs.parts import ALL, HELD_OUT, Division, Items, check_part, division
+from gem_core.envs.single_turn import OptionError, SingleTurn
 from gem_core.errors import DataError, unknown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from typing import Any, ClassVar
 
 
@@ -21,12 +25,20 @@ class DatasetEnv(SingleTurn):
         sample: name of the built-in sample of this family.
         split: split of a Hugging Face data set; needed if it has several.
         subset: configuration of a Hugging Face data set.
-        revision: commit, tag or branch of a Hugging Face data set. In any case, the commit that was
-            loaded is in ``env.spec.data_revision``.
+        revision: commit, tag or branch of a Hugging Face data set; ``None``: the newest. In any
+            case, the commit that was loaded is in ``env.spec.data_revision``. A run loads that
+            commit in all of its processes, also when it is resumed.
         columns: names of the columns, by role: ``{"question": "problem"}``.
         strict: ``True``: data that are not available are an error. ``False``: the sample is used
             instead, with a warning, ``info["sample"] = True`` and its own data revision. ``None``:
             ``False`` for the data sets that this package registers, ``True`` for all others.
+            Inside a run it is always ``True``.
+        images: ``"drop"``: items with images are played without them. ``None``: they are an error,
+            unless the class has images in ``info``, as `gem_core.envs.math.GeometryEnv` does.
+        part: ``"train"`` or ``"eval"``: one of two parts without a common question; ``"all"`` or
+            ``None``: all items. Where a run evaluates on the data that it trains on, ``None``
+            becomes ``"train"`` in training and ``"eval"`` in evaluation.
+        held_out: share of the questions in the part ``"eval"``; at least one, not all.
         **options: see `gem_core.envs.single_turn.SingleTurn`.
 
     Raises:
@@ -38,6 +50,8 @@ class DatasetEnv(SingleTurn):
     """Role -> name of the column, unless ``columns`` overrides it."""
     optional: ClassVar[frozenset[str]] = frozenset()
     """Roles that a data set may lack."""
+    images_in_info: ClassVar[bool] = False
+    """Whether ``info`` of ``reset`` has the images of an item."""
 
     _row: dict[str, Any]
 
@@ -51,24 +65,66 @@ class DatasetEnv(SingleTurn):
         revision: str | None = None,
         columns: Mapping[str, str] | None = None,
         strict: bool | None = None,
+        images: str | None = None,
+        part: str | None = None,
+        held_out: float = HELD_OUT,
         **options: Any,
     ):
         super().__init__(**options)
         for role in columns or ():
             if role not in self.roles:
                 raise unknown("role of a column", role, self.roles, f"{', '.join(self.roles)}.")
+        check_part(part, held_out)
+        self.part = None if part == ALL else part
+        self.held_out = held_out
+        if images not in (None, "drop"):
+            raise unknown("value of images", str(images), ("drop",), "There are None and 'drop'.")
+        self.images = images
         self._source = Source(dataset, sample, split, subset, revision)
-        self._strict = _strict(dataset) if strict is None else strict
+        self._strict = is_strict(_strict(dataset) if strict is None else strict)
         self._named = {**self.roles, **(columns or {})}
         self._use(load(self._source, self._strict))
+
+    @classmethod
+    def items_played(
+        cls,
+        *,
+        dataset: str,
+        sample: str,
+        split: str | None = None,
+        subset: str | None = None,
+        columns: Mapping[str, str] | None = None,
+        held_out: float = HELD_OUT,
+        **_: Any,
+    ) -> Items:
+        """Return which items an environment with these parameters plays; nothing is loaded."""
+        if dataset == "sample":
+            return Items(f"sample {sample}", None, None, (held_out,))
+        if is_file(dataset):
+            dataset, subset, split = str(Path(dataset).expanduser().resolve()), None, None
+        question = {**cls.roles, **(columns or {})}["question"]
+        return Items(dataset, subset, split, (held_out, question))
+
+    def item_indices(self) -> Sequence[int]:
+        """Return the items that this environment plays, in their order."""
+        if self.part is None:
+            return super().item_indices()
+        return self._division().indices(self.part)
 
     @property
     def is_sample(self) -> bool:
         """Whether the built-in sample is used."""
         return self._table.sample
 
+    @property
+    def shows_images(self) -> bool:
+        """Whether ``info`` of ``reset`` has images, without which an item cannot be answered."""
+        return self.images_in_info and self.images is None
+
     def _use(self, table: Table) -> None:
         self._table = table
+        if table.commit is not None:
+            self._source = self._source._replace(revision=table.commit)  # for a copy elsewhere
         self._count = table.size
         self.data_revision = table.revision
         # The columns of a sample are named by their roles.
@@ -80,9 +136,45 @@ class DatasetEnv(SingleTurn):
                     f"{self._source.dataset!r} has no column {column!r}; its columns are "
                     f"{', '.join(first)}: give columns={{{role!r}: ...}}."
                 )
+        self._require_text(first)
+        if self.part is not None:
+            self._division()
+
+    def _require_text(self, row: Mapping[str, Any]) -> None:
+        if self.images is not None or self.images_in_info:
+            return
+        for column, cell in row.items():
+            if is_image(cell):
+                raise DataError(
+                    f"{self._source.dataset!r} has images, in the column {column!r}, and this "
+                    "environment gives text only: use other data, or images='drop' to play the "
+                    "items without them."
+                )
+
+    def _division(self) -> Division:
+        column = self._columns["question"]
+        table = self._table
+        revision = (table.revision, column)
+        return division(revision, self.held_out, table.size, lambda i: str(table.row(i)[column]))
+
+    def _choose(self, options: dict[str, Any]) -> int:
+        if self.part is None:
+            return super()._choose(options)
+        if options:
+            item = super()._choose(options)
+            if not self._division().has(self.part, item):
+                raise OptionError(f"Item {item} is not in the part {self.part!r}.")
+            return item
+        if self.pick == "random":
+            return self._division().draw(self.part, self.rng)
+        items = self.item_indices()
+        if self._from_seed is not None:
+            return items[self._from_seed % len(items)]
+        return items[bisect(items, getattr(self, "_item", -1)) % len(items)]
 
     def _load(self) -> None:
         row = self._table.row(self._item)
+        self._require_text(row)
         self._row = {role: row.get(column) for role, column in self._columns.items()}
 
     def _question(self) -> str:
@@ -122,3 +214,16 @@ def as_answers(value: Any) -> list[str]:
     if isinstance(value, list | tuple):
         return [str(v) for v in value]
     return [str(value)]
+
+
+def is_image(cell: Any) -> bool:
+    """Return whether a cell is an image, or a list that begins with one.
+
+    Parquet has bytes with a path, ``datasets`` has PIL images, the samples have Base64.
+    """
+    if isinstance(cell, list | tuple) and cell:
+        cell = cell[0]
+    if isinstance(cell, dict):
+        encoded = isinstance(cell.get("data"), str) and "image" in str(cell.get("type"))
+        return encoded or isinstance(cell.get("bytes"), bytes)
+    return hasattr(cell, "getbands") and hasattr(cell, "save")

@@ -6,8 +6,8 @@ Items are selected by index, so that any number of environments or machines can 
         obs, info = env.reset(options=options)
 
 Where only a seed can be passed, the ``eval:*`` environments (``pick="seed"``) use item ``-1 - s``
-for seed ``s < 0``: the held-out episodes of a run, whose seeds are -1, -2, ..., are the items in
-their order.
+for seed ``s < 0``: the evaluation episodes of a run, whose seeds are -1, -2, ..., are the items
+in their order.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from gem_core.registration import make
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any
 
 
@@ -28,7 +29,8 @@ def eval_items(
 
     Args:
         env: an id or an environment over a data set.
-        part: number of the share, from 0.
+        part: number of the share, from 0 (the environment's own ``part`` is another thing; its
+            items are divided here).
         parts: number of shares; each item is in exactly one of them.
         **kwargs: keyword arguments for `gem_core.registration.make`, if ``env`` is an id.
 
@@ -39,10 +41,10 @@ def eval_items(
     >>> eval_items("eval:AIME24", dataset="sample", part=1, parts=10)[0]
     {'index': 1}
     """
-    count = item_count(env, **kwargs)
+    indices = _indices(_made(env, kwargs))
     if not 0 <= part < parts:
         raise ValueError(f"part must be from 0 to parts - 1 = {parts - 1}, not {part}.")
-    return [{"index": index} for index in range(part, count, parts)]
+    return [{"index": index} for index in indices[part::parts]]
 
 
 def eval_seeds(env: str | Env, **kwargs: Any) -> range:
@@ -51,8 +53,8 @@ def eval_seeds(env: str | Env, **kwargs: Any) -> range:
     Raises:
         TypeError: the environment draws its items at random.
     """
-    made = make(env, **kwargs) if isinstance(env, str) else env
-    count = item_count(made)
+    made = _made(env, kwargs)
+    count = len(_indices(made))
     if getattr(made.unwrapped, "pick", None) != "seed":
         raise TypeError(
             f"{made!r} draws its items at random; make it with pick='seed', or use eval_items."
@@ -66,8 +68,15 @@ def item_count(env: str | Env, **kwargs: Any) -> int:
     Raises:
         TypeError: the environment has no numbered items.
     """
-    made = make(env, **kwargs) if isinstance(env, str) else env
-    inner = made.unwrapped
+    return len(_indices(_made(env, kwargs)))
+
+
+def _made(env: str | Env, kwargs: dict[str, Any]) -> Env:
+    return make(env, **kwargs) if isinstance(env, str) else env
+
+
+def _indices(env: Env) -> Sequence[int]:
+    inner = env.unwrapped
     if not isinstance(inner, SingleTurn):
-        raise TypeError(f"{made!r} has no numbered items; evaluate it on a range of seeds.")
-    return inner.item_count
+        raise TypeError(f"{env!r} has no numbered items; evaluate it on a range of seeds.")
+    return inner.item_indices()

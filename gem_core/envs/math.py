@@ -51,8 +51,12 @@ class GeometryEnv(MathEnv):
     """A question about drawings; they are in ``info["images"]`` of ``reset``.
 
     Each image is ``{"type": "image/png", "data": <base64>}``. The observation is the question, with
-    ``<image>`` in the place of each image.
+    ``<image>`` in the place of each image. A run plays text only and refuses this environment,
+    unless ``images="drop"`` asks for the questions without drawings and without ``<image>``; few of
+    them can then be answered.
     """
+
+    images_in_info = True
 
     roles: ClassVar[Mapping[str, str]] = {
         "question": "question",
@@ -61,11 +65,15 @@ class GeometryEnv(MathEnv):
     }
 
     def _attachments(self) -> dict[str, Any]:
+        if not self.shows_images:
+            return {}
         images = self._row["images"] or []
         return {"images": [as_image(image) for image in images]}
 
     def _question(self) -> str:
         question = super()._question()
+        if not self.shows_images:
+            return question.replace("<image>", "").strip()
         missing = len(self._row["images"] or []) - question.count("<image>")
         return "<image>" * missing + question
 

@@ -10,7 +10,7 @@ from gem_core.parsing import get_parser, render
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from random import Random
     from typing import Any
 
@@ -75,8 +75,17 @@ class SingleTurn(Env):
 
     @property
     def item_count(self) -> int:
-        """Number of items; an evaluation pass visits the indices ``0 ... item_count - 1``."""
+        """Number of items of the data, of which this environment may play a part."""
         return self._count
+
+    @property
+    def question(self) -> str:
+        """The question of this episode, without the answer format."""
+        return self._question()
+
+    def item_indices(self) -> Sequence[int]:
+        """Return the items that this environment plays, in their order."""
+        return range(self._count)
 
     def peek(self) -> str:
         """Return a right answer to the current question, for tests and baselines.

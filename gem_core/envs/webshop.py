@@ -9,10 +9,12 @@ from __future__ import annotations
 import html
 import math
 import re
+from pathlib import Path
 from typing import NamedTuple
 
-from gem_core.envs._data_source import Source, load
+from gem_core.envs._data_source import Source, is_file, load
 from gem_core.envs.games.game import Game
+from gem_core.envs.parts import ALL, HELD_OUT, Items, check_part, division
 from gem_core.errors import DataError, MissingDependencyError, unknown
 
 try:
@@ -139,6 +141,9 @@ class WebShop(Game):
             built-in catalogue. Columns: ``id``, ``name``, ``category``, ``price``,
             ``attributes``, ``options`` (name -> values), ``description``.
         split: ``"train"`` or ``"test"``; no product is a goal in both.
+        part: divides the goals of the split once more, see `gem_core.envs.dataset.DatasetEnv`; no
+            name of a product is in both parts.
+        held_out: share of the names in the part ``"eval"``.
         rendering: ``"text"``, ``"text_rich"`` (buttons are marked) or ``"html"``.
         max_turns: the turn budget.
         error_tolerance: number of malformed or impossible actions that ends the episode.
@@ -179,6 +184,8 @@ class WebShop(Game):
         max_turns: int = 15,
         error_tolerance: int = 15,
         format_error_ends: bool = False,
+        part: str | None = None,
+        held_out: float = HELD_OUT,
         **options: Any,
     ):
         super().__init__(max_turns=max_turns, format_error_ends=format_error_ends, **options)
@@ -188,6 +195,7 @@ class WebShop(Game):
             raise unknown("split", split, SPLITS, "There are 'train' and 'test'.")
         if error_tolerance < 1:
             raise ValueError(f"error_tolerance must be at least 1, not {error_tolerance}.")
+        check_part(part, held_out)
         self.rendering = rendering
         self.split = split
         self.error_tolerance = error_tolerance
@@ -195,15 +203,37 @@ class WebShop(Game):
         self._source = Source(dataset, "shop")
         self._open()
         count = len(self._shop.products)
-        held_out = [i % _TEST_SHARE == _TEST_SHARE - 1 for i in range(count)]
-        self._goals = [i for i in range(count) if held_out[i] == (split == "test")]
+        in_test = [i % _TEST_SHARE == _TEST_SHARE - 1 for i in range(count)]
+        self._goals = [i for i in range(count) if in_test[i] == (split == "test")]
         if not self._goals:
             raise DataError(f"{dataset!r} has too few products for the split {split!r}.")
+        if part is not None and part != ALL:
+            self._goals = self._goals_of(part, held_out)
+
+    @classmethod
+    def items_played(
+        cls,
+        *,
+        dataset: str = "sample",
+        split: str = "train",
+        held_out: float = HELD_OUT,
+        **_: Any,
+    ) -> Items:
+        """Return which goals an environment with these parameters has; nothing is loaded."""
+        path = str(Path(dataset).expanduser().resolve()) if is_file(dataset) else dataset
+        return Items(f"shop {path}", None, split, (held_out,))
+
+    def _goals_of(self, part: str, held_out: float) -> list[int]:
+        goals = self._goals
+        products = self._shop.products
+        revision = (self.data_revision, self.split)
+        parts = division(revision, held_out, len(goals), lambda i: products[goals[i]].name)
+        return [goals[i] for i in parts.indices(part)]
 
     def _open(self) -> None:
         table = load(self._source, strict=True)
         self.data_revision = table.revision
-        self._is_sample = table.sample
+        self.is_sample = table.sample
         shop = _catalogues.get(table.revision)
         if shop is None:
             shop = Catalogue([table.row(i) for i in range(table.size)])
@@ -226,7 +256,7 @@ class WebShop(Game):
 
     def _reset(self, options: dict[str, Any] | None) -> ResetResult:
         obs, info = super()._reset(options)
-        return obs, {**info, "sample": True} if self._is_sample else info
+        return obs, {**info, "sample": True} if self.is_sample else info
 
     def _rules(self) -> str:
         request = self._shop.products[self._goal].category

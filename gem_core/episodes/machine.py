@@ -22,6 +22,7 @@ from gem_core.core import Env
 from gem_core.episodes.context import Context
 from gem_core.episodes.data import Completion, Episode, FinishReason, Segment, StopReason, Turn
 from gem_core.episodes.env_results import check_reset, check_step, stop_reason
+from gem_core.episodes.request_seed import Split, request_seed
 from gem_core.errors import EpisodeStateError
 
 __all__ = ["EpisodeMachine", "Limits"]
@@ -70,6 +71,8 @@ class EpisodeMachine:
         group: int = 0,
         index: int = -1,
         env_id: str | None = None,
+        run_seed: int = 0,
+        split: Split = "train",
     ) -> None:
         self.env = env
         self.context = context
@@ -78,6 +81,8 @@ class EpisodeMachine:
         self._episode = Episode(
             env_id or (spec.id if spec else type(env).__name__), seed, group=group, index=index
         )
+        self._run_seed = run_seed
+        self._split: Split = split
         self._observation = ""
         self._info: dict[str, Any] = {}
         self._generated = 0
@@ -112,6 +117,11 @@ class EpisodeMachine:
     def turn(self) -> int:
         """0-based number of the turn that the next completion belongs to."""
         return len(self._episode.turns)
+
+    @property
+    def request_seed(self) -> int:
+        """Seed of the request for the next completion, see `gem_core.episodes.request_seed`."""
+        return request_seed(self._run_seed, self._split, self.seed, self.index, self.turn)
 
     @property
     def seed(self) -> int | None:

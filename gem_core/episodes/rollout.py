@@ -42,11 +42,17 @@ class Request:
         max_tokens: largest number of tokens of the completion.
         machine: identifies the episode (sticky routing, text or message prompts); engines must not
             change it.
+        seed: decides what a seeded engine draws, below ``2 ** 63``; ``None`` = as the machine says.
     """
 
     prompt_ids: list[int]
     max_tokens: int
     machine: EpisodeMachine
+    seed: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.seed is None and self.machine is not None:
+            self.seed = self.machine.request_seed
 
 
 class Policy(Protocol):

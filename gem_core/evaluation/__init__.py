@@ -1,4 +1,4 @@
-"""Evaluation on held-out seeds, with the same sampler and the same tasks for every trainer."""
+"""Evaluation of a model, with the same sampler and the same tasks for every trainer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The evaluator: it plays the held-out episodes of a recipe with a saved model."""
+"""The evaluator: it plays the evaluation episodes of a recipe with a saved model."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from gem_core.training.tasks import MachineFactory
 def evaluate(
     recipe: Recipe, model_dir: str | Path, episodes: int | None = None
 ) -> dict[str, float]:
-    """Play held-out episodes with a saved model and summarise them.
+    """Play evaluation episodes with a saved model and summarise them.
 
     Args:
-        recipe: environments, context, limits, sampling and ``eval.temperature``; ``seed`` seeds the
-            sampler. The held-out tasks are the same for every run.
+        recipe: environments, context, limits, sampling and ``eval.temperature``; ``seed`` decides
+            the draws, as in a run. The tasks are the same for every run.
         model_dir: Hugging Face directory or id, including a tokenizer.
         episodes: number of episodes; ``None`` = ``eval.episodes``.
 
@@ -45,7 +45,7 @@ def evaluate(
 def evaluation_episodes(
     recipe: Recipe, model_dir: str | Path, episodes: int | None = None
 ) -> list[Episode]:
-    """Play held-out episodes with a saved model; the arguments are those of `evaluate`.
+    """Play evaluation episodes with a saved model; the arguments are those of `evaluate`.
 
     Raises:
         GemError: more than half of the episodes failed.
@@ -65,11 +65,10 @@ def evaluation_episodes(
         temperature=recipe.eval.temperature,
         top_p=recipe.sampling.top_p,
         top_k=recipe.sampling.top_k,
-        seed=recipe.seed,
         max_batch=512 if device == "cpu" else 128,
     )
     with _threads(recipe):
-        played = play_batch([factory.held_out(k) for k in range(count)], policy)
+        played = play_batch([factory.evaluation(k) for k in range(count)], policy)
     require_healthy(played)
     return played
 

@@ -7,3 +7,6 @@ BOUNDS = {
     "norm": 0.01,
 }
 """Largest advantage error and relative loss error, lowest cosine, largest relative norm error."""
+
+WEIGHTS = 1e-4
+"""Largest relative L2 difference of all weights to the reference's, after every step of a run."""

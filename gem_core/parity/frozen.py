@@ -1,15 +1,15 @@
 """A frozen batch of episodes with unusual shapes, made by the episode machine.
 
-Different numbers of turns, dense and terminal rewards, invalid actions, a turn limit, a token cap,
-an episode budget and an environment that raises. Token ids are random but valid; no model samples
-them.
+Different numbers of turns, dense and terminal rewards, cut actions, a turn limit, an episode
+budget, a full context, a time limit of the environment (each with a reward in the last turn) and an
+environment that raises. Token ids are random but valid; no model samples them.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from gem_core.core import Env
 from gem_core.episodes.context import Context, Template
@@ -19,6 +19,18 @@ from gem_core.episodes.rollout import Request, play_batch
 
 STOP_ID = 1
 _TEMPLATE = Template("frozen", "{observation}", "{observation}")
+
+
+class FrozenBatch(NamedTuple):
+    """Episodes, and the machines that played them.
+
+    Attributes:
+        episodes: in task order.
+        machines: of the episodes; they know the states in which limits cut them.
+    """
+
+    episodes: list[Episode]
+    machines: list[EpisodeMachine]
 
 
 class _Bytes:
@@ -36,11 +48,12 @@ class _Bytes:
 class _Scripted(Env):
     """Returns random short texts and rewards until its script ends, or raises."""
 
-    def __init__(self, turns: int, dense: bool, raises: bool) -> None:
+    def __init__(self, turns: int, dense: bool, raises: bool, timed: bool = False) -> None:
         super().__init__()
         self.turns = turns
         self.dense = dense
         self.raises = raises
+        self.timed = timed
         self.done = 0
 
     def _reset(self, options: dict[str, Any] | None) -> tuple[str, dict[str, Any]]:
@@ -54,7 +67,8 @@ class _Scripted(Env):
             raise RuntimeError("scripted fault")
         reward = round(self.rng.uniform(-1, 1), 3) if self.dense or over else 0.0
         info = {"success": reward > 0.5} if over else {}
-        return f"obs {self.rng.randrange(100)}:", reward, over, False, info
+        timed_out = over and self.timed
+        return f"obs {self.rng.randrange(100)}:", reward, over and not timed_out, timed_out, info
 
 
 class _RandomTokens:
@@ -82,6 +96,13 @@ class _RandomTokens:
 def frozen_episodes(
     count: int = 16, *, group_size: int = 2, seed: int = 0, vocab: int = 258
 ) -> list[Episode]:
+    """Return the episodes of `frozen_batch`."""
+    return frozen_batch(count, group_size=group_size, seed=seed, vocab=vocab).episodes
+
+
+def frozen_batch(
+    count: int = 16, *, group_size: int = 2, seed: int = 0, vocab: int = 258, first: int = 0
+) -> FrozenBatch:
     """Make the frozen batch, which is the same for the same arguments on every machine.
 
     Args:
@@ -89,27 +110,32 @@ def frozen_episodes(
         group_size: number of adjacent episodes that share a group.
         seed: seed of the scripts and the tokens.
         vocab: upper bound of the token ids.
+        first: task of the first episode, a multiple of ``group_size``.
     """
     rng = random.Random(seed)
-    machines = []
-    for number in range(count):
-        env = _Scripted(rng.randint(1, 5), dense=number % 2 == 0, raises=number % 7 == 6)
-        limits = Limits(
-            max_tokens_per_turn=6,
-            max_turns=3 if number % 4 == 1 else None,
-            max_episode_tokens=25 if number % 5 == 3 else None,
-            max_context_tokens=200,
-        )
-        group = number // group_size
-        machines.append(
-            EpisodeMachine(
-                env,
-                Context(_TEMPLATE, _Bytes()),
-                limits,
-                seed=seed * 1000 + group,
-                group=group,
-                index=number,
-                env_id=f"frozen:{'dense' if number % 2 == 0 else 'terminal'}",
-            )
-        )
-    return play_batch(machines, _RandomTokens(rng, vocab))
+    machines = [_machine(number, rng, group_size, seed, first) for number in range(count)]
+    return FrozenBatch(play_batch(machines, _RandomTokens(rng, vocab)), machines)
+
+
+def _machine(
+    number: int, rng: random.Random, group_size: int, seed: int, first: int
+) -> EpisodeMachine:
+    """Return the machine of one episode; its number decides the limit that cuts it."""
+    dense = number % 4 != 3
+    env = _Scripted(rng.randint(1, 5), dense, raises=number % 7 == 6, timed=number % 8 == 2)
+    limits = Limits(
+        max_tokens_per_turn=6,
+        max_turns=3 if number % 4 == 1 else None,
+        max_episode_tokens=25 if number % 5 == 3 else None,
+        max_context_tokens=24 if number % 8 == 4 else 200,
+    )
+    group = (first + number) // group_size
+    return EpisodeMachine(
+        env,
+        Context(_TEMPLATE, _Bytes()),
+        limits,
+        seed=seed * 1000 + group,
+        group=group,
+        index=first + number,
+        env_id="frozen:dense" if dense else "frozen:terminal",
+    )

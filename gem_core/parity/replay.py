@@ -7,10 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gem_core.adapters.turn_batch import turn_batch
-from gem_core.advantages import compute_advantages
-from gem_core.advantages.turns import spread
 from gem_core.episodes.data import Episode
+from gem_core.parity.reference_advantages import Played, advantages
 from gem_core.training.recipe import Recipe
 
 
@@ -47,17 +45,18 @@ class Replay:
 
 
 def turn_advantages(recipe: Recipe, episodes: Sequence[Episode]) -> list[list[float]]:
-    """Return the advantage of every turn of every episode, for estimators without a critic."""
-    algorithm = recipe.algorithm
-    flat = compute_advantages(
-        algorithm.estimator,
-        turn_batch(episodes),
-        gamma=algorithm.gamma,
-        lam=algorithm.lam,
-        **algorithm.options,
-    )
-    ends = np.cumsum([len(e.turns) for e in episodes])
-    return [part.tolist() for part in np.split(flat, ends[:-1])]
+    """Return the advantage of every turn of every episode, for estimators without a critic.
+
+    They are those of `gem_core.parity.reference_advantages`; an excluded turn has 0.
+    """
+    batch = [Played.of(episode) for episode in episodes]
+    result = []
+    for episode, played, own in zip(
+        episodes, batch, advantages(recipe.algorithm, batch), strict=True
+    ):
+        by_turn = dict(zip(played.turns, own, strict=True))
+        result.append([by_turn.get(turn, 0.0) for turn in range(len(episode.turns))])
+    return result
 
 
 def expected_rows(recipe: Recipe, episodes: Sequence[Episode]) -> list[Row]:
@@ -66,11 +65,12 @@ def expected_rows(recipe: Recipe, episodes: Sequence[Episode]) -> list[Row]:
     pairs = zip(episodes, turn_advantages(recipe, episodes), strict=True)
     for number, (episode, per_turn) in enumerate(pairs):
         for segment in episode.segments:
-            if not any(segment.loss_mask):
-                continue
-            kept = [(t, s, e) for t, s, e in segment.spans if not episode.turns[t].aborted]
-            values = [per_turn[t] for t, _, _ in kept]
-            spans = [(s, e) for _, s, e in kept]
-            advantages = spread(values, spans, len(segment.token_ids))
-            rows.append(Row(number, segment.token_ids, segment.loss_mask, advantages))
+            mask = [0] * len(segment.token_ids)
+            on_tokens = np.zeros(len(segment.token_ids))
+            for turn, start, end in segment.spans:
+                if not episode.turns[turn].aborted:
+                    mask[start:end] = [1] * (end - start)
+                    on_tokens[start:end] = per_turn[turn]
+            if any(mask):
+                rows.append(Row(number, segment.token_ids, mask, on_tokens))
     return rows

@@ -1,7 +1,8 @@
 """Scripted players: a random one for every environment, experts for the games.
 
-Experts read only the observations, as an agent does (`Peek` is the exception). They are baselines,
-tests of the environments, and the source of actions for behaviour cloning.
+Experts read only the observations, as an agent does (`Peek` is the exception), so that they play on
+if another action than theirs was played. They are baselines, tests of the environments, and the
+source of actions for behaviour cloning.
 
 >>> import gem_core
 >>> env = gem_core.make("game:GuessTheNumber-v0-easy")

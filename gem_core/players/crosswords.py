@@ -20,6 +20,8 @@ class ClueBook(Player):
         answer_format: the format of actions.
     """
 
+    version = 1  # 1: reads what was played, instead of its own actions
+
     def __init__(self, rng: Random, answer_format: str = "boxed"):
         super().__init__(rng, answer_format)
         self.words = {clue: word for hard in (False, True) for word, clue in clues(hard)}
@@ -33,9 +35,12 @@ class ClueBook(Player):
                     letters[int(row), int(col) + i] = letter
                 else:
                     letters[int(row) + i, int(col)] = letter
-        self.todo = sorted(letters.items())
+        self.letters = sorted(letters.items())
 
     def act(self, obs: str, info: dict[str, Any]) -> str:
-        """Enter the next letter."""
-        (row, col), letter = self.todo.pop(0)
-        return self.answer(f"{row} {col} {letter}")
+        """Fill the first empty cell."""
+        grid = [line.split()[1:] for line in info["suffix"].splitlines()[1:]]
+        for (row, col), letter in self.letters:
+            if grid[row][col] == "_":
+                return self.answer(f"{row} {col} {letter}")
+        raise self.unreadable(info["suffix"])

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from functools import cache
 from heapq import heappop, heappush
-from random import Random
-from typing import Any
 
-from gem_core.players.player import Player
+from gem_core.players.planner import Planner
 
 _MOST = 60_000
 """Positions after which the search gives up."""
@@ -17,7 +15,10 @@ _WEIGHT = 1.6
 """The weight for larger boards."""
 
 
-class SlideSearch(Player):
+Board = tuple[int, ...]
+
+
+class SlideSearch(Planner[Board]):
     """Plans a short solution, then follows it.
 
     Up to 3x3 cells the solution is a shortest one; on larger boards the search is faster, but the
@@ -28,26 +29,40 @@ class SlideSearch(Player):
         answer_format: the format of actions.
     """
 
-    def __init__(self, rng: Random, answer_format: str = "boxed"):
-        super().__init__(rng, answer_format)
+    moves = ("up", "left")
 
-    def reset(self, obs: str, info: dict[str, Any]) -> None:
-        """Read the board and plan."""
-        rows = [line.split() for line in info["suffix"].splitlines()[:-1]]
-        side = len(rows)
-        board = tuple(0 if name == "__" else int(name) for row in rows for name in row)
-        self.plan = solve(board, side)
+    def read(self, board: str) -> Board:
+        """Return the numbers of the tiles, row by row, 0 for the space."""
+        rows = [line.split() for line in board.splitlines()[:-1]]
+        return tuple(0 if name == "__" else int(name) for row in rows for name in row)
 
-    def act(self, obs: str, info: dict[str, Any]) -> str:
-        """Play the next move of the plan, or any move when there is no plan."""
-        return self.answer(self.plan.pop() if self.plan else self.rng.choice(("up", "left")))
+    def search(self, position: Board) -> list[str]:
+        """Return the moves of a short solution."""
+        return solve(position, _side(position))
+
+    def after(self, position: Board, move: str) -> Board:
+        """Return the board after a tile was moved into the space."""
+        empty = position.index(0)
+        return _slid(position, empty, dict(_moves(_side(position))[empty])[move])
 
 
-def solve(board: tuple[int, ...], side: int) -> list[str]:
+def _side(board: Board) -> int:
+    return int(len(board) ** 0.5)
+
+
+def _slid(board: Board, empty: int, tile: int) -> Board:
+    """Return the board after the tile in cell ``tile`` was moved into the cell ``empty``."""
+    cells = list(board)
+    cells[empty] = cells[tile]
+    cells[tile] = 0
+    return tuple(cells)
+
+
+def solve(board: Board, side: int) -> list[str]:
     """Return moves to the solved board, the last one first; ``[]`` if the search gives up."""
     goal = (*range(1, side * side), 0)
     weight = _WEIGHTS.get(side, _WEIGHT)
-    came: dict[tuple[int, ...], tuple[tuple[int, ...] | None, str]] = {board: (None, "")}
+    came: dict[Board, tuple[Board | None, str]] = {board: (None, "")}
     depth = {board: 0}
     queue = [(0.0, 0, board)]
     while queue and len(depth) < _MOST:
@@ -57,10 +72,7 @@ def solve(board: tuple[int, ...], side: int) -> list[str]:
         done = depth[at] + 1
         empty = at.index(0)
         for name, tile in _moves(side)[empty]:
-            cells = list(at)
-            cells[empty] = cells[tile]
-            cells[tile] = 0
-            new = tuple(cells)
+            new = _slid(at, empty, tile)
             if done < depth.get(new, _MOST):
                 depth[new] = done
                 came[new] = (at, name)
@@ -69,9 +81,7 @@ def solve(board: tuple[int, ...], side: int) -> list[str]:
     return []
 
 
-def _way_back(
-    came: dict[tuple[int, ...], tuple[tuple[int, ...] | None, str]], at: tuple[int, ...]
-) -> list[str]:
+def _way_back(came: dict[Board, tuple[Board | None, str]], at: Board) -> list[str]:
     moves = []
     before, name = came[at]
     while before is not None:
@@ -80,7 +90,7 @@ def _way_back(
     return moves
 
 
-def distance(board: tuple[int, ...], side: int) -> int:
+def distance(board: Board, side: int) -> int:
     """Return a lower bound of the moves left: Manhattan distance and linear conflicts.
 
     Two tiles that are in their own row (or column) but in the wrong order need two more moves.

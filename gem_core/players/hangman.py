@@ -11,6 +11,7 @@ from gem_core.data.words import upper_words
 from gem_core.players.player import Player
 
 _RULES = re.compile(r"word of (\d+) letters")
+_GUESS = re.compile(r"^Turn \d+: ([A-Z]+) is (?:in|not in|not|the)\b")
 
 
 class TellingLetter(Player):
@@ -21,6 +22,9 @@ class TellingLetter(Player):
         words: the word list from which the word is drawn.
         answer_format: the format of actions.
     """
+
+    version = 1  # 1: reads what was played, instead of its own actions
+    env_options = ("answer_format", "words")
 
     def __init__(self, rng: Random, words: str = "basic", answer_format: str = "boxed"):
         super().__init__(rng, answer_format)
@@ -35,18 +39,28 @@ class TellingLetter(Player):
         self.guessed: set[str] = set()
 
     def act(self, obs: str, info: dict[str, Any]) -> str:
-        """Drop the words that do not fit the shown letters, then guess."""
+        """Drop the words that do not fit what was played, then guess."""
+        self._read_guess(obs)
         shown = info["suffix"].splitlines()[0].split()
         self.candidates = [w for w in self.candidates if self._fits(w, shown)]
+        if not self.candidates:
+            raise self.unreadable(info["suffix"])  # the word may be of another list
         letters = sorted({letter for word in self.candidates for letter in word} - self.guessed)
         best = min(letters, key=self._left, default="")
         if not best or self._left(best) >= (len(self.candidates) - 1) ** 2:
             # No letter is more informative than one of the words.
-            word = self.rng.choice(self.candidates)
-            self.candidates.remove(word)
-            return self.answer(word)
-        self.guessed.add(best)
+            return self.answer(self.rng.choice(self.candidates))
         return self.answer(best)
+
+    def _read_guess(self, obs: str) -> None:
+        """Read from the observation which guess was played."""
+        guess = _GUESS.match(obs)
+        if guess is None:
+            return
+        if len(guess[1]) == 1:
+            self.guessed.add(guess[1])
+        elif guess[1] in self.candidates:
+            self.candidates.remove(guess[1])
 
     def _left(self, letter: str) -> int:
         """Return the sum of squares of the groups of words that the letter tells apart."""

@@ -20,12 +20,14 @@ Constraint = tuple[frozenset[Cell], int]
 
 
 class MineOdds(Player):
-    """Reveals the cell with the lowest probability of a mine; it never flags.
+    """Reveals the cell with the lowest probability of a mine; it never sets a flag.
 
     Args:
         rng: the player's own generator.
         answer_format: the format of actions.
     """
+
+    version = 1  # 1: removes a flag before it reveals the cell
 
     def __init__(self, rng: Random, answer_format: str = "boxed"):
         super().__init__(rng, answer_format)
@@ -52,7 +54,8 @@ class MineOdds(Player):
         else:
             odds = mine_odds(board, hidden, self.mines)
             row, col = min(odds, key=lambda cell: (odds[cell], cell))
-        return self.answer(f"reveal {row} {col}")
+        verb = "flag" if board[row, col] == "F" else "reveal"  # the flag has to be removed first
+        return self.answer(f"{verb} {row} {col}")
 
 
 def mine_odds(board: dict[Cell, str], hidden: set[Cell], mines: int) -> dict[Cell, float]:

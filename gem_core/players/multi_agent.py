@@ -9,9 +9,12 @@ from typing import Any
 from gem_core.envs.multi_agent.games import Nim, TicTacToe
 from gem_core.players.player import Player
 
-_ORDER = re.compile(r"R\d{4}")
-_ITEM = re.compile(r"(?:The|about the) ([a-z ]+)\.")
-_WISH = re.compile(r"\b(refund|exchange)\b")
+_FACTS = {
+    "What is the order?": re.compile(r"^Customer: .*\b(R\d{4})\."),
+    "Which item?": re.compile(r"^Customer: (?:The|It is about the) ([a-z ]+)\.$"),
+    "A refund or an exchange?": re.compile(r"^Customer: .*\b(refund|exchange)\b"),
+}
+"""Question -> the answer to it, in the order of the return form."""
 
 
 class PerfectPlayer(Player):
@@ -48,22 +51,22 @@ class AsksForEverything(Player):
         answer_format: the format of actions.
     """
 
+    version = 1  # 1: reads what was played, instead of its own actions
+
     def __init__(self, rng: Random, answer_format: str = "boxed"):
         super().__init__(rng, answer_format)
 
     def reset(self, obs: str, info: dict[str, Any]) -> None:
         """Begin without facts."""
-        self.heard: list[str] = []
+        self.facts: dict[str, str] = {}
 
     def act(self, obs: str, info: dict[str, Any]) -> str:
-        """Ask the next question, or file the return when all is known."""
-        patterns = (_ORDER, _ITEM, _WISH)
-        if self.heard or ("Customer:" in obs and "returns desk" not in obs):
-            fact = patterns[len(self.heard)].search(obs)
-            if fact is None:
-                raise self.unreadable(obs)
-            self.heard.append(fact[fact.re.groups])
-        questions = ("What is the order?", "Which item?", "A refund or an exchange?")
-        if len(self.heard) < len(questions):
-            return self.answer(f"say[{questions[len(self.heard)]}]")
-        return self.answer(f"file[{'; '.join(self.heard)}]")
+        """Ask for the first fact that is unknown, or file the return when all are known."""
+        for question, pattern in _FACTS.items():
+            told = pattern.search(obs)
+            if told is not None:
+                self.facts[question] = told[1]
+        for question in _FACTS:
+            if question not in self.facts:
+                return self.answer(f"say[{question}]")
+        return self.answer(f"file[{'; '.join(self.facts[question] for question in _FACTS)}]")

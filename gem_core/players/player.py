@@ -5,12 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from importlib import import_module
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from gem_core.core import Env
 from gem_core.errors import GemError, unknown
 from gem_core.parsing import render
-from gem_core.registration import make
 
 _HERE = "gem_core.players"
 EXPERTS: dict[str, str] = {
@@ -44,6 +43,10 @@ KINDS = ("random", "expert")
 class Player(ABC):
     """Chooses actions from observations.
 
+    A player learns what happened only from ``obs`` and ``info``, as an agent does, and never from
+    its own actions: another action may have been played instead of the one that it returned, a
+    random one for example. It has to be shown the result of every action of the episode.
+
     Args:
         rng: the player's own generator.
         answer_format: the format of actions, the same as the environment's.
@@ -52,6 +55,11 @@ class Player(ABC):
     def __init__(self, rng: Random, answer_format: str = "boxed"):
         self.rng = rng
         self.answer_format = answer_format
+
+    env_options: ClassVar[tuple[str, ...]] = ("answer_format",)
+    """Options that the environment has too, as attributes: `get_player` uses its values."""
+    version: ClassVar[int] = 0
+    """Increased when a player acts differently than before on the same observations."""
 
     @abstractmethod
     def reset(self, obs: str, info: dict[str, Any]) -> None:
@@ -91,6 +99,8 @@ class Peek(Player):
     Unlike other experts, it reads the environment (``env.peek()``) instead of the observation.
     """
 
+    env_options = ()
+
     def __init__(self, rng: Random, env: Env):
         super().__init__(rng)
         self.env = env
@@ -99,7 +109,11 @@ class Peek(Player):
         """Do nothing: the player has no state."""
 
     def act(self, obs: str, info: dict[str, Any]) -> str:
-        """Return the right answer."""
+        """Return the right answer.
+
+        Raises:
+            NotImplementedError: the data do not have a right answer.
+        """
         answer: str = self.env.unwrapped.peek()  # type: ignore[attr-defined]
         return answer
 
@@ -127,24 +141,39 @@ def get_player(
         kind: ``"random"`` or ``"expert"``.
         env_id: id of the environment that will be played.
         seed: seed of the player's own generator.
-        env: the environment that will be played, for players that use it; by default it is made
-            from the id.
+        env: the environment that will be played. The random player and `Peek` need it; other
+            experts read from it only the options that it has too, such as the answer format.
         **options: options of the expert, such as ``noise`` or ``answer_format``.
 
     Raises:
         UnknownNameError: there is no such kind of player, or no expert for this environment.
+        GemError: the player needs the environment, and it was not given.
     """
     if kind not in KINDS:
         raise unknown("kind of player", kind, KINDS, "There are 'random' and 'expert'.")
-    if kind == "expert":
-        expert = _expert(env_id)
-        if issubclass(expert, Peek):
-            return expert(Random(seed), make(env_id) if env is None else env, **options)
-        return expert(Random(seed), **options)
+    if kind == "random":
+        return RandomPlayer(_required(env, kind, env_id), Random(seed))
+    expert = _expert(env_id)
+    if issubclass(expert, Peek):
+        return expert(Random(seed), _required(env, kind, env_id))
+    return expert(Random(seed), **{**_options_of(env, expert), **options})
+
+
+def _required(env: Env | None, kind: str, env_id: str) -> Env:
     if env is None:
-        env = make(env_id, **options)
-        env.reset(seed=0)
-    return RandomPlayer(env, Random(seed))
+        raise GemError(
+            f"The {kind} player of {env_id} uses the environment that is played: give it, "
+            f"get_player({kind!r}, {env_id!r}, env=env)."
+        )
+    return env
+
+
+def _options_of(env: Env | None, expert: type[Player]) -> dict[str, Any]:
+    """Return the options of an expert that the environment states."""
+    if env is None:
+        return {}
+    inner = env.unwrapped
+    return {name: getattr(inner, name) for name in expert.env_options if hasattr(inner, name)}
 
 
 def _expert(env_id: str) -> type[Player]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from heapq import heappop, heappush
-from random import Random
 from typing import Any
 
-from gem_core.players.player import Player
+from gem_core.players.planner import Planner
 
 _NAMES = ("up", "down", "left", "right")
 _MOST = 40_000
@@ -15,7 +15,13 @@ _NEVER = 10**6
 """A number of moves that stands for "not at all"."""
 
 
-class PushSearch(Player):
+Placing = tuple[frozenset[int], int]
+"""The cells of the boxes and the cell of the player."""
+_Came = dict[Placing, tuple[Placing, int, int]]
+"""Position -> the position before it, where the player stood, and the direction of the push."""
+
+
+class PushSearch(Planner[Placing]):
     """Plans the fewest moves that bring all boxes to goals, then follows the plan.
 
     Args:
@@ -23,16 +29,27 @@ class PushSearch(Player):
         answer_format: the format of actions.
     """
 
-    def __init__(self, rng: Random, answer_format: str = "boxed"):
-        super().__init__(rng, answer_format)
+    moves = _NAMES
 
     def reset(self, obs: str, info: dict[str, Any]) -> None:
-        """Read the room and plan."""
-        self.plan = solve(info["suffix"])
+        """Read the walls and the goals."""
+        super().reset(obs, info)
+        self.warehouse = Warehouse(info["suffix"])
 
-    def act(self, obs: str, info: dict[str, Any]) -> str:
-        """Play the next move of the plan, or any move when there is no plan."""
-        return self.answer(self.plan.pop() if self.plan else self.rng.choice(_NAMES))
+    def read(self, board: str) -> Placing:
+        """Return where the boxes and the player are."""
+        return placing(cells_of(board))
+
+    def search(self, position: Placing) -> list[str]:
+        """Return the fewest moves that solve the room."""
+        return self.warehouse.solve(position)
+
+    def after(self, position: Placing, move: str) -> Placing:
+        """Return where the boxes and the player are after a move."""
+        boxes, player = position
+        step = self.warehouse.steps[_NAMES.index(move)]
+        to = player + step
+        return (boxes - {to} | {to + step} if to in boxes else boxes), to
 
 
 class Warehouse:
@@ -43,14 +60,10 @@ class Warehouse:
     """
 
     def __init__(self, text: str):
-        rows = [line.split() for line in text.splitlines() if line.startswith("#")]
-        width = len(rows[0])
-        self.width = width
-        cells = [cell for row in rows for cell in row]
+        cells = cells_of(text)
+        width = len(text.splitlines()[0].split())
         self.floor = [cell != "#" for cell in cells]
         self.goals = frozenset(i for i, cell in enumerate(cells) if cell in "O√S")
-        self.boxes = frozenset(i for i, cell in enumerate(cells) if cell in "X√")
-        self.player = next(i for i, cell in enumerate(cells) if cell in "PS")
         self.steps = (-width, width, -1, 1)
         self.far = self._push_distances()
 
@@ -93,6 +106,61 @@ class Warehouse:
                     break
         return names[::-1]
 
+    def solve(self, start: Placing, most: int = _MOST) -> list[str]:
+        """Return the fewest moves that solve the room, the last one first.
+
+        Args:
+            start: where the boxes and the player are.
+            most: number of positions after which the search gives up and returns ``[]``.
+        """
+        far = self.far
+        cost = {start: 0}
+        came: _Came = {}
+        queue = [(sum(far[b] for b in start[0]), 0, 0, start)]
+        done: set[Placing] = set()
+        count = 0
+        while queue and len(done) < most:
+            _, _, _, at = heappop(queue)
+            boxes, player = at
+            if boxes == self.goals:
+                return _moves(self, came, at)
+            if at in done:
+                continue
+            done.add(at)
+            base = sum(far[b] for b in boxes)
+            walks = self.walks(boxes, player)
+            for box, k, new in self._pushes(boxes, walks):
+                stand = box - self.steps[k]
+                moves = cost[at] + walks[stand] + 1
+                if moves < cost.get(new, _NEVER):
+                    cost[new] = moves
+                    came[new] = (at, stand, k)
+                    count += 1
+                    left = base - far[box] + far[box + self.steps[k]]
+                    heappush(queue, (moves + left, left, count, new))
+        return []
+
+    def _pushes(
+        self, boxes: frozenset[int], walks: dict[int, int]
+    ) -> Iterator[tuple[int, int, Placing]]:
+        """Yield ``(box, number of the direction, position after it)`` of every useful push."""
+        for box in boxes:
+            for k, step in enumerate(self.steps):
+                to = box + step
+                if box - step in walks and self.far[to] != _NEVER and to not in boxes:
+                    yield box, k, (boxes - {box} | {to}, box)
+
+
+def cells_of(text: str) -> list[str]:
+    """Return the cells of a room, row by row."""
+    return [cell for line in text.splitlines() if line.startswith("#") for cell in line.split()]
+
+
+def placing(cells: Sequence[str]) -> Placing:
+    """Return where the boxes and the player are."""
+    boxes = frozenset(i for i, cell in enumerate(cells) if cell in "X√")
+    return boxes, next(i for i, cell in enumerate(cells) if cell in "PS")
+
 
 def solve(text: str, most: int = _MOST) -> list[str]:
     """Return the fewest moves that solve a room, the last one first.
@@ -101,46 +169,10 @@ def solve(text: str, most: int = _MOST) -> list[str]:
         text: the room as the environment shows it.
         most: number of positions after which the search gives up and returns ``[]``.
     """
-    warehouse = Warehouse(text)
-    far = warehouse.far
-    goals = warehouse.goals
-    start = (warehouse.boxes, warehouse.player)
-    cost = {start: 0}
-    came: dict[tuple[frozenset[int], int], tuple[tuple[frozenset[int], int], int, int]] = {}
-    queue = [(sum(far[b] for b in warehouse.boxes), 0, 0, start)]
-    done: set[tuple[frozenset[int], int]] = set()
-    count = 0
-    while queue and len(done) < most:
-        _, _, _, at = heappop(queue)
-        boxes, player = at
-        if boxes == goals:
-            return _moves(warehouse, came, at)
-        if at in done:
-            continue
-        done.add(at)
-        base = sum(far[b] for b in boxes)
-        walks = warehouse.walks(boxes, player)
-        for box in boxes:
-            for k, step in enumerate(warehouse.steps):
-                to = box + step
-                if box - step not in walks or far[to] == _NEVER or to in boxes:
-                    continue
-                new = (boxes - {box} | {to}, box)
-                moves = cost[at] + walks[box - step] + 1
-                if moves < cost.get(new, _NEVER):
-                    cost[new] = moves
-                    came[new] = (at, box - step, k)
-                    count += 1
-                    left = base - far[box] + far[to]
-                    heappush(queue, (moves + left, left, count, new))
-    return []
+    return Warehouse(text).solve(placing(cells_of(text)), most)
 
 
-def _moves(
-    warehouse: Warehouse,
-    came: dict[tuple[frozenset[int], int], tuple[tuple[frozenset[int], int], int, int]],
-    at: tuple[frozenset[int], int],
-) -> list[str]:
+def _moves(warehouse: Warehouse, came: _Came, at: Placing) -> list[str]:
     plan = []
     while at in came:
         before, stand, k = came[at]

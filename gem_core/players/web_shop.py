@@ -15,6 +15,8 @@ _REQUEST = re.compile(
     r"Request: (.+?); attributes: (.+?)(?:; options: (.+?))?; price: lower than (\d+) dollars"
 )
 _PRODUCT = re.compile(r"Category: (.+)\. Price: \$([\d.]+)\nAttributes: (.*)")
+_TITLE = re.compile(r"^.* \((\w+)\)$", re.MULTILINE)
+_OPTION = re.compile(r"^Option (.+?): .* \(chosen: (.*)\)$", re.MULTILINE)
 _RESULT = re.compile(r"^\[(\w+)\] (.+), \$([\d.]+)$", re.MULTILINE)
 
 
@@ -39,6 +41,8 @@ class CarefulCustomer(Player):
         answer_format: the format of actions.
     """
 
+    version = 1  # 1: reads what was played, instead of its own actions
+
     def __init__(self, rng: Random, answer_format: str = "boxed"):
         super().__init__(rng, answer_format)
 
@@ -49,11 +53,9 @@ class CarefulCustomer(Player):
             raise self.unreadable(obs)
         self.category = request[1]
         self.attributes = request[2].split(", ")
-        options = request[3].split(", ") if request[3] else []
-        self.picks = [option.split(" ", 1)[1] for option in options]
+        self.picks = request[3].split(", ") if request[3] else []
         self.limit = float(request[4])
-        self.visited: set[str] = set()
-        self.todo: list[str] = []
+        self.unfit: set[str] = set()
 
     def act(self, obs: str, info: dict[str, Any]) -> str:
         """Take the next step towards the purchase."""
@@ -64,15 +66,17 @@ class CarefulCustomer(Player):
         if product is None:
             return self._from_results(page)
         if not self._fits(product):
+            self.unfit.update(_TITLE.findall(page)[:1])
             return self.answer("click[back to results]")
-        if not self.todo:
-            self.todo = [*self.picks, "buy now"]
-        return self.answer(f"click[{self.todo.pop(0)}]")
+        for name, chosen in _OPTION.findall(page):
+            for pick in self.picks:
+                if pick.startswith(f"{name} ") and pick != f"{name} {chosen}":
+                    return self.answer(f"click[{pick.removeprefix(f'{name} ')}]")
+        return self.answer("click[buy now]")
 
     def _from_results(self, page: str) -> str:
         for label, _, price in _RESULT.findall(page):
-            if label not in self.visited and float(price) < self.limit:
-                self.visited.add(label)
+            if label not in self.unfit and float(price) < self.limit:
                 return self.answer(f"click[{label}]")
         return self.answer("click[next]" if "[Next]" in page else "click[back to search]")
 

@@ -22,6 +22,8 @@ class ShortestLinks(Player):
         answer_format: the format of actions.
     """
 
+    env_options = ("answer_format", "path")
+
     def __init__(self, rng: Random, path: str | None = None, answer_format: str = "boxed"):
         super().__init__(rng, answer_format)
         self.wiki = file_wiki(path)
@@ -33,7 +35,7 @@ class ShortestLinks(Player):
         """Search forwards from the current article."""
         place = _PLACE.search(info["suffix"])
         target = _TARGET.search(info["suffix"])
-        if place is None or target is None:
+        if place is None or target is None or place[2] not in self.wiki.pages:
             raise self.unreadable(info["suffix"])
         first = {link: link for link in self.wiki.pages[place[2]].links}
         queue = list(first)

@@ -22,6 +22,8 @@ class LongestFirst(Player):
         answer_format: the format of actions.
     """
 
+    version = 1  # 1: reads what was played, instead of its own actions
+
     def __init__(self, rng: Random, answer_format: str = "boxed"):
         super().__init__(rng, answer_format)
 
@@ -44,11 +46,16 @@ class LongestFirst(Player):
         self.todo = [place for _, _, place in sorted(readable, reverse=True)]
 
     def act(self, obs: str, info: dict[str, Any]) -> str:
-        """Name the next word, without words inside those that were found."""
+        """Name the next word, without words inside those that were found.
+
+        A miss does not tell which place was named, so a place without a found word comes up again
+        after all others.
+        """
         lines = [line.split()[1:] for line in info["suffix"].splitlines()[1:-1]]
         while len(self.todo) > 1 and _is_found(lines, self.todo[0]):
             self.todo.pop(0)
-        place = self.todo.pop(0) if len(self.todo) > 1 else self.todo[0]
+        place = self.todo.pop(0)
+        self.todo.append(place)
         return self.answer(" ".join(map(str, place)))
 
 

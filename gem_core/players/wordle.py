@@ -25,6 +25,8 @@ class ConsistentWord(Player):
         answer_format: the format of actions.
     """
 
+    env_options = ("answer_format", "words")
+
     def __init__(self, rng: Random, words: str = "basic", answer_format: str = "boxed"):
         super().__init__(rng, answer_format)
         self.words = words
@@ -43,6 +45,8 @@ class ConsistentWord(Player):
             last = feedback[1].replace(" ", "")
             shown = feedback[2].split()
             self.candidates = [word for word in self.candidates if marks(word, last) == shown]
+        if not self.candidates:
+            raise self.unreadable(obs)  # the word may be of another list
         sample = self.rng.sample(self.candidates, min(_LOOK, len(self.candidates)))
 
         def outcomes(guess: str) -> int:

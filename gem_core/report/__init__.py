@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gem_core.report.origin import origin_lines
 from gem_core.report.plots import learning_curve
 from gem_core.report.record import record
 from gem_core.report.tables import before_after, markdown_table, plain_table, result_rows
@@ -10,6 +11,7 @@ __all__ = [
     "before_after",
     "learning_curve",
     "markdown_table",
+    "origin_lines",
     "plain_table",
     "record",
     "result_rows",

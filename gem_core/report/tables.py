@@ -25,9 +25,9 @@ def result_rows(results: Iterable[Mapping[str, Any]]) -> list[Row]:
     """
     rows: list[Row] = []
     for result in results:
-        if result.get("format") != 1:
+        if result.get("format") not in (1, 2):
             raise RunError(
-                f"A result has the format {result.get('format')!r}; this version reads format 1."
+                f"A result has the format {result.get('format')!r}; this version reads 1 and 2."
             )
         rows.append(
             (

@@ -36,11 +36,11 @@ def model_path(recipe: Recipe) -> str:
     Raises:
         MissingDependencyError: torch, transformers or tokenizers is missing.
         RecipeError: the sizes do not fit together.
-        UnknownNameError: an environment of the warm start has no expert.
+        GemError: an environment of the warm start failed.
     """
     if recipe.model.path != "tiny":
         return recipe.model.path
-    _check(recipe.model.tiny)
+    _check(recipe.model.tiny, recipe.limits.max_context_tokens)
     settings = _settings(recipe)
     folder = cache_root() / "tiny" / _digest(json.dumps(settings, sort_keys=True))
     if not folder.exists():
@@ -51,20 +51,28 @@ def model_path(recipe: Recipe) -> str:
     return str(folder)
 
 
-def _check(config: TinyConfig) -> None:
+def _check(config: TinyConfig, context: int | None) -> None:
     unit = 2 * config.heads
     if config.hidden % unit:
         raise RecipeError(
             f"model.tiny.hidden: {config.hidden} is not a multiple of {unit}: {config.heads} heads "
             "divide it, and rotary positions need an even number per head."
         )
+    if context is None or context > config.max_positions:
+        raise RecipeError(
+            f"limits.max_context_tokens: the tiny model has {config.max_positions} positions, so "
+            f"that its context cannot be {'unlimited' if context is None else context}. Set at "
+            f"most {config.max_positions}: longer questions then end with CONTEXT_OVERFLOW. Or "
+            "increase model.tiny.max_positions."
+        )
 
 
 def _settings(recipe: Recipe) -> dict[str, Any]:
     """Return everything that the weights depend on, long texts as hashes."""
     from gem_core.episodes.context import TEMPLATES
-    from gem_core.registration import spec
     from gem_core.tiny.expert import sample_actions
+    from gem_core.training.run_data import env_key, task_fingerprint
+    from gem_core.training.splits import split_envs
 
     resolved = recipe.to_dict()
     warm = recipe.model.tiny.warm_start_steps > 0
@@ -79,10 +87,12 @@ def _settings(recipe: Recipe) -> dict[str, Any]:
         "env": [
             {
                 **table,
-                "fingerprint": spec(e.id).replace(**e.kwargs).fingerprint(),
+                "fingerprint": task_fingerprint(e, env_key(recipe, "train", number)),
                 "expert": _digest(sample_actions(e)) if warm else None,
             }
-            for e, table in zip(recipe.env, resolved["env"], strict=True)
+            for number, (e, table) in enumerate(
+                zip(split_envs(recipe, "train"), resolved["env"], strict=True)
+            )
         ],
     }
 

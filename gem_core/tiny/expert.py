@@ -1,93 +1,150 @@
-"""Expert episodes for the warm start, played through the real episode machine."""
+"""Expert episodes for the warm start, played through the real episode machine.
+
+The expert is the scripted player of a game, or the solution of the item where only the data hold
+it (`gem_core.players.player.Peek`); both use the environment that is played. Where there is neither
+-- the environment has no expert, or the data have no solution of an item -- the warm start imitates
+`Env.random_action`, from which the model learns the form of an answer and nothing else. The record
+of the build (``warm_start.json``) counts such actions.
+"""
 
 from __future__ import annotations
 
 import random
+import warnings
+from collections import Counter
 from typing import Any
 
-from gem_core.core import Wrapper
-from gem_core.episodes.data import Completion, Episode
-from gem_core.episodes.machine import Limits
-from gem_core.players import Player, get_player
-from gem_core.registration import make
+from gem_core.core import Env, Wrapper
+from gem_core.episodes.data import Completion, Episode, FinishReason
+from gem_core.episodes.machine import EpisodeMachine, Limits
+from gem_core.errors import GemError, UnknownNameError
+from gem_core.players import Player, RandomPlayer, get_player, random_player
 from gem_core.training.recipe import EnvConfig, Recipe
+from gem_core.training.run_data import make_for_run
 from gem_core.training.tasks import MachineFactory, Task
 
 _FIRST_SEED = -(10**12)
 """The first seed of the warm start; the others are below it, apart from all other seeds."""
 
 
-class _Shown(Wrapper):
-    """Keeps the last observation and info, for a player."""
-
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
-        self.shown = super().reset(seed=seed, options=options)
-        return self.shown
+class _Ungraded(Wrapper):
+    """A question whose answer is not graded: graders are slow, and cloning needs no score."""
 
     def step(self, action: str) -> Any:
-        result = super().step(action)
-        self.shown = result[0], result[4]
-        return result
+        return "", 0.0, True, False, {"success": False, "graded": False}
 
 
-def expert_episodes(recipe: Recipe, hf_tokenizer: Any, count: int) -> list[Episode]:
+def expert_episodes(
+    recipe: Recipe, hf_tokenizer: Any, count: int, guessed: Counter[str] | None = None
+) -> list[Episode]:
     """Play ``count`` episodes with the noisy expert; the environments alternate.
 
     The episodes depend only on the recipe's environments, context, seed, ``expert_noise`` and turn
-    limit.
+    limit. Answers to single questions that a slow grader would judge are not graded.
 
     Args:
         recipe: the experiment.
         hf_tokenizer: a Hugging Face tokenizer.
         count: number of episodes.
+        guessed: counts, per environment, the random actions for want of an expert or a solution.
 
     Raises:
-        UnknownNameError: an environment has no expert.
+        GemError: an environment failed.
     """
     from msgspec.structs import replace
 
-    unlimited = replace(recipe, limits=Limits(max_turns=recipe.limits.max_turns))
-    factory = MachineFactory(unlimited, hf_tokenizer)
+    longest = recipe.model.tiny.max_positions
+    limits = Limits(max_turns=recipe.limits.max_turns, max_tokens_per_turn=longest)
+    factory = MachineFactory(replace(recipe, limits=limits), hf_tokenizer)
     first = _FIRST_SEED - recipe.seed * count
+    guessed = Counter() if guessed is None else guessed
     return [
-        _play(factory, Task(k, k % len(recipe.env), first - k, k), hf_tokenizer)
+        _play(factory, Task(k, k % len(recipe.env), first - k, k), hf_tokenizer, guessed)
         for k in range(count)
     ]
 
 
-def _play(factory: MachineFactory, task: Task, hf_tokenizer: Any) -> Episode:
+def _play(factory: MachineFactory, task: Task, hf_tokenizer: Any, guessed: Counter[str]) -> Episode:
     machine = factory(task)
-    shown = _Shown(machine.env)
-    machine.env = shown
-    config = factory.recipe.env[task.env]
-    player = get_player("expert", config.id, seed=task.seed)
+    if is_question(machine.env) and machine.env.slow:
+        machine.env = _Ungraded(machine.env)
+    player = expert_player(machine.env, machine.env_id, task.seed)
     rng = random.Random(f"noise {task.seed}")
     prompt = machine.start()
-    player.reset(*shown.shown)
+    if prompt is not None:
+        player.reset(*machine.shown)
     while prompt is not None:
-        text = _act(player, shown, rng, factory.recipe.model.tiny.expert_noise)
-        ids = hf_tokenizer.encode(text, add_special_tokens=False)
-        prompt = machine.feed(Completion([*ids, hf_tokenizer.eos_token_id]))
+        action, expert = expert_action(player, machine.env, machine.shown, rng)
+        guessed[machine.env_id] += not expert
+        if rng.random() < factory.recipe.model.tiny.expert_noise:
+            action = machine.env.random_action(rng)
+        prompt = machine.feed(_completion(action, machine, hf_tokenizer))
+    if machine.episode.stop_reason.failed:
+        raise GemError(f"The expert cannot play the warm start: {machine.episode.error}")
     return machine.episode
 
 
+def _completion(action: str, machine: EpisodeMachine, hf_tokenizer: Any) -> Completion:
+    """Return the action as an engine would: cut off if it is longer than a turn may be."""
+    ids = hf_tokenizer.encode(action, add_special_tokens=False)
+    if len(ids) >= machine.max_tokens:
+        return Completion(ids[: machine.max_tokens], finish_reason=FinishReason.LENGTH)
+    return Completion([*ids, hf_tokenizer.eos_token_id])
+
+
+def is_question(env: Env) -> bool:
+    """Return whether an episode is one question and one answer."""
+    from gem_core.envs.single_turn import SingleTurn
+
+    return isinstance(env.unwrapped, SingleTurn)
+
+
+def expert_player(env: Env, env_id: str, seed: int) -> Player:
+    """Return the expert of an environment, or the random player where there is none."""
+    try:
+        return get_player("expert", env_id, seed, env=env)
+    except UnknownNameError:
+        warnings.warn(
+            f"{env_id} has no expert: the warm start of the tiny model imitates random actions, "
+            "which teach only the form of an answer.",
+            stacklevel=2,
+        )
+        return random_player(env, random.Random(seed))
+
+
+def expert_action(
+    player: Player, env: Env, shown: tuple[str, dict[str, Any]], rng: random.Random
+) -> tuple[str, bool]:
+    """Return an action, and whether it is an expert's: without a solution it is a random one."""
+    try:
+        return player.act(*shown), not isinstance(player, RandomPlayer)
+    except NotImplementedError:  # the data have no right answer to this item
+        return env.random_action(rng), False
+
+
 def sample_actions(config: EnvConfig, episodes: int = 20) -> str:
-    """Return the expert's actions without noise on a few seeds; they identify it in the cache."""
-    env = make(config.id, **config.kwargs)
+    """Return the expert's actions without noise on a few seeds; they identify it in the cache.
+
+    With a player that acts differently under noise than before, ``Player.version`` is part of it.
+    Questions are not graded.
+    """
+    env = make_for_run(config, "env")
+    one_question = is_question(env)
     actions: list[str] = []
+    version = 0
     for seed in range(episodes):
-        observation, info = env.reset(seed=seed)
-        player = get_player("expert", config.id, seed=seed)
-        player.reset(observation, info)
+        shown = env.reset(seed=seed)
+        player = expert_player(env, config.id, seed)
+        version = player.version
+        player.reset(*shown)
+        rng = random.Random(seed)
         over = False
         while not over:
-            actions.append(player.act(observation, info))
+            actions.append(expert_action(player, env, shown, rng)[0])
+            if one_question:
+                break
             observation, _, terminated, truncated, info = env.step(actions[-1])
+            shown = observation, info
             over = terminated or truncated
-    return "\n".join(actions)
-
-
-def _act(player: Player, env: _Shown, rng: random.Random, noise: float) -> str:
-    """Return the expert's action, or, with probability ``noise``, a random one."""
-    action = player.act(*env.shown)  # called in every turn: the expert has a state
-    return env.random_action(rng) if rng.random() < noise else action
+    env.close()
+    return "\n".join([*actions, f"version {version}"] if version else actions)

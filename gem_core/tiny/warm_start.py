@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -41,7 +42,9 @@ def build(recipe: Recipe, settings: dict[str, Any], folder: Path) -> None:
     write_tokenizer(train_tokenizer(corpus(), config.vocab), folder, config.max_positions)
     hf = transformers.AutoTokenizer.from_pretrained(folder)
     write_config(config, len(hf), hf.eos_token_id, hf.pad_token_id, folder)
-    episodes = expert_episodes(recipe, hf, config.warm_start_steps * config.warm_start_batch)
+    guessed: Counter[str] = Counter()
+    count = config.warm_start_steps * config.warm_start_batch
+    episodes = expert_episodes(recipe, hf, count, guessed)
     with _one_thread():
         model = initial_model(folder, recipe.seed)
         losses = clone(model, episodes, config)
@@ -50,15 +53,23 @@ def build(recipe: Recipe, settings: dict[str, Any], folder: Path) -> None:
     (folder / "model.safetensors").chmod(0o644)  # safetensors writes 0600
     record = {
         "settings": settings,
-        "expert": {
-            "episodes": len(episodes),
-            "success": sum(e.success for e in episodes) / max(1, len(episodes)),
-        },
+        "expert": _describe(episodes, guessed),
         "loss": [round(loss, 4) for loss in losses],
         "seconds": round(time.perf_counter() - began, 2),
         "versions": {m.__name__: m.__version__ for m in (torch, transformers, tokenizers)},
     }
     write_json(folder / "warm_start.json", record)
+
+
+def _describe(episodes: Sequence[Episode], guessed: Counter[str]) -> dict[str, Any]:
+    """Return what was imitated: success only of the episodes that were graded."""
+    graded = [e for e in episodes if not e.turns or e.turns[-1].info.get("graded", True)]
+    return {
+        "episodes": len(episodes),
+        "graded": len(graded),
+        "success": sum(e.success for e in graded) / len(graded) if graded else None,
+        "random_actions": {name: n for name, n in guessed.items() if n},
+    }
 
 
 def clone(model: Any, episodes: Sequence[Episode], config: TinyConfig) -> list[float]:

@@ -13,8 +13,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gem_core.training.recipe import Recipe
 
-_GROUPED = ("grpo", "dr_grpo", "rloo")
-"""Estimators that compare the episodes of a group."""
 _KINDS: tuple[tuple[Any, str], ...] = (
     (bool, "true or false"),
     ((int, float), "a number"),
@@ -56,13 +54,18 @@ def _check_environments(recipe: Recipe) -> None:
 
     if not recipe.env:
         raise RecipeError("env: a recipe needs at least one [[env]] table.")
-    for number, env in enumerate(recipe.env):
-        with _named(f"env.{number}.id"):
+    tables = {f"env.{number}": env for number, env in enumerate(recipe.env)}
+    for number, env in enumerate(recipe.eval.env):
+        tables[f"eval.env.{number}"] = env
+        weight = f"eval.env.{number}.weight"
+        _require(env.weight == 1, weight, "an evaluation plays all of them in turn; leave it out")
+    for key, env in tables.items():
+        with _named(f"{key}.id"):
             registered = spec(env.id).kwargs
         if env.kwargs:
-            with _named(f"env.{number}.kwargs"):
+            with _named(f"{key}.kwargs"):
                 check_kwargs(env.id, env.kwargs)
-        _check_kinds(f"env.{number}.kwargs", env.kwargs, registered)
+        _check_kinds(f"{key}.kwargs", env.kwargs, registered)
 
 
 def _check_context(recipe: Recipe) -> None:
@@ -115,6 +118,8 @@ def _check_kinds(key: str, values: Mapping[str, Any], defaults: Mapping[str, Any
 
 
 def _check_batch(recipe: Recipe) -> None:
+    from gem_core.advantages import estimator_needs
+
     batch = recipe.batch
     estimator = recipe.algorithm.estimator
     _require(
@@ -128,7 +133,7 @@ def _check_batch(recipe: Recipe) -> None:
         f"must be at most batch.episodes = {batch.episodes}",
     )
     _require(
-        estimator not in _GROUPED or batch.group_size >= 2,
+        batch.group_size >= 2 or not estimator_needs(estimator).groups,
         "batch.group_size",
         f"algorithm.estimator = {estimator!r} compares the episodes of a group; set it to 2 or "
         "more",

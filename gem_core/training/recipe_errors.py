@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from gem_core.errors import did_you_mean
+from gem_core.training.recipe_files import LISTS
 
 
 def explain(message: str, data: Mapping[str, Any]) -> str:
@@ -25,8 +26,8 @@ def explain(message: str, data: Mapping[str, Any]) -> str:
     if unknown_field:
         return _unknown_key(table, unknown_field.group(1))
     text = _in_words(message[: place.start()] if place else message)
-    if table == "env" and isinstance(data["env"], Mapping):
-        text += "; it is a list of tables: write env.0.max_turns=3 for the first of them"
+    if table in LISTS and isinstance(_value(data, table), Mapping):
+        text += f"; it is a list of tables: write {table}.0.max_turns=3 for the first of them"
     return f"{_named_item(table, data) or 'recipe'}: {text}."
 
 
@@ -35,12 +36,20 @@ def _unknown_key(table: str, name: str) -> str:
 
     key = f"{table}.{name}" if table else name
     known: Iterable[str] = recipe_keys()
-    if table.startswith("env."):
+    if re.fullmatch(r"(eval\.)?env\.\d+", table):
         known = [f"{table}.{field.name}" for field in msgspec.structs.fields(EnvConfig)]
     same_table = [name for name in known if name.rpartition(".")[0] == table]
     tables = sorted({name.split(".")[0] for name in recipe_keys()})
     near = did_you_mean(key, same_table) or did_you_mean(key, [*known, *tables])
     return f"Unknown recipe key {key!r}.{near or ' See docs/recipes.md for all keys.'}"
+
+
+def _value(data: Mapping[str, Any], key: str) -> Any:
+    """Return the value of a dotted key in nested tables."""
+    value: Any = data
+    for part in key.split("."):
+        value = value[part]
+    return value
 
 
 def _named_item(table: str, data: Mapping[str, Any]) -> str:
@@ -49,7 +58,7 @@ def _named_item(table: str, data: Mapping[str, Any]) -> str:
     if not dots:
         return table
     kind: type[Any] = Mapping if name == "trainer" else str
-    wrong = [key for key, value in data[name].items() if not isinstance(value, kind)]
+    wrong = [key for key, value in _value(data, name).items() if not isinstance(value, kind)]
     return f"{name}.{wrong[0]}"
 
 

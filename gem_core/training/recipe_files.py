@@ -16,6 +16,12 @@ else:
     import tomli as tomllib
 
 
+LISTS = ("env", "eval.env")
+"""The keys of a recipe that are lists of tables."""
+_OPTIONAL = "eval.env"
+"""The list that may be absent; an override of the item after its last adds one."""
+
+
 def read_tables(
     baseline: str | Path, profile: str | Path | None, overrides: Sequence[str]
 ) -> dict[str, Any]:
@@ -34,9 +40,19 @@ def read_tables(
     if profile is not None:
         tables = merge(tables, _read(profile, "profiles"))
         tables = merge(tables, own_profiles.get(Path(profile).stem, {}))
+    return merge_overrides(tables, overrides)
+
+
+def merge_overrides(tables: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
+    """Return the tables of a recipe with ``dotted.key=value`` overrides merged over them.
+
+    Raises:
+        RecipeError: an override is malformed, or changes an item that does not exist.
+    """
+    merged = dict(tables)
     for override in overrides:
-        tables = merge(tables, parse_override(override))
-    return tables
+        merged = merge(merged, parse_override(override))
+    return merged
 
 
 def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
@@ -62,6 +78,8 @@ def _merged(old: Any, value: Any, name: str) -> Any:
     """Return what ``value`` makes of the ``old`` value of the key ``name``."""
     if not isinstance(value, Mapping):
         return value
+    if old is None:
+        old = [] if name == _OPTIONAL else {}
     if isinstance(old, Mapping):
         return _merge(old, value, f"{name}.")
     if isinstance(old, (list, tuple)) and value and all(str(key).isdecimal() for key in value):
@@ -72,6 +90,8 @@ def _merged(old: Any, value: Any, name: str) -> Any:
 def _merge_items(old: Sequence[Any], value: Mapping[str, Any], name: str) -> list[Any]:
     items = list(old)
     for position, item in value.items():
+        if name == _OPTIONAL and int(position) == len(items):
+            items.append({})
         if int(position) >= len(items):
             numbers = ", ".join(str(number) for number in range(len(items))) or "none"
             raise RecipeError(

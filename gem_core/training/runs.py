@@ -1,13 +1,16 @@
 """The run directory: all files of a run, readable without any trainer.
 
 recipe.json      the resolved recipe
-run.json         trainer, versions, hardware, git commit, command
+run.json         trainer, versions, hardware, git commit, command, environments and their data
 metrics.jsonl    one JSON object per step: {"step": 3, "time": 12.5, "reward/mean": 0.4, ...}
 episodes.jsonl   sampled episodes, {"step": 3, "split": "train", **episode}
 evals.jsonl      evaluations: {"step": 0, "when": "before", ...}
 checkpoints/     the trainer's own checkpoints
 model/           the trained model, Hugging Face format
+sessions.jsonl   the processes that worked on the run, one after another, and their seconds
 run.lock         the process that trains this run, or did
+stop             exists while a stop is asked for: training saves after its step, and ends
+stopped.json     exists if training ended so; the step of its checkpoint
 result.json      written last; exists only if the run finished
 """
 
@@ -15,38 +18,24 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import shutil
-import subprocess
-import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from importlib.metadata import distributions
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from gem_core.episodes.data import Episode
 from gem_core.errors import RunError
-from gem_core.training.recipe import Recipe, recipe_from_dict
+from gem_core.training.machine import describe_machine
+from gem_core.training.recipe import Recipe, flatten, recipe_from_dict
 from gem_core.training.run_lock import LOCK_FILE
-from gem_core.training.trainers import list_trainers
 
 RUN_VARIABLE = "GEM_CORE_RUN"
 """Environment variable in which a launcher passes the run directory to its worker processes."""
+STOP_FILE = "stop"
+STOPPED_FILE = "stopped.json"
+SESSIONS_FILE = "sessions.jsonl"
 IfExists = Literal["error", "resume", "overwrite"]
-_VERSIONS = {
-    "accelerate",
-    "deepspeed",
-    "gem-core",
-    "numpy",
-    "ray",
-    "sglang",
-    "tokenizers",
-    "torch",
-    "transformers",
-    "vllm",
-}
-"""Distributions whose versions are recorded, besides those of the trainers."""
 
 
 def current_run() -> RunDir:
@@ -150,12 +139,12 @@ class RunDir:
 
     def metrics(self) -> list[dict[str, Any]]:
         """Return the metrics of every step; of a step that was repeated, those of the last time."""
-        rows = {row["step"]: row for row in self._lines("metrics.jsonl")}
+        rows = {row["step"]: row for row in self.lines("metrics.jsonl")}
         return [rows[step] for step in sorted(rows)]
 
     def evals(self) -> list[dict[str, Any]]:
         """Return the evaluations in the order they were made; a repeated one counts once."""
-        rows = {(row["step"], row["when"]): row for row in self._lines("evals.jsonl")}
+        rows = {(row["step"], row["when"]): row for row in self.lines("evals.jsonl")}
         return list(rows.values())
 
     def episodes(self) -> Iterator[tuple[dict[str, Any], Episode]]:
@@ -163,12 +152,31 @@ class RunDir:
 
         Of an episode that was played again because its step was repeated, the last one counts.
         """
-        keys = [_episode_key(k, row) for k, row in enumerate(self._lines("episodes.jsonl"))]
+        keys = [_episode_key(k, row) for k, row in enumerate(self.lines("episodes.jsonl"))]
         last = {key: number for number, key in enumerate(keys)}
-        for number, row in enumerate(self._lines("episodes.jsonl")):
+        for number, row in enumerate(self.lines("episodes.jsonl")):
             if number < len(keys) and last[keys[number]] == number:
                 tags = {"step": row.pop("step"), "split": row.pop("split")}
                 yield tags, Episode.from_dict(row)
+
+    def lines(self, name: str) -> Iterator[dict[str, Any]]:
+        """Yield the lines of a file of JSON lines; none where there is no such file.
+
+        Raises:
+            RunError: a line is not JSON. A last line that a killed process left incomplete is left
+                out.
+        """
+        path = self.path / name
+        if not path.exists():
+            return
+        lines = path.read_text(encoding="utf-8").splitlines()
+        for number, line in enumerate(lines, 1):
+            try:
+                yield json.loads(line)
+            except json.JSONDecodeError:
+                if number == len(lines):
+                    return  # a killed process left an incomplete line
+                raise RunError(f"{path}:{number} is not JSON.") from None
 
     # -- writing --------------------------------------------------------------------------------
 
@@ -206,6 +214,10 @@ class RunDir:
         config["dtype"] = self.recipe.model.dtype
         path.write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
 
+    def record_environments(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Add to ``run.json`` what the environments were made from; see `run_data`."""
+        self._write("run.json", {**self.info, "environments": list(rows)})
+
     def finish(self, result: Mapping[str, Any]) -> None:
         """Write the result; from then on the run counts as finished."""
         self._write("result.json", dict(result))
@@ -215,10 +227,10 @@ class RunDir:
     def _check_same(self, recipe: Recipe, trainer: str) -> None:
         if self.info["trainer"] != trainer:
             raise RunError(f"{self.path} is a run of {self.info['trainer']!r}, not {trainer!r}.")
-        old = self._read("recipe.json")
-        new = recipe.to_dict()
-        if json.dumps(old, sort_keys=True) != json.dumps(new, sort_keys=True, default=list):
-            changed = sorted(k for k in new if json.dumps(old.get(k)) != json.dumps(new[k]))
+        old = _flat(self.recipe)  # keys that were added to the schema since have their defaults
+        new = _flat(recipe)
+        changed = sorted(k for k in old.keys() | new.keys() if old.get(k) != new.get(k))
+        if changed:
             raise RunError(
                 f"{self.path} was started with another recipe (it differs in {changed}): resume "
                 "it with the same recipe, or start a new run."
@@ -267,19 +279,6 @@ class RunDir:
         with (self.path / name).open("a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
 
-    def _lines(self, name: str) -> Iterator[dict[str, Any]]:
-        path = self.path / name
-        if not path.exists():
-            return
-        lines = path.read_text(encoding="utf-8").splitlines()
-        for number, line in enumerate(lines, 1):
-            try:
-                yield json.loads(line)
-            except json.JSONDecodeError:
-                if number == len(lines):
-                    return  # a killed process left an incomplete line
-                raise RunError(f"{path}:{number} is not JSON.") from None
-
 
 def continue_from(recipe: Recipe, run: RunDir) -> Recipe:
     """Return ``recipe`` started where ``run`` ended: from its model, with the tasks that follow.
@@ -301,58 +300,13 @@ def continue_from(recipe: Recipe, run: RunDir) -> Recipe:
     )
 
 
+def _flat(recipe: Recipe) -> dict[str, str]:
+    """Return the values of a recipe by dotted key, as JSON."""
+    return {key: json.dumps(value) for key, value in flatten(recipe.to_dict()).items()}
+
+
 def _episode_key(number: int, row: Mapping[str, Any]) -> tuple[Any, ...]:
     """Return what identifies a logged episode; one without an index is identified by its line."""
     if row["index"] < 0:
         return ("line", number)
     return (row["step"], row["split"], row["index"])
-
-
-def describe_machine() -> dict[str, Any]:
-    """Return versions, hardware and commit of this process, for ``run.json``."""
-    installed = {d.metadata["Name"].lower(): d.version for d in distributions()}
-    recorded = _VERSIONS | {t.distribution.lower() for t in list_trainers().values()}
-    return {
-        "versions": {name: installed[name] for name in sorted(recorded & installed.keys())},
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-        "processor": _cpu_name(),
-        "cores": os.cpu_count(),
-        "gpus": _gpu_names(),
-        "commit": _git_commit(),
-        "command": sys.argv,
-        "started": time.time(),
-    }
-
-
-def _cpu_name() -> str:
-    try:
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.processor()
-
-
-def _gpu_names() -> list[str]:
-    """Return the names of the GPUs as ``nvidia-smi`` lists them, without importing torch."""
-    tool = shutil.which("nvidia-smi")
-    if tool is None:
-        return []
-    done = subprocess.run(
-        [tool, "--query-gpu=name", "--format=csv,noheader"], capture_output=True, text=True
-    )
-    return done.stdout.split("\n")[:-1] if done.returncode == 0 else []
-
-
-def _git_commit() -> str | None:
-    """Return the commit of gem-core's checkout, with ``+`` if there are uncommitted changes."""
-    here = Path(__file__).resolve().parents[2]
-    if not (here / ".git").exists():
-        return None
-    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=here, capture_output=True, text=True)
-    dirty = subprocess.run(
-        ["git", "status", "--porcelain"], cwd=here, capture_output=True, text=True
-    )
-    return head.stdout.strip() + ("+" if dirty.stdout.strip() else "") or None

@@ -1,8 +1,9 @@
-"""How many of the evaluation's tasks were also trained on.
+"""How many of the evaluation's tasks are also trained on.
 
 Training and evaluation have different seeds, but a small environment has few initial states
-(GuessTheNumber-easy has 10), and a table of data has few rows, so that different seeds give the
-same task.
+(GuessTheNumber-easy has 10), so that different seeds give the same task. Questions of a data set
+that both read are divided between them (`gem_core.training.splits`); whether the same question is
+in another data set or split is seen here.
 """
 
 from __future__ import annotations
@@ -12,8 +13,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from gem_core.core import Env
-from gem_core.registration import make
-from gem_core.training.recipe import Recipe
+from gem_core.envs.parts import normalised
+from gem_core.envs.single_turn import SingleTurn
+from gem_core.training.recipe import Recipe, Split
+from gem_core.training.run_data import env_key, make_for_run
+from gem_core.training.splits import split_envs
 from gem_core.training.tasks import Task, eval_task, train_task
 
 MAX_TRAINING_TASKS = 20_000
@@ -25,9 +29,11 @@ def task_overlap(recipe: Recipe) -> dict[str, int] | None:
 
     It resets environments and plays nothing. Two tasks are the same if the first observation and
     the state of the environment agree, the generator of random numbers aside; without
-    ``get_state``, if the observations agree. So what an environment draws after the reset makes no
-    difference: Minesweeper, which lays its mines at the first move, counts as one task. Tasks of
-    an earlier run (``train.start``) and of the tiny model's warm start are not counted.
+    ``get_state``, if the observations agree; for environments of one question, if the questions
+    agree up to white space and case, whatever the data set, the row and the answer format. So what
+    an environment draws after the reset makes no difference: Minesweeper, which lays its mines at
+    the first move, counts as one task. Tasks of an earlier run (``train.start``) and of the tiny
+    model's warm start are not counted.
 
     Returns:
         ``episodes`` of the evaluation, ``distinct`` tasks among them, ``seen_in_training`` of
@@ -35,26 +41,32 @@ def task_overlap(recipe: Recipe) -> dict[str, int] | None:
         ``None`` where an environment of another package does not declare itself ``fast``: a call
         of it may block, and here is no deadline.
     """
-    envs = [make(config.id, **config.kwargs) for config in recipe.env]
+    training = _made(recipe, "train")
+    evaluation = _made(recipe, "eval")
     try:
-        if not all(_never_blocks(env) for env in envs):
+        if not all(_never_blocks(env) for env in [*training, *evaluation]):
             return None
         episodes = recipe.eval.episodes
         total = recipe.train.steps * recipe.groups_per_step
         compared = min(total, MAX_TRAINING_TASKS)
         size = recipe.batch.group_size
-        evaluation = _identities(envs, (eval_task(recipe, k) for k in range(episodes)))
-        trained = _identities(envs, (train_task(recipe, k * size) for k in range(compared)))
+        evaluated = _identities(evaluation, (eval_task(recipe, k) for k in range(episodes)))
+        trained = _identities(training, (train_task(recipe, k * size) for k in range(compared)))
     finally:
-        for env in envs:
+        for env in [*training, *evaluation]:
             env.close()
     return {
         "episodes": episodes,
-        "distinct": len(evaluation),
-        "seen_in_training": len(evaluation & trained),
+        "distinct": len(evaluated),
+        "seen_in_training": len(evaluated & trained),
         "training_tasks": total,
         "compared": compared,
     }
+
+
+def _made(recipe: Recipe, split: Split) -> list[Env]:
+    configs = split_envs(recipe, split)
+    return [make_for_run(config, env_key(recipe, split, k)) for k, config in enumerate(configs)]
 
 
 def overlap_in_words(counts: dict[str, int] | None) -> str:
@@ -64,9 +76,18 @@ def overlap_in_words(counts: dict[str, int] | None) -> str:
     compared = counts["compared"]
     among = f" (the first {compared} tasks of it)" if compared < counts["training_tasks"] else ""
     return (
-        f"Evaluation tasks: {counts['episodes']} episodes, {counts['distinct']} distinct initial "
-        f"states, {counts['seen_in_training']} of them also in training{among}"
+        f"Evaluation tasks: {counts['episodes']} episodes, "
+        f"{_seen(counts['distinct'], counts['seen_in_training'])}{among}"
     )
+
+
+def _seen(distinct: int, seen: int) -> str:
+    if distinct == 1:
+        return f"1 distinct task, {'also' if seen else 'not'} in training"
+    if seen == 0:
+        return f"{distinct} distinct tasks, none of them in training"
+    which = f"all {seen}" if seen == distinct else f"{seen} of them"
+    return f"{distinct} distinct tasks, {which} also in training"
 
 
 def _never_blocks(env: Env) -> bool:
@@ -74,13 +95,16 @@ def _never_blocks(env: Env) -> bool:
 
 
 def _identities(envs: list[Env], tasks: Iterable[Task]) -> set[str]:
-    return {_identity(task.env, envs[task.env], task.seed) for task in tasks}
+    return {_identity(envs[task.env], task.seed) for task in tasks}
 
 
-def _identity(number: int, env: Env, seed: int) -> str:
+def _identity(env: Env, seed: int) -> str:
     observation, info = env.reset(seed=seed)
+    inner = env.unwrapped
+    if isinstance(inner, SingleTurn):
+        return normalised(inner.question)
     state = _without_generator(env.get_state()) if hasattr(env, "get_state") else None
-    return json.dumps([number, observation, info.get("suffix"), state], sort_keys=True)
+    return json.dumps([observation, info.get("suffix"), state], sort_keys=True)
 
 
 def _without_generator(state: Any) -> Any:

@@ -4,8 +4,11 @@ Task ``index`` of a run determines environment and seed. Step ``s`` plays the ta
 ``s * batch.episodes ... (s + 1) * batch.episodes - 1``; the episodes of one group are adjacent and
 have the same environment and seed. Training and evaluation seeds are disjoint: run seed ``r``
 trains on ``r * 1_000_000_000 + group``, and every run is evaluated on
-``-1 - index // environments``. A run that
-continues from the model of another (``train.start``) plays the groups that follow the other's.
+``-1 - index // environments``. A run that continues from the model of another (``train.start``)
+plays the groups that follow the other's.
+
+Other seeds are not always other tasks: `gem_core.training.task_overlap` counts them. Items of data
+sets are disjoint (`gem_core.training.splits`).
 """
 
 from __future__ import annotations
@@ -19,8 +22,9 @@ from gem_core.episodes.context import Context, HFTokenizer, Template, Tokenizer,
 from gem_core.episodes.data import Episode
 from gem_core.episodes.machine import EpisodeMachine
 from gem_core.errors import GemError, RecipeError
-from gem_core.registration import make
-from gem_core.training.recipe import Recipe
+from gem_core.training.recipe import EnvConfig, Recipe, Split
+from gem_core.training.run_data import env_key, make_for_run
+from gem_core.training.splits import split_envs
 
 _SEEDS_PER_RUN = 1_000_000_000
 
@@ -31,15 +35,17 @@ class Task:
 
     Attributes:
         index: number of the episode in the run (or in the evaluation).
-        env: position of its environment in ``recipe.env``.
+        env: position of its environment in ``recipe.envs(split)``.
         seed: seed of ``env.reset``.
         group: id of the initial state, shared by the episodes of a group.
+        split: whether the episode is trained on (``"train"``) or evaluates (``"eval"``).
     """
 
     index: int
     env: int
     seed: int
     group: int
+    split: Split = "train"
 
 
 def train_task(recipe: Recipe, index: int) -> Task:
@@ -51,9 +57,9 @@ def train_task(recipe: Recipe, index: int) -> Task:
 
 
 def eval_task(recipe: Recipe, index: int) -> Task:
-    """Return the ``index``-th held-out episode; the environments of a mix alternate."""
-    seed = -1 - index // len(recipe.env)
-    return Task(index, index % len(recipe.env), seed, group=index)
+    """Return the ``index``-th evaluation episode; the environments of a mix alternate."""
+    count = len(recipe.envs("eval"))
+    return Task(index, index % count, -1 - index // count, group=index, split="eval")
 
 
 def step_tasks(recipe: Recipe, step: int, shard: int = 0, shards: int = 1) -> list[Task]:
@@ -96,11 +102,16 @@ class MachineFactory:
         one_segment: whether the trainer needs each episode as one token sequence.
 
     Raises:
-        RecipeError: the template cannot be used with this tokenizer, or with such a trainer.
+        RecipeError: the template cannot be used with this tokenizer, or with such a trainer;
+            training and evaluation would divide the same data in different ways.
     """
 
     def __init__(self, recipe: Recipe, tokenizer: Any = None, *, one_segment: bool = False) -> None:
         self.recipe = recipe
+        self.envs: dict[Split, list[EnvConfig]] = {
+            "train": split_envs(recipe, "train"),
+            "eval": split_envs(recipe, "eval"),
+        }
         context = recipe.context
         self.template: Template = get_template(context.template, tokenizer, context.system)
         if one_segment and self.template.renderer is not None:
@@ -125,25 +136,27 @@ class MachineFactory:
         """Return a fresh machine with a fresh environment for ``task``."""
         from msgspec.structs import replace
 
-        config = self.recipe.env[task.env]
+        config = self.envs[task.split][task.env]
         context = self.recipe.context
         limits = self.recipe.limits
         if config.max_turns is not None:
             limits = replace(limits, max_turns=config.max_turns)
         return EpisodeMachine(
-            make(config.id, **config.kwargs),
+            make_for_run(config, env_key(self.recipe, task.split, task.env)),
             Context(self.template, self.tokenizer, context.history, context.window),
             limits,
             seed=task.seed,
             group=task.group,
             index=task.index,
             env_id=config.id,
+            run_seed=self.recipe.seed,
+            split=task.split,
         )
 
     def train(self, index: int) -> EpisodeMachine:
         """Return the machine of the ``index``-th training episode."""
         return self(train_task(self.recipe, index))
 
-    def held_out(self, index: int) -> EpisodeMachine:
-        """Return the machine of the ``index``-th held-out episode."""
+    def evaluation(self, index: int) -> EpisodeMachine:
+        """Return the machine of the ``index``-th evaluation episode."""
         return self(eval_task(self.recipe, index))

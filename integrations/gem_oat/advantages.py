@@ -104,7 +104,8 @@ class GemAdvantages(PPOLearner):
             rewards: float32 [rows, tokens], Oat's: the turn's reward, a KL penalty, a scale.
         """
         exact = np.array([row.reward for row in self.rows])
-        added = rewards.double().sum(1).cpu().numpy() - exact.astype(np.float32)
+        # Oat's fused head gives log-probabilities of the reference model that require a gradient.
+        added = rewards.detach().double().sum(1).cpu().numpy() - exact.astype(np.float32)
         return exact + added
 
     def _estimate(self, rewards: Tensor, values: FloatArray | None = None) -> Estimate:

@@ -28,6 +28,7 @@ APPLIED = frozenset({
     "eval.inside_episodes",
     "train.steps",
     "train.save_every",
+    "train.save_minutes",
     "train.log_episodes",
     "hardware.engine",
 })  # fmt: skip
@@ -53,7 +54,7 @@ def translate(recipe: Recipe) -> list[str]:
         RecipeError: Oat cannot honour a key, or a native key is not free.
     """
     refuse_keys(recipe, "Oat", REFUSED)
-    refuse_native(recipe, "oat", {**NATIVE_OWNED, **_with_dashes(NATIVE_OWNED)})
+    refuse_native(recipe, "oat", NATIVE_OWNED)
     _check_values(recipe)
     defaults = {name: compute(recipe) for name, compute in NATIVE_DEFAULTS.items()}
     copied = {name: get_key(recipe, key) for name, key in _COPIED.items()}
@@ -101,11 +102,6 @@ def _argument(name: str, value: Any) -> list[str]:
     return [f"--{name}", *map(str, items)]
 
 
-def _with_dashes(owned: dict[str, str]) -> dict[str, str]:
-    """The spelling of a command line, which Oat's parser takes as well."""
-    return {name.replace("_", "-"): reason for name, reason in owned.items()}
-
-
 def _check_values(recipe: Recipe) -> None:
     """Refuse values, or pairs of them, that Oat cannot honour."""
     algorithm = recipe.algorithm
@@ -142,7 +138,7 @@ def _check_values(recipe: Recipe) -> None:
             "start it once per node, with [trainer.oat] master_addr, master_port and group_rank",
         ),
         (
-            "batch.episodes batch.group_size",
+            "batch.episodes batch.group_size hardware.nodes hardware.gpus_per_node",
             recipe.groups_per_step % hardware.gpus,
             f"groups stay whole: episodes / group_size must be a multiple of {hardware.gpus} GPUs",
         ),
@@ -186,7 +182,7 @@ _COMPUTED: dict[str, tuple[str, Callable[[Recipe], Any]]] = {
     "train_batch_size_per_device": ("batch.micro_batch", values.micro_batch),
 }
 """Argument -> the recipe key that decides it, and how."""
-_OWN_EVAL = "the adapter plays the held-out episodes: set eval.every, eval.inside_episodes"
+_OWN_EVAL = "the adapter plays the evaluation: set eval.every, eval.inside_episodes"
 _OWN_STEPS = "every training step collects one batch: set train.steps, batch.episodes"
 _FIXED: dict[str, tuple[Any, str]] = {
     "algo": ("PPO", "the adapter is made for Oat's PPO: set algorithm.estimator"),
@@ -225,7 +221,7 @@ _REASONS = {
     _OWN_EVAL: (
         "eval_batch_size eval_data eval_n eval_query_interval eval_split eval_top_k eval_top_p"
     ),
-    _OWN_STEPS: "max_queries num_prompt_epoch",
+    _OWN_STEPS: "max_queries max_sgd_steps num_prompt_epoch",
     "learner and actor take turns": "asynchronous",
     "the rows of a step are the buffer": "buffer_clear_every dump_all_buffer",
     "the schedule ends with train.steps": "critic_max_step_adjustment max_step_adjustment",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import oat.learners.rl
@@ -11,11 +12,13 @@ import torch.distributed as dist
 from oat.utils.data import TransitionDataset
 
 from gem_core.adapters.loss_checks import require_finite
+from gem_core.adapters.run_log import log_evaluation
+from gem_core.adapters.updates import updates_were_finite
 from gem_core.episodes.data import Episode
-from gem_core.episodes.metrics import episode_metrics
 from gem_core.errors import GemError
 from gem_core.training.recipe import Recipe
 from gem_core.training.runs import RunDir
+from gem_core.training.stopping import Decision, SaveClock, mark_stopped
 from gem_oat import _compat
 from gem_oat.advantages import GemAdvantages, require_installed
 from gem_oat.config import FUSED
@@ -67,6 +70,7 @@ class GemLearner(GemAdvantages):
         )
         self.masked_aggregator = self.loss
         self.run_log = RunLog(self.run_dir, self._wandb)
+        self.save_clock = SaveClock(self.run_dir)
         if self.start:
             for engine, folder in self.engines.items():
                 self.strategy.load_ckpt(engine, folder, f"step_{self.start:06d}")
@@ -135,8 +139,13 @@ class GemLearner(GemAdvantages):
         self.summary = {}
         ids = trajectory["input_ids"].to(torch.cuda.current_device())
         self.loss.plan(self.rows, ids, self.args.train_batch_size_per_device)
+        skipped = {engine: engine.skipped_steps for engine in self.engines}
         infos: dict[str, Any] = super().learning_step(trajectory)
         self.losses = self.loss.finish()
+        for engine, before in skipped.items():
+            if not updates_were_finite(engine, before):
+                name = "grad_norm" if engine is self.model.model else "grad_norm/critic"
+                self.losses[name] = math.nan
         trained = sum(not row.excluded for row in self.rows)
         infos["pg_clipfrac"] *= len(self.rows) / max(1, trained)  # masked rows clip nothing
         return infos
@@ -159,19 +168,34 @@ class GemLearner(GemAdvantages):
         if save:
             return
         step = self.start + self.steps
-        settings = self.recipe.train
-        is_last = step == settings.steps
+        is_last = step == self.recipe.train.steps
         self._log(step, train_info)
         if self.recipe.eval.every and step % self.recipe.eval.every == 0:
             self.evaluate(None, step)
         if is_last:
             self._export()
-        if is_last or (settings.save_every and step % settings.save_every == 0):
+        decision = self._decide(step)
+        if is_last or decision.save:
             self._save_checkpoint(step)
+        if decision.stop:
+            self._stop(step)
+
+    def _decide(self, step: int) -> Decision:
+        """Whether to save and to end: the first rank's decision, as both are collective."""
+        decisions = [self.save_clock.after(step)]
+        dist.broadcast_object_list(decisions)
+        return decisions[0]
+
+    def _stop(self, step: int) -> None:
+        """Let Oat's loop end after this step, without a model."""
+        dist.barrier()  # the checkpoints of all ranks are written
+        if self.strategy.is_rank_0():
+            mark_stopped(self.run_dir, step)
+        self.args.max_queries = -1
 
     def _log(self, step: int, train_info: dict[str, Any]) -> None:
         logs = {**train_info, **self.actor_info}
-        require_finite(step, {**self.losses, **RunLog.common(logs)})  # on every rank
+        require_finite(step, {**RunLog.common(logs), **self.losses})  # on every rank
         is_first = self.strategy.is_rank_0()
         gathered: list[Any] = [None] * self.strategy.world_size
         dist.gather_object(self.episodes, gathered if is_first else None)
@@ -188,7 +212,7 @@ class GemLearner(GemAdvantages):
         self.run_log.log(step, episodes, logs, metrics)
 
     def evaluate(self, dataloader: Any, steps: int) -> None:
-        """Play held-out episodes on the first node's actors; the signature is Oat's."""
+        """Play evaluation episodes on the first node's actors; the signature is Oat's."""
         if not self.strategy.is_rank_0():
             return  # and wait at the next collective call
         indices = range(self.recipe.eval.inside_episodes)
@@ -201,7 +225,7 @@ class GemLearner(GemAdvantages):
         episodes = [
             episode for handle in waiting for episode in client.deserialize_ipc(handle.result())
         ]
-        self.run_dir.log_eval(steps, "during", episode_metrics(episodes))
+        log_evaluation(self.run_dir, steps, episodes)
 
     def _export(self) -> None:
         """The policy and its tokenizer in Hugging Face format, whole or not at all."""

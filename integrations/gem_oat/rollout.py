@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -74,20 +73,18 @@ def bootstrap_state(machine: EpisodeMachine) -> list[int]:
 class EnginePolicy:
     """Oat's vLLM engine as a policy (`gem_core.episodes.rollout.BatchPolicy`).
 
-    Requests are seeded by ``salt``, task and turn: Oat seeds its engine by the clock, and no run
-    could be repeated.
+    Each request carries its own seed: Oat seeds its engine by the clock, and no run could be
+    repeated.
 
     Attributes:
         engine: a ``vllm.LLM``.
         stop_ids: token ids that end an action.
         sampling: further fields of ``vllm.SamplingParams``, such as the temperature.
-        salt: what else the seeds depend on.
     """
 
     engine: Any
     stop_ids: Sequence[int]
     sampling: dict[str, Any]
-    salt: str
 
     def complete_batch(self, requests: Sequence[Request]) -> list[Completion]:
         """Sample one completion per request, in one call of the engine."""
@@ -102,14 +99,12 @@ class EnginePolicy:
         ]
 
     def _sampling_params(self, request: Request) -> Any:
-        machine = request.machine
-        seed = random.Random(f"{self.salt}/{machine.index}/{machine.turn}").getrandbits(31)
         return vllm.SamplingParams(
             **self.sampling,
             stop_token_ids=self.stop_ids,
             logprobs=0,  # of the sampled token alone
             max_tokens=request.max_tokens,
-            seed=seed,
+            seed=request.seed,
         )
 
 
@@ -131,7 +126,6 @@ class GemActor(PPOActor):
             self.llm,
             self.factory.stop_ids,
             sampling=asdict(self.recipe.sampling),
-            salt=f"train/{self.recipe.seed}",
         )
 
     def step(
@@ -155,17 +149,13 @@ class GemActor(PPOActor):
         return self.hand_over(parts)
 
     def run_eval(self, step: int, indices: list[int]) -> bytes:
-        """Play held-out episodes; returns the handle of the list of episodes.
+        """Play evaluation episodes; returns the handle of the list of episodes.
 
         Args:
-            step: training steps so far; decides the seeds of the requests.
-            indices: of the held-out tasks.
+            step: training steps so far; not used.
+            indices: of the evaluation tasks.
         """
-        policy = replace(
-            self.policy,
-            sampling={"temperature": self.recipe.eval.temperature},
-            salt=f"eval/{self.recipe.seed}/{step}",
-        )
+        policy = replace(self.policy, sampling={"temperature": self.recipe.eval.temperature})
         machines = self.play([eval_task(self.recipe, index) for index in indices], policy)
         return self.ipc_client.serialize_ipc([machine.episode for machine in machines])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gem_core.adapters.estimate import needs_critic
 from gem_core.training.recipe import Recipe
 
 
@@ -17,7 +18,7 @@ def is_bfloat16(recipe: Recipe) -> bool:
 
 def critic_type(recipe: Recipe) -> str:
     """``ppo`` trains a critic, ``drgrpo`` none."""
-    return "ppo" if recipe.algorithm.estimator == "gae" else "drgrpo"
+    return "ppo" if needs_critic(recipe) else "drgrpo"
 
 
 def critic_lr(recipe: Recipe) -> float:
@@ -66,6 +67,6 @@ def passes_per_item(recipe: Recipe) -> int:
 
 
 def warmup_ratio(recipe: Recipe) -> float:
-    """Share of the updates whose ceiling is the warm-up's number of steps."""
-    half_below = max(0.0, recipe.algorithm.warmup_steps - 0.5)
+    """Share of the updates whose ceiling is those in the warm-up's training steps."""
+    half_below = max(0.0, recipe.algorithm.warmup_steps * updates_per_step(recipe) - 0.5)
     return half_below / max(1, recipe.train.steps * updates_per_step(recipe))

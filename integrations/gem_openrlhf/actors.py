@@ -17,6 +17,7 @@ from openrlhf.trainer import ppo_trainer, ppo_trainer_async
 from openrlhf.trainer.ray import ppo_actor, ppo_critic
 
 from gem_core.training.runs import current_run
+from gem_core.training.stopping import SaveClock, mark_stopped
 from gem_openrlhf._compat import check_private_signatures
 from gem_openrlhf.advantages import GemExperienceMaker, require_installed
 from gem_openrlhf.metrics import RunLog
@@ -31,6 +32,7 @@ _Actor: Any = object
 class _Trains(_Actor):
     """Mixed into the actor that trains: estimators, the check before step 1, metrics."""
 
+    args: Any
     experience_maker: Any
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -39,6 +41,8 @@ class _Trains(_Actor):
         stock = self.experience_maker
         self.recipe = run.recipe
         self.run_log = RunLog(run)
+        self.save_clock = SaveClock(run)
+        self.stopping = False
         self.experience_maker = GemExperienceMaker(
             self.recipe,
             stock.actor_model_group,
@@ -59,7 +63,27 @@ class _Trains(_Actor):
     ) -> None:
         maker = self.experience_maker
         self.run_log.log_step(global_step, maker.episodes, maker.metrics, logs_dict)
+        decision = self.save_clock.after(global_step)
+        settings = self.args.ckpt
+        interval = settings.save_steps
+        settings.save_steps = 1 if decision.save else interval
         super().save_logs_and_checkpoints(global_step, logs_dict, client_states)
+        settings.save_steps = interval
+        self.stopping = decision.stop
+        if self.stopping and not self.evaluates_after(global_step):
+            self.stop(global_step)
+
+    def evaluates_after(self, step: int) -> bool:
+        """Return whether this actor evaluates next; in asynchronous mode another one does."""
+        return False
+
+    def stop(self, step: int) -> None:
+        """End training after step ``step``, whose checkpoint is written.
+
+        Raises:
+            RunStopped: always; OpenRLHF's command line ends with it before it saves a model.
+        """
+        raise mark_stopped(current_run(), step)
 
 
 class _Generates(_Actor):
@@ -81,7 +105,7 @@ class _Generates(_Actor):
         generator.tokenizer = None
 
     def evaluate(self, step: int, **sampling: Any) -> dict[str, float]:
-        """Play the held-out episodes; nothing is returned to choose a best checkpoint by."""
+        """Play the evaluation episodes; nothing is returned to choose a best checkpoint by."""
         samples = self.samples_generator.generate_eval_samples(**sampling)
         episodes = [sample.labels[0][0] for sample in samples]
         RunLog(current_run()).log_evaluation(step, episodes)
@@ -90,6 +114,18 @@ class _Generates(_Actor):
 
 class GemPPOTrainer(_Trains, _Generates, ppo_trainer.PPOTrainer.__ray_metadata__.modified_class):
     """Synchronous mode: one actor generates and trains."""
+
+    def evaluates_after(self, step: int) -> bool:
+        """Return whether an evaluation follows training step ``step``."""
+        every = self.recipe.eval.every
+        return bool(every) and step % every == 0
+
+    def evaluate(self, step: int, **sampling: Any) -> dict[str, float]:
+        """Evaluate; end then if the run is asked to."""
+        metrics = super().evaluate(step, **sampling)
+        if self.stopping:
+            self.stop(step)
+        return metrics
 
 
 class GemTrainingActor(_Trains, ppo_trainer_async.TrainingActor.__ray_metadata__.modified_class):

@@ -21,7 +21,8 @@ def _keys(text: str) -> frozenset[str]:
 
 APPLIED = _keys(
     "algorithm.estimator algorithm.options algorithm.gamma algorithm.lam sampling.top_k "
-    "eval.inside_episodes train.steps train.log_episodes model.dtype hardware.engine"
+    "eval.inside_episodes train.steps train.log_episodes train.save_minutes model.dtype "
+    "hardware.engine"
 )
 """Applied by the adapter itself: experience maker, executor, dataset rows, CPU harness."""
 REFUSED = {
@@ -173,7 +174,7 @@ _ROWS = "prompts come from the environments, and the adapter writes the rows for
 _FIXED: dict[str, tuple[Any, str]] = {
     "ckpt.best_metric_key": ("none", "the newest checkpoints are kept, none as the best"),
     "data.label_key": ("label", _ROWS),
-    "eval.n_samples_per_prompt": (1, "an evaluation plays each held-out episode once"),
+    "eval.n_samples_per_prompt": (1, "an evaluation plays each of its episodes once"),
 }
 """Flag -> the value that the adapter needs, and why."""
 _REPLACED = {
@@ -181,6 +182,12 @@ _REPLACED = {
     "algo.advantage.gamma": "algorithm.gamma",
     "algo.advantage.lambd": "algorithm.lam",
     "algo.advantage.no_std_norm": "algorithm.options",
+    "algo.kl.horizon": "algorithm.kl_coef",
+    "algo.kl.target": "algorithm.kl_coef",
+    "actor.min_lr_ratio": "algorithm.lr_schedule",
+    "critic.min_lr_ratio": "algorithm.lr_schedule",
+    "ckpt.disable_ds": "train.save_every",
+    "critic.model_name_or_path": "model.path",
     "data.apply_chat_template": "context.template",
     "data.input_template": "context.template",
     "data.max_samples": "train.steps",
@@ -207,6 +214,16 @@ _REASONS = {
         "reward.stop_properly_penalty_coef"
     ),
     "the adapter's own executor plays the episodes": "train.agent_func_path",
+    "algorithm.lr and algorithm.betas are AdamW's": (
+        "actor.optim actor.muon.lr actor.muon.momentum actor.muon.nesterov actor.muon.no_nesterov "
+        "actor.muon.ns_steps critic.optim critic.muon.lr critic.muon.momentum "
+        "critic.muon.nesterov critic.muon.no_nesterov critic.muon.ns_steps"
+    ),
+    "it would take the place of batch.micro_batch": (
+        "rollout.max_tokens_per_gpu train.dynamic_batch_enable train.max_tokens_per_gpu"
+    ),
+    "it is not a setting of a run": "help",
+    "DeepSpeed's launcher sets it": "local_rank",
 }
 """Reason why flags cannot be set -> the flags."""
 NATIVE_OWNED: dict[str, str] = {

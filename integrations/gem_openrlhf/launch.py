@@ -14,6 +14,7 @@ import gem_openrlhf.rollout as rollout
 from gem_core.tiny import model_path
 from gem_core.training.recipe import Recipe, merge
 from gem_core.training.runs import RUN_VARIABLE, RunDir
+from gem_core.training.stopping import retake_sigterm
 from gem_core.training.tasks import MachineFactory
 from gem_openrlhf._compat import require_gpu_packages
 from gem_openrlhf.command_line import check_arguments, run_command_line
@@ -42,6 +43,7 @@ def run(recipe: Recipe, run: RunDir, *, resume: bool = False) -> None:
 
         arguments = render({**flags(recipe), **run_flags(recipe, run, resume)})
         with ray.init(**options), installed():
+            retake_sigterm()
             run_command_line(arguments)
 
 

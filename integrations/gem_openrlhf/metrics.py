@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gem_core.adapters.run_log import log_step
+from gem_core.adapters.run_log import log_evaluation, log_step
 from gem_core.episodes.data import Episode
-from gem_core.episodes.metrics import episode_metrics
 from gem_core.training.runs import RunDir
 
 NAMES = {
@@ -64,5 +63,5 @@ class RunLog:
         log_step(self.run, step, episodes, {**estimator_metrics, **metrics})
 
     def log_evaluation(self, step: int, episodes: Sequence[Episode]) -> None:
-        """Write an evaluation on held-out episodes inside training."""
-        self.run.log_eval(step, "during", episode_metrics(episodes))
+        """Write an evaluation inside training."""
+        log_evaluation(self.run, step, episodes)

@@ -50,6 +50,7 @@ class EnginePolicy:
         """Sample one action of at most ``request.max_tokens`` tokens."""
         params = deepcopy(self.params)
         params.max_tokens = request.max_tokens
+        params.seed = request.seed
         output = await self.engine.generate(request.prompt_ids, params)
         return vllm_completion(output.outputs[0], self.stop_ids, request.max_tokens)
 
@@ -117,7 +118,7 @@ AgentExecutor = GemAgentExecutor  # the name OpenRLHF looks for
 
 
 def dataset_rows(recipe: Recipe, split: str) -> list[dict[str, str]]:
-    """Return OpenRLHF's prompts: one row per group (``train``) or held-out episode (``eval``).
+    """Return OpenRLHF's prompts: one row per group (``train``) or evaluation episode (``eval``).
 
     The label is ``split/<index of the first task>``. Prompts come from the environment; ``input``
     only tells a reader of the file what is played.
@@ -129,7 +130,7 @@ def dataset_rows(recipe: Recipe, split: str) -> list[dict[str, str]]:
         tasks = [train_task(recipe, index) for index in range(0, count, recipe.batch.group_size)]
     return [
         {
-            "input": f"{recipe.env[task.env].id} seed {task.seed}",
+            "input": f"{recipe.envs(task.split)[task.env].id} seed {task.seed}",
             "label": f"{split}/{task.index}",
         }
         for task in tasks

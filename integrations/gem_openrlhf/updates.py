@@ -1,22 +1,33 @@
-"""OpenRLHF's actors that update a model, reporting gradients that are not finite.
+"""OpenRLHF's actors that update a model, with two repairs of what they report.
 
-DeepSpeed skips an update whose gradient is not finite (bfloat16, ZeRO-2) or makes it (float32,
-ZeRO-3), and reports a finite norm for both: it replaces a group's norm by -1 and then adds squares.
-`gem_openrlhf.metrics.RunLog` stops the run on what is reported here instead.
+DeepSpeed reports a finite norm for gradients that are not finite, see `gem_core.adapters.updates`;
+`gem_openrlhf.metrics.RunLog` stops the run on what is reported here instead. And OpenRLHF divides
+by the number of trained tokens of a micro-batch, which is 0 where it holds failed episodes only.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from openrlhf.trainer.ray.ppo_actor import PolicyModelActor
 from openrlhf.trainer.ray.ppo_critic import CriticModelActor
 
+from gem_core.adapters.updates import updates_were_finite
+
+NO_TOKENS = 1e-9
+"""Weight of a micro-batch without trained tokens in the means over tokens; it must not be 0."""
+
 
 class GemPolicyModelActor(PolicyModelActor.__ray_metadata__.modified_class):
     """The policy; ``actor_grad_norm`` is NaN after a gradient that is not finite."""
+
+    def init_model_from_pretrained(self, *args: Any, **kwargs: Any) -> None:
+        """Load the model and make OpenRLHF's trainer."""
+        super().init_model_from_pretrained(*args, **kwargs)
+        self.trainer.training_step = _with_weight(self.trainer.training_step)
 
     def fit(self, kl_ctl: float = 0) -> dict[str, float]:
         """Update the model; return OpenRLHF's status."""
@@ -40,15 +51,19 @@ class GemCriticModelActor(CriticModelActor.__ray_metadata__.modified_class):
         return status
 
 
-def updates_were_finite(engine: Any, skipped: int) -> bool:
-    """Return whether DeepSpeed skipped no further update, and left all weights finite.
+def _with_weight(training_step: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
+    """Wrap OpenRLHF's step over a micro-batch: one without trained tokens reports zeros.
 
-    Args:
-        engine: DeepSpeed's engine; of weights that it spreads over ranks (ZeRO-3), the part of this
-            rank is checked.
-        skipped: its count of skipped updates before.
+    Its means over tokens are 0 / 0, and OpenRLHF divides by its number of tokens again.
     """
-    if engine.skipped_steps > skipped:
-        return False
-    weights = (getattr(weight, "ds_tensor", weight) for weight in engine.module.parameters())
-    return all(bool(torch.isfinite(weight.data).all()) for weight in weights)
+
+    def step(*args: Any, **kwargs: Any) -> dict[str, Any]:
+        status = training_step(*args, **kwargs)
+        if status["num_action_tokens"] == 0:
+            status["num_action_tokens"] = NO_TOKENS
+            for name, weight in status["weights"].items():
+                if weight == "token":
+                    status["metrics"][name] = torch.zeros(())
+        return status
+
+    return step

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gem_core.adapters.estimate import needs_critic
 from gem_core.errors import RecipeError
 from gem_core.training.recipe import Recipe, flatten
 
@@ -26,7 +27,7 @@ def critic_lr(recipe: Recipe) -> float:
 
 def estimator(recipe: Recipe) -> str:
     """Return a name that decides whether there is a critic; the advantages are gem_core's."""
-    return "gae" if recipe.algorithm.estimator == "gae" else "reinforce"
+    return "gae" if needs_critic(recipe) else "reinforce"
 
 
 def loss_aggregation(recipe: Recipe) -> str:
@@ -41,10 +42,14 @@ def schedule(recipe: Recipe) -> str:
 
 
 def warmup_ratio(recipe: Recipe) -> float:
-    """Return the ratio that makes ``warmup_steps``: OpenRLHF rounds ratio x updates up."""
+    """Return the ratio that makes ``warmup_steps``: OpenRLHF rounds ratio x updates up.
+
+    The recipe counts training steps, OpenRLHF optimizer steps.
+    """
     algorithm = recipe.algorithm
-    updates = recipe.train.steps * algorithm.epochs * algorithm.minibatches
-    return max(0.0, algorithm.warmup_steps - 0.5) / max(1, updates)
+    per_step = algorithm.epochs * algorithm.minibatches
+    warmup = algorithm.warmup_steps * per_step
+    return max(0.0, warmup - 0.5) / max(1, recipe.train.steps * per_step)
 
 
 # -- batches and steps ----------------------------------------------------------------------------
@@ -68,8 +73,9 @@ def micro_batch(recipe: Recipe) -> int:
     micro = min(recipe.batch.micro_batch or per_rank, per_rank)
     if rest or per_rank % micro:
         raise RecipeError(
-            f"batch.episodes = {episodes} must be a multiple of algorithm.minibatches x ranks x "
-            f"batch.micro_batch = {minibatches} x {ranks} x {micro}."
+            f"batch.episodes = {episodes} must be a multiple of algorithm.minibatches = "
+            f"{minibatches} x {ranks} ranks (hardware.nodes x hardware.gpus_per_node) x "
+            f"batch.micro_batch = {micro}."
         )
     return micro
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from gem_core.adapters.hydra import override
+from gem_core.adapters.estimate import needs_critic
+from gem_core.adapters.hydra import followers, override, refuse_unknown
 from gem_core.adapters.native_keys import core_keys, refuse_keys, refuse_native, refuse_values
 from gem_core.tiny import model_path
-from gem_core.training.recipe import Recipe, flatten, get_key, recipe_keys
+from gem_core.training.recipe import Recipe, TrainConfig, flatten, get_key, recipe_keys
 from gem_core.training.runs import RunDir
 from gem_rl2._compat import NEWER
-from gem_rl2.native import compose_native, followers, native_keys, refuse_unknown
+from gem_rl2.native import compose_native, native_keys
 from gem_rl2.newer import key_names
 
 TRAIN = "rollout.train_sampling_params"
@@ -58,6 +59,7 @@ APPLIED = frozenset(
         "algorithm.options",
         "train.keep_checkpoints",
         "train.log_episodes",
+        "train.save_minutes",
         "hardware.device",
         "hardware.gpus_per_node",
     }
@@ -89,8 +91,10 @@ ADAPTER_OWNED = {
     "rollout.dynamic_filtering": "the estimator needs every episode of a step, so it must stay off",
     f"{TRAIN}.no_stop_trim": _STOP,
     f"{TRAIN}.stop_token_ids": _STOP,
+    f"{TRAIN}.stop": _STOP,
     f"{TEST}.no_stop_trim": _STOP,
     f"{TEST}.stop_token_ids": _STOP,
+    f"{TEST}.stop": _STOP,
     "adv.global_norm": _STATISTICS,
     "adv.norm_var": _STATISTICS,
     "trainer.save_dir": "checkpoints are in the run directory: set --run instead",
@@ -115,7 +119,13 @@ def _tokens_per_pass(recipe: Recipe) -> int:
     return sequences * (recipe.limits.max_context_tokens or 0)
 
 
+def _estimator(recipe: Recipe) -> str:
+    """RL2 trains a critic where this is "gae"; the advantages are gem_core's in any case."""
+    return "gae" if needs_critic(recipe) else recipe.algorithm.estimator
+
+
 COMPUTED: dict[str, Callable[[Recipe], Any]] = {
+    "algorithm.estimator": _estimator,
     "algorithm.lr_schedule": lambda r: r.algorithm.schedule_name,
     "algorithm.warmup_steps": _warmup_ratio,
     "algorithm.critic_lr": lambda r: r.algorithm.critic_lr or r.algorithm.lr,
@@ -210,6 +220,11 @@ def _refuse(recipe: Recipe, newer: bool) -> None:
             "the newer API has one pass; set it to 1",
         ),
         (
+            "train.save_minutes",
+            newer and recipe.train.save_minutes not in (0, TrainConfig().save_minutes),
+            "the newer API saves by steps, and cannot resume; set it to 0",
+        ),
+        (
             "hardware.engine",
             hardware.engine not in engines,
             f"on this device: {engines}",
@@ -224,7 +239,7 @@ def _refuse(recipe: Recipe, newer: bool) -> None:
     refuse_values(recipe, "RL2", checks)
     refuse_native(recipe, "rl2", NATIVE_OWNED if newer == NEWER else native_owned(newer))
     if newer == NEWER:
-        refuse_unknown(recipe.trainer.get("rl2", {}))
+        refuse_unknown(recipe, "rl2", native_keys())
 
 
 NATIVE_OWNED = native_owned(NEWER)

@@ -14,7 +14,9 @@ from importlib import import_module
 from gem_core.adapters.program import run_program
 from gem_core.errors import GemError
 from gem_core.training.recipe import Recipe
+from gem_core.training.run_data import belonging_to
 from gem_core.training.runs import RunDir
+from gem_core.training.stopping import RunStopped
 from gem_rl2._compat import MODEL, NEWER, end_children, prune_checkpoints
 from gem_rl2.config import translate
 
@@ -36,7 +38,7 @@ def run(recipe: Recipe, run: RunDir, *, resume: bool = False) -> None:
         from gem_rl2 import cpu
 
         module = "gem_rl2.cpu"
-        environment = cpu.environment(recipe)
+        environment = cpu.environment()
     command = [*torchrun(recipe), "-m", module, str(run.path.resolve())]
     if resume:
         command.append("--resume")
@@ -67,7 +69,10 @@ def run_rank(train: Callable[[RunDir, bool], None], run: RunDir, resume: bool) -
     """Call ``train`` in this process, one of torchrun's, then leave no process behind."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the clean-up below runs
     try:
-        train(run, resume)
+        with belonging_to(run):
+            train(run, resume)
+    except RunStopped as stopped:
+        print(stopped)  # the launcher says it again
     finally:
         end_children()
 

@@ -14,10 +14,11 @@ import aiohttp
 from RL2.datasets import pack_tensor_dicts
 
 from gem_core.adapters.completions import to_completion
+from gem_core.adapters.request_seeds import sglang_seed
+from gem_core.adapters.run_log import log_evaluation
 from gem_core.adapters.token_rows import token_rewards
 from gem_core.episodes.data import Completion, Episode, Segment
 from gem_core.episodes.machine import EpisodeMachine
-from gem_core.episodes.metrics import episode_metrics
 from gem_core.episodes.rollout import Request, play, require_healthy
 from gem_core.errors import GemError
 from gem_core.training.runs import RunDir
@@ -57,7 +58,11 @@ class EnginePolicy:
         """
         body = {
             "input_ids": request.prompt_ids,
-            "sampling_params": {**self.sampling, "max_new_tokens": request.max_tokens},
+            "sampling_params": {
+                **self.sampling,
+                "max_new_tokens": request.max_tokens,
+                **sglang_seed(request.seed),
+            },
             "return_logprob": True,
         }
         meta = (await self._post(body))["meta_info"]
@@ -114,7 +119,7 @@ class Player:
 
     def log_eval(self, step: int) -> None:
         """Write the evaluation after training step ``step``: what was played since then."""
-        self.run.log_eval(step, "during", episode_metrics(self.take()))
+        log_evaluation(self.run, step, self.take())
 
     def pack(self, rows: list[dict[str, Any]]) -> dict[str, Any]:
         """RL2's own function, which raises IndexError where there is nothing to pack.

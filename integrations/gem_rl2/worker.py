@@ -16,11 +16,14 @@ import torch
 import torch.distributed as dist
 from omegaconf import OmegaConf
 from RL2.datasets.rl import state_dict_to_tensor_dict
+from RL2.utils import checkpointing
 from RL2.utils.comm import initialize_global_process_group
 from RL2.workers import Worker
 
+from gem_core.adapters.estimate import needs_critic
 from gem_core.training.recipe import Recipe
 from gem_core.training.runs import RunDir
+from gem_core.training.stopping import SaveClock, mark_stopped
 from gem_core.training.tasks import Task, eval_task, require_step, step_tasks
 from gem_rl2 import _compat
 from gem_rl2.advantages import Advantages, require_installed
@@ -92,8 +95,10 @@ class Rollout(ppo.Rollout):
     def __init__(self, config: Any, recipe: Recipe, run: RunDir, advantages: Advantages) -> None:
         super().__init__(config)
         self.recipe = recipe
+        self.run_dir = run
+        self.stopped_at: int | None = None
         self.advantages = advantages
-        self.held_out = [eval_task(recipe, k) for k in range(recipe.eval.inside_episodes)]
+        self.eval_tasks = [eval_task(recipe, k) for k in range(recipe.eval.inside_episodes)]
         self.leads = dist.get_rank() == 0
         if self.leads:
             self.player = Player(run, self.tokenizer)
@@ -107,16 +112,18 @@ class Rollout(ppo.Rollout):
         """Play ``task``; return its sequences as RL2's tensors, and what RL2 logs."""
         sampling = self.train_sampling_params if train else self.test_sampling_params
         machine = await self.player.play(task, self.router_url, sampling)
-        critic = self.recipe.algorithm.estimator == "gae"
+        critic = needs_critic(self.recipe)
         sequences = to_native(machine.episode, machine.bootstrap_state() if critic else ())
         tensors = [state_dict_to_tensor_dict(sequence) for sequence in sequences]
         return tensors, {"rewards": [machine.episode.total_reward]}
 
     def __call__(self, data_list: Any, train: bool, step: int) -> Any:
-        """Play the tasks of ``step`` (1-based), or the held-out ones; return RL2's batch."""
+        """Play the tasks of ``step`` (1-based), or those of the evaluation; return RL2's batch."""
+        if self.stopped_at is not None and train:
+            raise mark_stopped(self.run_dir, self.stopped_at)
         if self.leads and train:
             self.log.begin()
-        tasks = step_tasks(self.recipe, step - 1) if train else self.held_out
+        tasks = step_tasks(self.recipe, step - 1) if train else self.eval_tasks
         batch = super().__call__(tasks, train, step)
         if self.leads and train:
             self.advantages.episodes = self.player.take()
@@ -134,6 +141,22 @@ class Rollout(ppo.Rollout):
             self.advantages.episodes = None
 
 
+def save_when_due(trainer: PPOTrainer, workers: Any, step: int) -> None:
+    """Call RL2's ``save_ckpt``, which saves at an interval of steps, also where time is due.
+
+    If the run is asked to stop, the next training step raises RunStopped in place of its rollout.
+    """
+    decisions = [trainer.save_clock.after(step)]
+    dist.broadcast_object_list(decisions)  # the first rank decides: saving is collective
+    settings = trainer.config.trainer
+    interval = settings.save_freq
+    settings.save_freq = 1 if decisions[0].save else interval
+    checkpointing.save_ckpt(trainer, workers, step)
+    settings.save_freq = interval
+    if decisions[0].stop:
+        trainer.rollout.stopped_at = step
+
+
 class Steps(list[list[Any]]):
     """RL2's dataloader where tasks follow from the step's number: one empty row per epoch.
 
@@ -149,7 +172,17 @@ class Steps(list[list[Any]]):
 
 
 class PPOTrainer(ppo.PPOTrainer):
-    """RL2's trainer; its loop is untouched."""
+    """RL2's trainer; its loop is untouched, but saves by time, and saves and ends when asked.
+
+    Args:
+        config: RL2's.
+        run: the run directory.
+    """
+
+    def __init__(self, config: Any, run: RunDir) -> None:
+        super().__init__(config)
+        self.save_clock = SaveClock(run)
+        ppo.save_ckpt = save_when_due
 
     def get_dataloader(self, train: bool) -> Steps:
         """The rows of one epoch, see `Steps`."""
@@ -177,7 +210,7 @@ def train(run: RunDir, resume: bool) -> None:
     ppo.compute_advantages = advantages
     _compat.patch_rl2(recipe.model.dtype)
     torch.manual_seed(recipe.seed)  # the critic's head
-    trainer = PPOTrainer(native_config(recipe, settings_of(run, resume)))
+    trainer = PPOTrainer(native_config(recipe, settings_of(run, resume)), run)
     require_installed(ppo.PPOTrainer.train, advantages)
     trainer.train()
     dist.destroy_process_group()

@@ -36,18 +36,19 @@ def batching(recipe: Recipe) -> Batching:
     micro = min(batch.micro_batch or rows, rows)
     if remainder or not rows or rows % micro:
         raise RecipeError(
-            f"batch.episodes = {batch.episodes} must be a multiple of {world} process(es) x "
-            f"algorithm.minibatches = {minibatches} x batch.micro_batch = {micro}."
+            f"batch.episodes = {batch.episodes} must be a multiple of {world} process(es) "
+            f"(hardware.nodes x hardware.gpus_per_node) x algorithm.minibatches = {minibatches} x "
+            f"batch.micro_batch = {micro}."
         )
     accumulation = rows // micro
     return Batching(micro, accumulation, accumulation * minibatches)
 
 
 def processes(recipe: Recipe) -> int:
-    """Return the number of training processes: one per GPU; on a CPU as many as were started."""
+    """Return the number of training processes; on a CPU those that were started, if any were."""
     if recipe.hardware.device == "gpu":
         return recipe.hardware.gpus
-    return int(os.environ.get("WORLD_SIZE", "1"))
+    return int(os.environ.get("WORLD_SIZE", recipe.hardware.gpus))
 
 
 def updates_per_step(recipe: Recipe) -> int:

@@ -28,6 +28,7 @@ APPLIED = frozenset({
     "eval.every",
     "eval.inside_episodes",
     "train.log_episodes",
+    "train.save_minutes",
 })  # fmt: skip
 """Keys that the adapter itself carries out."""
 REFUSED = {
@@ -206,6 +207,13 @@ _REPLACED = {
     "activation_checkpointing": "model.gradient_checkpointing",
     "fp16": "model.dtype",
     "num_train_epochs": "train.steps",
+    "auto_find_batch_size": "batch.micro_batch",
+    "lr_scheduler_kwargs": "algorithm.lr_schedule",
+    "use_adaptive_entropy": "algorithm.entropy_coef",
+    "entropy_coef_delta": "algorithm.entropy_coef",
+    "entropy_coef_max": "algorithm.entropy_coef",
+    "entropy_coef_min": "algorithm.entropy_coef",
+    "entropy_target": "algorithm.entropy_coef",
     "do_eval": "eval.every",
     "eval_on_start": "eval.every",
     "eval_steps": "eval.every",
@@ -243,16 +251,17 @@ _REASONS = {
     "shuffle_dataset": "each step plays its tasks in order",
     "ignore_data_skip": "each step plays its tasks in order, also after a resume",
     "remove_unused_columns": "the adapter's data rows have a column of their own",
+    "sync_ref_model": "the reference of algorithm.kl_coef is the initial model",
+    "ref_model_mixup_alpha": "the reference of algorithm.kl_coef is the initial model",
+    "ref_model_sync_steps": "the reference of algorithm.kl_coef is the initial model",
     "logging_steps": "metrics.jsonl has one line per training step",
     "logging_strategy": "metrics.jsonl has one line per training step",
     "logging_first_step": "metrics.jsonl has one line per training step",
     "logging_nan_inf_filter": "it would replace a loss that is not finite by the last finite one",
     "save_strategy": "set train.save_every instead",
     "save_only_model": "a resumed run needs the optimizer's state",
-    "generation_kwargs": "write a table, such as {min_p = 0.1}",
     "generation_kwargs.n": "a request is for one completion",
     "generation_kwargs.num_return_sequences": "a request is for one completion",
-    "model_init_kwargs": "write a table, such as {attn_implementation = 'sdpa'}",
 }
 """Fields that no recipe key decides, and which are not free either -> why."""
 NATIVE_OWNED: dict[str, str] = {
@@ -266,6 +275,8 @@ NATIVE_DEFAULTS: dict[str, Any] = {
     "vllm_mode": "colocate",
     # A ratio over all turns of an episode leaves any clip range: whole episodes would be masked.
     "vllm_importance_sampling_mode": "token_truncate",
+    # The KL term by its formula, as in the other trainers, not times the ratio of the policies.
+    "use_bias_correction_kl": False,
     # Weights stay float32 under autocast: at lr 1e-6 bfloat16 weights would not move.
     "model_init_kwargs": {"dtype": "float32"},
     "dataloader_pin_memory": False,  # data rows hold a number each, no tensors

@@ -93,7 +93,7 @@ class TurnCritic:
         ends = np.cumsum([len(episode.positions) for episode in states])
         return np.split(np.concatenate(values), ends[:-1])
 
-    def learn(self, states: Sequence[States], targets: Sequence[np.ndarray]) -> float:
+    def learn(self, states: Sequence[States], targets: Sequence[np.ndarray]) -> dict[str, float]:
         """Make as many passes as the policy has updates.
 
         Args:
@@ -101,15 +101,17 @@ class TurnCritic:
             targets: of each episode one value per turn with tokens, NaN where a turn is excluded.
 
         Returns:
-            Half the squared error before the first pass, mean over the turns of all ranks.
+            ``loss/value``, half the squared error before the first pass, mean over the turns of all
+            ranks; and ``grad_norm/critic``, the largest norm before clipping.
         """
         padded = []
         for episode, values in zip(states, targets, strict=True):
             # The state in which a limit cut the episode is read, but has no target.
             padded.append(np.append(values, np.nan) if episode.truncated else values)
         count = self._total(sum(int(np.isfinite(values).sum()) for values in padded))
-        losses = [self._update(states, padded, max(count, 1.0)) for _ in range(self.passes)]
-        return losses[0]
+        updates = [self._update(states, padded, max(count, 1.0)) for _ in range(self.passes)]
+        norm = float(np.max([norm for _, norm in updates]))  # NaN where one is
+        return {"loss/value": updates[0][0], "grad_norm/critic": norm}
 
     def save(self, folder: Path) -> None:
         """Write the critic beside a checkpoint of the policy."""
@@ -128,8 +130,8 @@ class TurnCritic:
 
     def _update(
         self, states: Sequence[States], targets: Sequence[np.ndarray], count: float
-    ) -> float:
-        """Make one optimizer step on the whole batch; return the loss before it."""
+    ) -> tuple[float, float]:
+        """Make one optimizer step on the whole batch; return the loss and the norm before it."""
         loss = 0.0
         first = 0
         for part in self._parts(states):
@@ -140,13 +142,13 @@ class TurnCritic:
         for parameter in self.model.parameters():
             if parameter.grad is not None:
                 parameter.grad = self.accelerator.reduce(parameter.grad, "sum")
-        torch.nn.utils.clip_grad_norm_(
+        norm = torch.nn.utils.clip_grad_norm_(
             self.model.parameters(), self.recipe.algorithm.max_grad_norm or float("inf")
         )
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         self.scheduler.step()
-        return self._total(loss)
+        return self._total(loss), float(norm)
 
     def _squared_error(
         self, states: Sequence[States], targets: Sequence[np.ndarray]

@@ -6,7 +6,6 @@ import json
 import os
 import shlex
 import shutil
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,11 +13,14 @@ from pathlib import Path
 import torch
 from transformers import AutoTokenizer
 
+from gem_core.adapters.program import run_process
 from gem_core.errors import RecipeError, RunError
 from gem_core.tiny import model_path
 from gem_core.training.allocator import keep_freed_memory
 from gem_core.training.recipe import Recipe
+from gem_core.training.run_data import belonging_to
 from gem_core.training.runs import RunDir
+from gem_core.training.stopping import RunStopped
 from gem_trl.batching import processes
 from gem_trl.config import translate
 from gem_trl.critic import FILE
@@ -35,6 +37,7 @@ def run(recipe: Recipe, run: RunDir, *, resume: bool = False) -> None:
     Raises:
         RecipeError: TRL cannot honour a key, or the hardware is not here.
         RunError: a process of a run on several GPUs failed.
+        RunStopped: training ended because it was asked to.
     """
     prepare(recipe)
     if needs_processes(recipe):
@@ -96,7 +99,7 @@ def start_processes(
         start += [f"--nnodes={hardware.nodes}", "--rdzv-backend=c10d"]
         command = shlex.join([*start, "--rdzv-endpoint=HOST:PORT", *end])
         raise RecipeError(f"hardware.nodes = {hardware.nodes}: run this on every node: {command}")
-    code = subprocess.run([*start, "--standalone", *end]).returncode
+    code = run_process([*start, "--standalone", *end])
     if code:
         raise RunError(f"A training process failed (exit code {code}); its output is above.")
 
@@ -145,4 +148,8 @@ def _is_complete(checkpoint: Path, with_critic: bool) -> bool:
 
 if __name__ == "__main__":
     directory = RunDir(sys.argv[1])
-    run(directory.recipe, directory, resume="--resume" in sys.argv)
+    try:
+        with belonging_to(directory):  # on another node, nobody has set that for this process
+            run(directory.recipe, directory, resume="--resume" in sys.argv)
+    except RunStopped as stopped:
+        print(stopped)

@@ -9,10 +9,10 @@ from typing import Any
 from transformers import TrainerCallback
 
 from gem_core.adapters.loss_checks import require_finite
-from gem_core.adapters.run_log import log_step
-from gem_core.episodes.metrics import episode_metrics
+from gem_core.adapters.run_log import log_evaluation, log_step
 from gem_core.training.runs import RunDir
-from gem_trl.advantages import StepBatch
+from gem_core.training.stopping import SaveClock, mark_stopped
+from gem_trl.advantages import StepBatch, pool
 from gem_trl.batching import updates_per_step
 
 TYPE_CHECKING = False
@@ -33,6 +33,8 @@ NAMES = {
 class RunLog(TrainerCallback):
     """Writes a line of metrics per training step, sampled episodes, and evaluations.
 
+    It also has TRL save by time, and save and end when the run is asked to stop.
+
     Args:
         run: the run directory; only the first rank writes there.
 
@@ -41,11 +43,17 @@ class RunLog(TrainerCallback):
     """
 
     trainer: GemTrainer
+    save_clock: SaveClock
 
     def __init__(self, run: RunDir) -> None:
         self.run = run
         self.began = 0.0
         self.seconds = 0.0
+        self.stopped_at: int | None = None
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Start the clock of the checkpoints."""
+        self.save_clock = SaveClock(self.run)
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Start the clock at the first update of a training step."""
@@ -53,14 +61,29 @@ class RunLog(TrainerCallback):
             self.began = time.perf_counter()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Stop the clock at the last update; evaluate where the recipe asks for it."""
+        """Stop the clock at the last update; evaluate and save where it is due."""
         config = self.trainer.recipe.eval
         step, remainder = divmod(state.global_step, updates_per_step(self.trainer.recipe))
         self.seconds = time.perf_counter() - self.began
         if remainder == 0 and config.every and step % config.every == 0:
-            episodes = self.trainer.play_held_out(config.inside_episodes)
+            episodes = self.trainer.play_evaluation(config.inside_episodes)
             if state.is_world_process_zero:
-                self.run.log_eval(step, "during", episode_metrics(episodes))
+                log_evaluation(self.run, step, episodes)
+        if remainder == 0:
+            # The first rank decides for all: saving is a collective call.
+            decision = pool([self.save_clock.after(step)], self.trainer.world)[0]
+            control.should_save |= decision.save
+            control.should_training_stop |= decision.stop
+            self.stopped_at = step if decision.stop else None
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """End here, before a model is saved, where training was stopped.
+
+        Raises:
+            RunStopped: it was.
+        """
+        if self.stopped_at is not None:
+            raise mark_stopped(self.run, self.stopped_at)
 
     def on_log(
         self,

@@ -1,7 +1,7 @@
 """Play episodes by TRL's own generation, and convert them to TRL's samples.
 
 ``GRPOTrainer._generate_single_turn`` serves every backend: Hugging Face generate, continuous
-batching, and vLLM, colocated or as a server.
+batching, and vLLM, colocated or as a server. On a CPU `gem_trl.cpu.engine` samples instead.
 """
 
 from __future__ import annotations
@@ -106,6 +106,15 @@ class EnginePolicy:
     def _finish_reason(self, ids: list[int]) -> str | None:
         """Return "stop" for a row that ends at an end token of the model; TRL names no reason."""
         return "stop" if ids and ids[-1] in self.trainer.eos_token_ids else None
+
+
+def engine_policy(trainer: GemTrainer, stop_ids: Sequence[int]) -> EnginePolicy:
+    """Return the policy of a trainer: on a CPU that of gem_core's engine, else TRL's generation."""
+    if trainer.recipe.hardware.device == "cpu":
+        from gem_trl.cpu.engine import CpuEnginePolicy
+
+        return CpuEnginePolicy(trainer, stop_ids)
+    return EnginePolicy(trainer, stop_ids)
 
 
 @contextmanager

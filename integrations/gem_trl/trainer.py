@@ -9,6 +9,7 @@ from typing import Any
 
 from transformers import PrinterCallback, TrainerCallback
 
+from gem_core.adapters.estimate import needs_critic
 from gem_core.episodes.data import Episode
 from gem_core.episodes.rollout import require_healthy
 from gem_core.errors import GemError, RecipeError
@@ -19,7 +20,7 @@ from gem_trl.advantages import AdvantageCheck, StepBatch, pool, replace_advantag
 from gem_trl.batching import generations, processes, updates_per_step
 from gem_trl.config import native_config
 from gem_trl.critic import CriticCheckpoint, States, TurnCritic
-from gem_trl.rollout import EnginePolicy, episode_return, rollout, sampling_at, task_rows
+from gem_trl.rollout import engine_policy, episode_return, rollout, sampling_at, task_rows
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ class GemTrainer(GRPOTrainer):
     ) -> None:
         self.recipe = recipe
         self.machines = machines
-        self.engine_policy = EnginePolicy(self, machines.stop_ids)
+        self.engine_policy = engine_policy(self, machines.stop_ids)
         self.step_batch: StepBatch | None = None
         self.rollout_seconds = 0.0
         self.bootstrap_states: list[list[int]] = []
@@ -78,7 +79,7 @@ class GemTrainer(GRPOTrainer):
                 "started. Start them with `gem-core train`, or change hardware.gpus_per_node."
             )
         self.critic: TurnCritic | None = None
-        if recipe.algorithm.estimator == "gae":
+        if needs_critic(recipe):
             self.critic = TurnCritic(recipe, model, self.accelerator)
 
     @classmethod
@@ -179,11 +180,11 @@ class GemTrainer(GRPOTrainer):
         states = [States.of(episode, state) for episode, state in pairs]
         values = pool(self.critic.read(states), self.world)
         batch = StepBatch(self.recipe, episodes, part, values)
-        batch.metrics["loss/value"] = self.critic.learn(states, batch.targets)
+        batch.metrics |= self.critic.learn(states, batch.targets)
         return batch
 
-    def play_held_out(self, count: int) -> list[Episode]:
-        """Play ``count`` held-out episodes, divided among the ranks; return all of them."""
+    def play_evaluation(self, count: int) -> list[Episode]:
+        """Play ``count`` evaluation episodes, divided among the ranks; return all of them."""
         with sampling_at(self, self.recipe.eval.temperature):
             indices = range(self.rank, count, self.world)
             episodes = self.play([eval_task(self.recipe, index) for index in indices])

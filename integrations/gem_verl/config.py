@@ -8,11 +8,18 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from gem_core.adapters.hydra import override
-from gem_core.adapters.native_keys import core_keys, refuse_keys, refuse_values
+from gem_core.adapters.hydra import override, refuse_unknown
+from gem_core.adapters.native_keys import (
+    bare,
+    core_keys,
+    native_table,
+    refuse_keys,
+    refuse_native,
+    refuse_values,
+)
 from gem_core.training.recipe import Recipe, get_key
-from gem_verl.native import bare, native_table, refuse_owned, refuse_unknown
-from gem_verl.tables import COMPUTED, DIRECT, NATIVE_DEFAULTS, OF_THE_RUN, WIRING
+from gem_verl.native import native_keys
+from gem_verl.tables import COMPUTED, DIRECT, NATIVE_DEFAULTS, OF_THE_RUN, REPLACED, WIRING
 
 __all__ = [
     "APPLIED",
@@ -33,7 +40,9 @@ REFUSED: dict[str, str] = {
     ),
 }
 """Keys that cannot be honoured, and what to do instead."""
-APPLIED = frozenset({"batch.group_size", "eval.inside_episodes", "train.log_episodes"})
+APPLIED = frozenset(
+    {"batch.group_size", "eval.inside_episodes", "train.log_episodes", "train.save_minutes"}
+)
 """Carried out by the adapter in verl's processes, so there is no native key."""
 _DECIDING = {*DIRECT, *(key for key, _, _ in COMPUTED), "algorithm.options"}
 TRANSLATED = frozenset(_DECIDING) - core_keys()
@@ -48,6 +57,8 @@ def _native_owned() -> dict[str, str]:
         owned |= {bare(name): f"set {key} instead" for name in names}
     for name, value in WIRING.items():
         owned[name] = f"the adapter needs {value!r} there"
+    for key, rivals in REPLACED.items():
+        owned |= dict.fromkeys(rivals.split(), f"set {key} instead")
     return owned | OF_THE_RUN
 
 
@@ -85,8 +96,9 @@ def recipe_settings(recipe: Recipe) -> dict[str, Any]:
         from gem_verl.cpu import harness
 
         settings |= harness.settings(recipe)
-    refuse_unknown(recipe)
-    native = native_table(recipe)
+    native = native_table(recipe, "verl")
+    if native:
+        refuse_unknown(recipe, "verl", native_keys())
     overridden = {bare(key) for key in native}
     kept = {key: value for key, value in settings.items() if bare(key) not in overridden}
     return kept | native
@@ -112,4 +124,4 @@ def _refuse(recipe: Recipe) -> None:
         ("hardware.engine hardware.device",
          hardware.engine == "hf" and hardware.device == "gpu", "use vllm or sglang"),
     ])  # fmt: skip
-    refuse_owned(recipe, NATIVE_OWNED)
+    refuse_native(recipe, "verl", NATIVE_OWNED)

@@ -13,10 +13,13 @@ from gem_core.adapters.hydra import override
 from gem_core.adapters.program import run_program
 from gem_core.tiny import model_path
 from gem_core.training.recipe import Recipe
-from gem_core.training.runs import RunDir
+from gem_core.training.runs import RUN_VARIABLE, RunDir
 from gem_core.training.trainers import require
 from gem_verl import TRAINER
 from gem_verl.config import payload, translate
+
+RAY_RUN = f"+ray_kwargs.ray_init.runtime_env.env_vars.{RUN_VARIABLE}"
+"""The run directory for all processes of Ray, also of a cluster that was started before."""
 
 
 def run(recipe: Recipe, run: RunDir, *, resume: bool = False) -> None:
@@ -67,6 +70,7 @@ def run_settings(recipe: Recipe, run: RunDir, resume: bool = False) -> dict[str,
         "critic.model.path": model,
         "+data.gem_recipe": payload(recipe),
         "+data.gem_run": str(run.path.resolve()),
+        RAY_RUN: str(run.path.resolve()),
         "trainer.default_local_dir": str(run.checkpoints.resolve()),
         "trainer.resume_mode": "auto" if resume else "disable",
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gem_core.adapters.run_log import log_step
@@ -37,11 +37,15 @@ class RunLog:
 
     Args:
         run: the run directory.
+
+    Attributes:
+        after_step: is called with the number of each step that was logged.
     """
 
     def __init__(self, run: RunDir) -> None:
         self.run = run
         self.episodes: Sequence[Episode] = []
+        self.after_step: Callable[[int], None] = lambda step: None
 
     def begin(self, episodes: Sequence[Episode]) -> None:
         """Take the episodes of the step under way, in task order."""
@@ -58,6 +62,7 @@ class RunLog:
             GemError: a loss or the gradient is not finite.
         """
         log_step(self.run, step, self.episodes, {**SUMMARY, **self.common(data)})
+        self.after_step(step)
 
     @staticmethod
     def common(data: Mapping[str, Any]) -> dict[str, float]:

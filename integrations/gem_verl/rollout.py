@@ -13,6 +13,7 @@ from torch.utils.data import Dataset
 from verl.experimental.agent_loop import agent_loop
 
 from gem_core.adapters.completions import to_completion
+from gem_core.adapters.request_seeds import sglang_seed
 from gem_core.adapters.token_rows import RowLabel, token_rewards
 from gem_core.episodes.data import Completion, Episode, Segment
 from gem_core.episodes.rollout import Request, play
@@ -20,8 +21,8 @@ from gem_core.errors import GemError
 from gem_core.training.recipe import Recipe, recipe_from_dict
 from gem_core.training.tasks import MachineFactory, Task, eval_task, train_task
 
-HELD_OUT = "gem:held-out"
-"""verl's name for the held-out tasks: in ``data.val_files``, and each row's ``data_source``."""
+EVALUATION = "gem:eval"
+"""verl's name for the evaluation tasks: in ``data.val_files``, and each row's ``data_source``."""
 TRAIN = "gem:train"
 """verl's name for the training tasks."""
 
@@ -43,8 +44,8 @@ class TaskDataset(Dataset):
 
     def __init__(self, data_files: Any, config: Any, **_: Any) -> None:
         recipe = read_recipe(config.gem_recipe)
-        self.held_out = HELD_OUT in data_files
-        if self.held_out:
+        self.evaluates = EVALUATION in data_files
+        if self.evaluates:
             self.size = recipe.eval.inside_episodes
         else:
             self.size = recipe.train.steps * recipe.batch.episodes
@@ -55,7 +56,7 @@ class TaskDataset(Dataset):
     def __getitem__(self, index: int) -> dict[str, Any]:
         return {
             "index": index,
-            "data_source": HELD_OUT if self.held_out else TRAIN,
+            "data_source": EVALUATION if self.evaluates else TRAIN,
             "raw_prompt": [],  # the rest is what verl wants every row to have
             "reward_model": {},
         }
@@ -68,24 +69,36 @@ class EnginePolicy:
         client: verl's client of its servers.
         sampling: verl's sampling parameters of the run.
         stop_ids: ids that end a turn.
+        engine: verl's name of its engine.
 
     Attributes:
         versions: versions of the weights that took part, by verl's count of steps.
     """
 
-    def __init__(self, client: Any, sampling: dict[str, Any], stop_ids: list[int]) -> None:
+    def __init__(
+        self, client: Any, sampling: dict[str, Any], stop_ids: list[int], engine: str = "vllm"
+    ) -> None:
         self.client = client
+        self.engine = engine
         self.stop_ids = stop_ids
         self.sampling = {**sampling, "stop_token_ids": stop_ids}
         self.request_id = uuid.uuid4().hex
         self.versions: list[int] = []
+
+    def _seed(self, request: Request) -> dict[str, int | None]:
+        """Return the request's seed in the engine's own field."""
+        return sglang_seed(request.seed) if self.engine == "sglang" else {"seed": request.seed}
 
     async def complete(self, request: Request) -> Completion:
         """Sample one turn: at most its token cap, up to and with a stop token."""
         output = await self.client.generate(
             self.request_id,
             prompt_ids=request.prompt_ids,
-            sampling_params={**self.sampling, "max_tokens": request.max_tokens},
+            sampling_params={
+                **self.sampling,
+                "max_tokens": request.max_tokens,
+                **self._seed(request),
+            },
         )
         for name in ("min_global_steps", "max_global_steps"):
             version = output.extra_fields.get(name)
@@ -122,12 +135,14 @@ class GemAgentLoop(agent_loop.AgentLoopBase):
         """Return the samples of one episode; a fault of the engine goes to the trainer as text."""
         factory = _factory(self.data_config.gem_recipe, self.tokenizer)
         index = int(fields["index"])
-        held_out = fields["data_source"] == HELD_OUT
-        pick_task = eval_task if held_out else train_task
+        evaluates = fields["data_source"] == EVALUATION
+        pick_task = eval_task if evaluates else train_task
         task = pick_task(factory.recipe, index)
-        policy = EnginePolicy(self.server_manager, sampling_params, factory.stop_ids)
+        policy = EnginePolicy(
+            self.server_manager, sampling_params, factory.stop_ids, self.rollout_config.name
+        )
         try:
-            if not held_out:
+            if not evaluates:
                 _require_task_of_step(factory.recipe, index, fields["global_steps"])
             episode = await play(factory(task), policy)
             return to_native(episode, task, factory.stop_ids, policy.versions)

@@ -15,6 +15,7 @@ import transfer_queue as tq
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 from verl.utils import tensordict_utils
 
+from gem_core.adapters.run_log import log_evaluation
 from gem_core.adapters.token_rows import read_labels
 from gem_core.episodes.data import Episode
 from gem_core.episodes.metrics import episode_metrics
@@ -26,6 +27,7 @@ from gem_core.training.tasks import require_step
 from gem_verl.advantages import require_installed
 from gem_verl.metrics import PREFIX, RunLog
 from gem_verl.rollout import read_recipe
+from gem_verl.saving import SavingStep
 
 POLL_SECONDS = 0.1
 """Time between two looks for finished rows; verl's own is 2 s."""
@@ -47,6 +49,8 @@ class GemSampler(ReplayBuffer):
         self.run = RunDir(data.gem_run)
         self.run_log = RunLog(self.run)
         require_installed(self.recipe.algorithm.estimator, self.trainer.config.algorithm)
+        self.trainer.step = SavingStep(self.trainer, self.run)
+        self.run_log.after_step = self.trainer.step.after
 
     def sample(self, global_steps: int, partition_id: str, batch_size: int) -> tuple[Any, Any]:
         """Return the rows of a step and metrics, checked against the recipe.
@@ -69,7 +73,7 @@ class GemSampler(ReplayBuffer):
         extras = list(rows["extra_fields"])
         episodes = _episodes(extras, batch_size)
         if partition_id == "val":
-            self.run.log_eval(global_steps, "during", episode_metrics(episodes))
+            log_evaluation(self.run, global_steps, episodes)
             return batch, metrics
         require_step(self.recipe, global_steps, episodes)
         require_healthy(episodes)

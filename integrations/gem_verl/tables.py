@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from gem_core.adapters.estimate import needs_critic
 from gem_core.training.recipe import Recipe
+from gem_core.training.runs import RUN_VARIABLE
 from gem_verl._compat import PREFIX
 
 ACTOR = "actor_rollout_ref.actor"
@@ -114,7 +116,7 @@ COMPUTED: list[tuple[str, tuple[str, ...], Value]] = [
     (
         "algorithm.estimator",
         ("critic.enable",),
-        lambda recipe: recipe.algorithm.estimator == "gae",
+        needs_critic,
     ),
     (
         "algorithm.critic_lr",
@@ -186,7 +188,7 @@ WIRING: dict[str, Any] = {
     "data.custom_cls.path": "pkg://gem_verl.rollout",
     "data.custom_cls.name": "TaskDataset",
     "data.train_files": "gem:train",
-    "data.val_files": "gem:held-out",
+    "data.val_files": "gem:eval",
     "data.shuffle": False,
     "trainer.use_v1": True,
     "trainer.v1.trainer_mode": "sync",
@@ -200,6 +202,47 @@ WIRING: dict[str, Any] = {
     "algorithm.use_kl_in_reward": False,  # a KL per token would count as reward of turns
 }
 """Where the adapter is plugged in; without one of these verl would train on something else."""
+_OPTIM = f"{ACTOR}.optim"
+REPLACED: dict[str, str] = {
+    "algorithm.clip_low and algorithm.clip_high": f"{ACTOR}.clip_ratio",
+    "algorithm.kl_coef": (
+        "algorithm.kl_ctrl.type algorithm.kl_ctrl.kl_coef algorithm.kl_ctrl.horizon "
+        "algorithm.kl_ctrl.target_kl"
+    ),
+    "algorithm.options": "algorithm.norm_adv_by_std_in_grpo",
+    "algorithm.lr": f"{_OPTIM}.override_optimizer_config.lr",
+    "algorithm.critic_lr": "critic.optim.override_optimizer_config.lr",
+    "algorithm.lr_schedule": " ".join(
+        f"{owner}.{name}"
+        for owner in (_OPTIM, "critic.optim")
+        for name in ("total_training_steps", "min_lr_ratio", "num_cycles", "warmup_style")
+    ),
+    "algorithm.warmup_steps": (
+        f"{_OPTIM}.lr_warmup_steps_ratio critic.optim.lr_warmup_steps_ratio"
+    ),
+    "algorithm.betas": (
+        f"{_OPTIM}.override_optimizer_config.betas critic.optim.override_optimizer_config.betas"
+    ),
+    "algorithm.weight_decay": (
+        f"{_OPTIM}.override_optimizer_config.weight_decay "
+        "critic.optim.override_optimizer_config.weight_decay"
+    ),
+    "algorithm.max_grad_norm": f"{ACTOR}.grad_clip critic.grad_clip",
+    "batch.episodes": "data.gen_batch_size algorithm.filter_groups.enable",
+    "batch.micro_batch": (
+        f"{ACTOR}.ppo_micro_batch_size critic.ppo_micro_batch_size "
+        f"critic.forward_micro_batch_size {REF}.log_prob_micro_batch_size "
+        f"{ROLLOUT}.log_prob_micro_batch_size"
+    ),
+    "sampling.temperature": f"{ROLLOUT}.do_sample",
+    "limits.max_context_tokens": f"{ROLLOUT}.prompt_length {ROLLOUT}.response_length",
+    "context.template": f"{ROLLOUT}.ignore_eos {MODEL}.custom_chat_template",
+    "model.path": f"data.tokenizer {MODEL}.tokenizer_path critic.model.tokenizer_path",
+    "train.steps": "data.train_max_samples",
+    "eval.inside_episodes": f"data.val_max_samples data.val_batch_size {ROLLOUT}.val_kwargs.n",
+    "hardware.gpus_per_node": f"{ROLLOUT}.n_gpus_per_node",
+}
+"""Recipe key -> native keys that would compete with those that it decides, or do its work."""
 OF_THE_RUN = {
     f"{MODEL}.path": "set model.path instead",
     "critic.model.path": "set model.path instead",
@@ -207,6 +250,10 @@ OF_THE_RUN = {
     "data.gem_run": "the launcher sets it; name the run directory with --run instead",
     "trainer.default_local_dir": "it is in the run directory; name that with --run instead",
     "trainer.resume_mode": "continue a run with --resume instead",
+    "trainer.resume_from_path": "continue a run with --resume instead",
+    f"ray_kwargs.ray_init.runtime_env.env_vars.{RUN_VARIABLE}": (
+        "the launcher sets it; name the run directory with --run instead"
+    ),
 }
 """Native keys that the launcher sets -> what to do instead."""
 NATIVE_DEFAULTS: dict[str, Any] = {

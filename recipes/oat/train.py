@@ -19,6 +19,7 @@ from gem_core.episodes.rollout import play_batch, require_healthy
 from gem_core.tiny import model_path
 from gem_core.training.recipe import Recipe, load_recipe
 from gem_core.training.runs import RunDir
+from gem_core.training.sessions import training
 from gem_core.training.tasks import step_tasks
 from gem_oat._compat import require_gpu_stack
 
@@ -73,7 +74,6 @@ class Learner(GemLearner):
 
 def oat_arguments(recipe: Recipe, run: RunDir, start: int) -> Any:
     """Oat's ``PPOArgs``: the recipe as Oat's command line, read by Oat's own parser."""
-    print("Oat's arguments:", *config.translate(recipe))
     args = config.arguments(recipe)
     args.pretrain = args.ref_pretrain = args.critic_pretrain = model_path(recipe)
     args.save_path = str(run.path / "oat")
@@ -94,12 +94,12 @@ def main() -> None:
     recipe = load_recipe(options.baseline, options.profile, options.overrides)
     if recipe.hardware.device == "gpu" and not torch.cuda.is_available():
         parser.error("the recipe asks for a GPU, and there is none: --set hardware.device=cpu")
-    if_exists = "resume" if options.resume else "error"
-    run = RunDir.create(options.run, recipe, "oat", if_exists=if_exists)
-    start = launch.last_checkpoint(run) if options.resume else 0
-    if start < recipe.train.steps:
-        train(oat_arguments(recipe, run, start))
-    launch.require_model(recipe, run)
+    print("Oat's arguments:", *config.translate(recipe))  # refuses what Oat cannot do
+    with training(options.run, recipe, "oat", resume=options.resume) as run:  # lock, data, SIGTERM
+        start = launch.last_checkpoint(run) if options.resume else 0
+        if start < recipe.train.steps:
+            train(oat_arguments(recipe, run, start))
+        launch.require_model(recipe, run)
     last = run.metrics()[-1]
     print(f"step {last['step']}: success {last['success/mean']:.3f}, model in {run.model}")
 

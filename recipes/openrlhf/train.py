@@ -18,6 +18,8 @@ import ray
 from gem_core.tiny import model_path
 from gem_core.training.recipe import Recipe, load_recipe
 from gem_core.training.runs import RunDir
+from gem_core.training.sessions import training
+from gem_core.training.stopping import retake_sigterm
 from gem_openrlhf import config, rollout
 from gem_openrlhf.command_line import check_arguments, run_command_line
 from gem_openrlhf.launch import longest_context, ray_options, write_rows
@@ -34,14 +36,16 @@ def main() -> None:
     args = parser.parse_args()
 
     recipe = load_recipe(args.baseline, args.profile, args.overrides)
-    run = RunDir.create(
-        args.run, recipe, "openrlhf", if_exists="resume" if args.resume else "error"
-    )
-    check_arguments(config.translate(recipe))  # errors before anything starts
-    # On a CPU this also puts stand-ins for flash-attn and vLLM where OpenRLHF imports them.
-    with ray_options(recipe, run) as options:
+    check_arguments(config.translate(recipe))  # errors before there is a directory
+    # `training` locks the run, and has all processes read the same data; SIGTERM saves and ends it.
+    # `ray_options` puts stand-ins for flash-attn and vLLM where OpenRLHF imports them, on a CPU.
+    with (
+        training(args.run, recipe, "openrlhf", resume=args.resume) as run,
+        ray_options(recipe, run) as options,
+    ):
         arguments = native_arguments(recipe, run, args.resume)
         with ray.init(**options):
+            retake_sigterm()
             train(arguments)
     last = run.metrics()[-1]
     print(f"step {last['step']}: success {last['success/mean']:.3f}, model in {run.model}")

@@ -1,12 +1,11 @@
 """Train a gem-core recipe with RL2; the wiring in the open.
 
     python recipes/rl2/train.py --run runs/guess                        # tiny, CPU
-    python recipes/rl2/train.py --run runs/guess --profile paper --set hardware.engine=sglang
+    python recipes/rl2/train.py --run runs/guess --profile paper
     python recipes/rl2/train.py --print                                 # RL2's own overrides
 
-RL2 has one process per GPU: `main` prepares the run and starts this file again under torchrun,
-where `train` puts gem-core's parts into RL2's trainer. ``gem-core train --trainer rl2`` does the
-same and evaluates before and after.
+RL2 has one process per GPU: `main` starts this file again under torchrun, where `train` puts
+gem-core's parts into RL2's trainer. ``gem-core train`` does the same, and evaluates.
 """
 
 from __future__ import annotations
@@ -16,9 +15,11 @@ import os
 import sys
 from functools import partial
 
+from gem_core.adapters.estimate import needs_critic
 from gem_core.adapters.program import run_program
 from gem_core.training.recipe import Recipe, load_recipe
 from gem_core.training.runs import RunDir
+from gem_core.training.sessions import training
 from gem_rl2._compat import NEWER, patch_rl2, prune_checkpoints
 from gem_rl2.advantages import Advantages, require_installed
 from gem_rl2.config import native_config, settings_of, translate
@@ -50,7 +51,7 @@ def train(run: RunDir, resume: bool) -> None:
             machine = await self.player.play(task, self.router_url, sampling)
             # RL2's tensors: tokens, action mask, log-probs, and the reward of every turn on the
             # last token of its action. With a critic also the state in which a limit cut it off.
-            final = machine.bootstrap_state() if recipe.algorithm.estimator == "gae" else []
+            final = machine.bootstrap_state() if needs_critic(recipe) else []
             states = to_native(machine.episode, final)
             tensors = [state_dict_to_tensor_dict(state) for state in states]
             return tensors, {"rewards": [machine.episode.total_reward]}
@@ -67,7 +68,7 @@ def train(run: RunDir, resume: bool) -> None:
     initialize_global_process_group()
     torch.manual_seed(recipe.seed)  # the critic's head
     # The native configuration: RL2's ppo.yaml with the overrides that --print shows.
-    trainer = worker.PPOTrainer(native_config(recipe, settings_of(run, resume)))
+    trainer = worker.PPOTrainer(native_config(recipe, settings_of(run, resume)), run)
     require_installed(ppo.PPOTrainer.train, advantages)
     trainer.train()
     dist.destroy_process_group()
@@ -79,7 +80,7 @@ def start(recipe: Recipe, run: RunDir, resume: bool) -> None:
     if recipe.hardware.device == "cpu":
         from gem_rl2 import cpu
 
-        environment = cpu.environment(recipe)
+        environment = cpu.environment()
     prune_checkpoints(run.checkpoints, recipe.train.keep_checkpoints)  # a half-written one
     command = [*torchrun(recipe), __file__, str(run.path), *(["--resume"] if resume else [])]
     run_program("RL2", command, environment, run.path / "rl2.log")
@@ -106,9 +107,8 @@ def main() -> None:
         parser.error("--run is needed to train")
     if NEWER:
         parser.error("this is the wiring of RL2 0.0.2; train the newer source with gem-core train")
-    if_exists = "resume" if args.resume else "error"
-    directory = RunDir.create(args.run, recipe, "rl2", if_exists=if_exists)
-    start(recipe, directory, args.resume)
+    with training(args.run, recipe, "rl2", resume=args.resume) as directory:  # lock, data, SIGTERM
+        start(recipe, directory, args.resume)
     last = directory.metrics()[-1]
     print(f"step {last['step']}: success {last['success/mean']:.3f}, model in {directory.model}")
 

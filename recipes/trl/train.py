@@ -19,6 +19,7 @@ from transformers import AutoTokenizer
 from gem_core.tiny import model_path
 from gem_core.training.recipe import Recipe, load_recipe
 from gem_core.training.runs import RunDir
+from gem_core.training.sessions import training
 from gem_core.training.tasks import MachineFactory
 from gem_trl.config import native_config
 from gem_trl.launch import needs_processes, prepare, restore, start_processes
@@ -87,11 +88,12 @@ def main(arguments: Sequence[str]) -> None:
 
     recipe = load_recipe(args.baseline, args.profile, args.overrides)
     prepare(recipe)  # refuses what TRL cannot honour and hardware that is not here
-    run = RunDir.create(args.run, recipe, "trl", if_exists="resume" if args.resume else "error")
-    if needs_processes(recipe):  # one per GPU: this script again, on the run that is there now
-        start_processes(recipe, __file__, [*arguments, "--resume"])
-    else:
-        train(recipe, run, args.resume)
+    # Locks the run, has all processes read the same data; SIGTERM saves and ends it.
+    with training(args.run, recipe, "trl", resume=args.resume) as run:
+        if needs_processes(recipe):  # one per GPU: this script again, on the run that is there now
+            start_processes(recipe, __file__, [*arguments, "--resume"])
+        else:
+            train(recipe, run, args.resume)
 
 
 if __name__ == "__main__":

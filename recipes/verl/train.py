@@ -23,15 +23,16 @@ from gem_core.adapters.program import run_program
 from gem_core.tiny import model_path
 from gem_core.training.recipe import Recipe, load_recipe
 from gem_core.training.runs import RunDir
+from gem_core.training.sessions import training
 from gem_verl.config import payload, recipe_settings
-from gem_verl.launch import last_model, session
+from gem_verl.launch import RAY_RUN, last_model, session
 
 HOOKS = {
     # Data: no prompts but the numbers of the run's tasks (environment, seed), in order, once.
     "data.custom_cls.path": "pkg://gem_verl.rollout",
     "data.custom_cls.name": "TaskDataset",
     "data.train_files": "gem:train",
-    "data.val_files": "gem:held-out",
+    "data.val_files": "gem:eval",
     "data.shuffle": False,
     "trainer.total_epochs": 1,
     # Rollout: GemAgentLoop (in gem_verl.rollout) plays a task, its turns sampled by verl's own
@@ -65,6 +66,7 @@ def settings(recipe: Recipe, run: RunDir, resume: bool) -> dict[str, Any]:
         "critic.model.path": model,
         "+data.gem_recipe": payload(recipe),  # read by the dataset, the agent loop and the sampler
         "+data.gem_run": str(run.path.resolve()),
+        RAY_RUN: str(run.path.resolve()),
         "trainer.default_local_dir": str(run.checkpoints.resolve()),
         "trainer.resume_mode": "auto" if resume else "disable",
     }
@@ -102,8 +104,10 @@ def main() -> None:
         return
     if args.run is None:
         parser.error("--run is needed to train")
-    run = RunDir.create(args.run, recipe, "verl", if_exists="resume" if args.resume else "error")
-    train(recipe, run, args.resume)
+    recipe_settings(recipe)  # refuses what verl cannot do, before there is a directory
+    # Locks the run, has all processes read the same data; SIGTERM saves and ends it.
+    with training(args.run, recipe, "verl", resume=args.resume) as run:
+        train(recipe, run, args.resume)
     last = run.metrics()[-1]
     print(f"step {last['step']}: success {last['success/mean']:.3f}, model in {run.model}")
 

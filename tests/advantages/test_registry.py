@@ -6,13 +6,17 @@ import importlib
 import subprocess
 import sys
 import textwrap
+from functools import wraps
 
 import numpy as np
 import pytest
 
 from gem_core.advantages import (
+    EstimatorNeeds,
     TurnBatch,
     compute_advantages,
+    declare_needs,
+    estimator_needs,
     estimator_options,
     get_estimator,
     list_estimators,
@@ -96,6 +100,53 @@ def test_register_and_use():
     with pytest.raises(AdvantageError, match="needs the option scale"):
         compute_advantages("half", BATCH, gamma=0.9)
     assert register_estimator("half")(half) is half  # the same thing twice is no conflict
+
+
+def test_built_in_estimators_declare_what_they_need():
+    needing_groups = {name for name in BUILT_IN if estimator_needs(name).groups}
+    assert needing_groups == {"grpo", "dr_grpo", "rloo"}
+    assert {name for name in BUILT_IN if estimator_needs(name).values} == {"gae"}
+
+
+def test_a_registered_estimator_declares_what_it_needs():
+    @register_estimator("paired", needs_groups=True)
+    def paired(batch, *, gamma, lam, reduce):
+        return batch.rewards
+
+    @register_estimator("wrapped", needs_values=True)
+    @wraps(paired)
+    def wrapped(*args, **kwargs):
+        return paired(*args, **kwargs)
+
+    assert estimator_needs("paired") == EstimatorNeeds(values=False, groups=True)
+    assert estimator_needs("wrapped") == EstimatorNeeds(values=True, groups=True)
+    with pytest.raises(AdvantageError, match="wrapped needs TurnBatch"):
+        compute_advantages("wrapped", BATCH, gamma=0.9)
+    with pytest.raises(AdvantageError, match="paired needs TurnBatch"):
+        compute_advantages("paired", TurnBatch.from_episodes([[1.0]]), gamma=0.9)
+    assert compute_advantages("paired", BATCH, gamma=0.9).tolist() == [1.0, 2.0, 3.0]
+    assert compute_advantages("paired", TurnBatch.from_episodes([]), gamma=0.9).size == 0
+
+
+def test_what_cannot_carry_a_declaration_is_refused():
+    class Fixed:
+        __slots__ = ()
+        __qualname__ = "Fixed"
+
+        def __call__(self, batch, *, gamma, lam, reduce):
+            return batch.rewards
+
+    declare_needs()(Fixed())  # there is nothing to carry
+    with pytest.raises(RegistrationError, match="make it a function"):
+        declare_needs(needs_values=True)(Fixed())
+
+
+def test_needs_of_an_installed_estimator(tmp_path, monkeypatch):
+    code = CLIPPED.replace("discounted_returns", "declare_needs, discounted_returns", 1)
+    code = code.replace("    def clipped", "    @declare_needs(needs_values=True)\n    def clipped")
+    install(tmp_path, monkeypatch, "acme_v", {"acme_v": "acme_v:clipped"}, code)
+    assert estimator_needs("acme_v").values
+    assert estimator_needs("acme_v:clipped").values
 
 
 def test_open_ended_options_pass():

@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 
 from gem_core.parity.frozen import frozen_episodes
 from gem_core.training.recipe import load_recipe
+from gem_core.training.runs import RunDir
+
+SMALL_RUN = (
+    "batch.episodes=8",
+    "train.steps=2",
+    "train.save_every=0",
+    "eval.episodes=0",
+    "algorithm.epochs=1",
+)
 
 
 @pytest.fixture(scope="session")
@@ -20,6 +34,13 @@ def package(trainer_name):
 def config(package):
     """The adapter's ``config`` module."""
     return import_module(f"{package}.config")
+
+
+@pytest.fixture(scope="session")
+def refused(trainer_name):
+    """What the trainer is expected to refuse: key, or key=value -> the key that it names."""
+    path = Path(__file__).resolve().parents[2] / "benchmarks" / "parity" / "refusals.json"
+    return json.loads(path.read_text(encoding="utf-8")).get(trainer_name, {})
 
 
 @pytest.fixture
@@ -58,3 +79,37 @@ def model_dir(tmp_path_factory):
     path = tmp_path_factory.mktemp("model")
     Qwen3ForCausalLM(config).save_pretrained(path)
     return str(path)
+
+
+@pytest.fixture
+def package_path(tmp_path, monkeypatch):
+    """``package_path(name, source, entry_points)``: an installed package, in all processes."""
+
+    def install(name, source, entry_points=""):
+        folder = tmp_path / "packages"
+        info = folder / f"{name}-1.0.dist-info"
+        info.mkdir(parents=True)
+        (folder / f"{name}.py").write_text(source)
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text(entry_points)
+        paths = [str(folder), os.environ.get("PYTHONPATH", "")]
+        monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, paths)))
+        return folder
+
+    return install
+
+
+@pytest.fixture
+def train(tmp_path, trainer_name):
+    """``train(name, *overrides)``: a small run by the command line: status, output, directory."""
+
+    def start(name, *overrides):
+        path = tmp_path / name
+        command = [sys.executable, "-m", "gem_core.cli", "train", "guess-the-number-easy"]
+        command += ["--profile", "tiny", "--trainer", trainer_name, "--run", str(path)]
+        for override in (*SMALL_RUN, *overrides):
+            command += ["--set", override]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+        return done.returncode, done.stdout + done.stderr, RunDir(path)
+
+    return start

@@ -159,6 +159,14 @@ warnings.simplefilter("error")
 env = gem_core.make("math:GSM8K", strict=True)
 obs, info = env.reset(options={"index": 3})
 print(json.dumps([obs, info, env.spec.data_revision, env.item_count]))
+gem_core.make("math:GSM8K", strict=True, revision=env.spec.data_revision.partition("@")[2])
+for other in ("f" * 40, "v1"):
+    try:
+        gem_core.make("math:GSM8K", strict=True, revision=other)
+    except gem_core.errors.DataError as error:
+        assert f"not of the revision {other!r}" in str(error), error
+    else:
+        raise SystemExit("other rows than those asked for")
 """
 
 
@@ -242,6 +250,41 @@ def test_geometry_has_images_as_data(tmp_path: Path) -> None:
     other = gem_core.make("math:Geometry3K", dataset=path)
     obs, info = other.reset(seed=0)
     assert obs.startswith("<image>Find x.") and b64decode(info["images"][0]["data"]) == body
+
+
+def test_geometry_without_images_must_be_asked_for() -> None:
+    env = sample("math:Geometry3K", images="drop")
+    obs, info = env.reset(seed=0)
+    assert "<image>" not in obs and "images" not in info and not env.shows_images
+    assert env.spec.fingerprint() != sample("math:Geometry3K").spec.fingerprint()
+    with pytest.raises(UnknownNameError, match="value of images"):
+        sample("math:Geometry3K", images="keep")
+
+
+@pytest.mark.parametrize("kind", ["parquet", "sample", "list"])
+def test_images_are_never_dropped_silently(tmp_path: Path, kind: str) -> None:
+    cell: object = {"type": "image/png", "data": "aGk="}
+    if kind == "parquet":
+        cell = {"bytes": b"\x89PNG", "path": None}
+    if kind == "list":
+        cell = [cell]
+    path = str(tmp_path / "rows.parquet")
+    row = {"problem": "<image>Find x.", "answer": "1", "figure": cell}
+    pq.write_table(pa.Table.from_pylist([row, row]), path)
+    with pytest.raises(DataError, match=r"images, in the column 'figure'.*images='drop'"):
+        gem_core.make(TRAIN, dataset=path)
+    assert gem_core.make(TRAIN, dataset=path, images="drop").reset(seed=0)[0].startswith("<image>")
+
+
+def test_an_image_in_a_later_row_is_found_when_it_is_played(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    rows = [{"problem": "1 + 1?", "answer": "2", "image": None}]
+    rows.append({**rows[0], "image": {"type": "image/png", "data": "aGk="}})
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    env = gem_core.make(TRAIN, dataset=str(path))
+    env.reset(options={"index": 0})
+    with pytest.raises(DataError, match="'image'"):
+        env.reset(options={"index": 1})
 
 
 def test_code_rewards() -> None:

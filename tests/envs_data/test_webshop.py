@@ -13,6 +13,9 @@ import gem_core
 from gem_core.envs.webshop import WebShop
 from gem_core.errors import DataError, UnknownNameError
 from gem_core.players import get_player, play_episode
+from gem_core.training.recipe import load_recipe
+from gem_core.training.splits import split_envs
+from gem_core.training.task_overlap import task_overlap
 
 IDS = gem_core.list_envs("webshop:*")
 
@@ -177,3 +180,28 @@ def test_unknown_parameters_are_named() -> None:
         gem_core.make("webshop:train-text", rendering="htm")
     with pytest.raises(UnknownNameError, match="train"):
         gem_core.make("webshop:train-text", split="trian")
+
+
+@pytest.mark.parametrize(("other", "divided"), [("train-html", True), ("test-text", False)])
+def test_a_run_divides_goals_that_training_and_evaluation_share(other: str, divided: bool) -> None:
+    tables = ["env=[{id='webshop:train-text'}]", f"eval.env=[{{id='webshop:{other}'}}]"]
+    recipe = load_recipe("guess-the-number-easy", "tiny", tables)
+    parts = [
+        config.kwargs.get("part")
+        for split in ("train", "eval")
+        for config in split_envs(recipe, split)  # type: ignore[arg-type]
+    ]
+    assert parts == (["train", "eval"] if divided else [None, None])
+
+
+def test_goals_of_the_evaluation_are_not_in_training() -> None:
+    def count(kwargs: str) -> dict[str, int]:
+        table = f"env=[{{id='webshop:train-text', kwargs={{{kwargs}}}}}]"
+        counts = task_overlap(load_recipe("guess-the-number-easy", "tiny", [table]))
+        assert counts is not None
+        return counts
+
+    divided = count("dataset='sample'")
+    assert divided["distinct"] >= 1 and divided["seen_in_training"] == 0
+    whole = count("dataset='sample', part='all'")
+    assert whole["seen_in_training"] > 0.9 * whole["distinct"] > divided["distinct"]

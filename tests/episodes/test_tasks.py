@@ -37,9 +37,9 @@ def test_a_step_is_its_tasks_all_of_them_in_order():
 def test_training_seeds_of_all_runs_and_evaluation_seeds_are_disjoint():
     recipes = [load_recipe(GUESS, "tiny", [f"seed={seed}"]) for seed in (0, 1, 999)]
     train = [train_task(recipe, k).seed for recipe in recipes for k in range(1000)]
-    held_out = [eval_task(recipe, k).seed for recipe in recipes for k in range(1000)]
-    assert len(set(train)) == 3000 and not set(train) & set(held_out)
-    assert held_out[:1000] == held_out[1000:2000]  # every run is measured on the same seeds
+    evaluation = [eval_task(recipe, k).seed for recipe in recipes for k in range(1000)]
+    assert len(set(train)) == 3000 and not set(train) & set(evaluation)
+    assert evaluation[:1000] == evaluation[1000:2000]  # every run is measured on the same seeds
 
 
 def test_environment_mix_follows_the_weights():
@@ -49,6 +49,37 @@ def test_environment_mix_follows_the_weights():
     assert 0.72 < picked[0] / 8000 < 0.78
     assert all(train_task(recipe, 2 * k).env == train_task(recipe, 2 * k + 1).env for k in range(9))
     assert Counter(eval_task(recipe, k).env for k in range(100)) == {0: 50, 1: 50}
+
+
+def test_an_evaluation_plays_its_own_environments():
+    others = [
+        "eval.env=[{id='game:Mastermind-v0-easy', max_turns=3}, {id='game:TowerofHanoi-v0-easy'},"
+        "{id='game:GuessTheNumber-v0-hard', kwargs={max_number=20}}]"
+    ]
+    recipe = load_recipe(GUESS, "tiny", others)
+    factory = pickle.loads(pickle.dumps(MachineFactory(recipe)))
+    machines = [factory.evaluation(k) for k in range(6)]
+    names = ["game:Mastermind-v0-easy", "game:TowerofHanoi-v0-easy", "game:GuessTheNumber-v0-hard"]
+    assert [machine.env_id for machine in machines] == names * 2
+    assert [machine.seed for machine in machines] == [-1, -1, -1, -2, -2, -2]
+    assert machines[0].limits.max_turns == 3
+    assert machines[2].env.unwrapped.max_number == 20
+    assert factory.train(0).env_id == "game:GuessTheNumber-v0-easy"
+    assert [eval_task(recipe, 1).split, train_task(recipe, 1).split] == ["eval", "train"]
+
+
+def test_training_and_evaluation_share_no_question():
+    questions = "env=[{id='math:GSM8K', kwargs={dataset='sample'}}]"
+    factory = MachineFactory(load_recipe(GUESS, "tiny", [questions]))
+    machines = {"train": map(factory.train, range(400)), "eval": map(factory.evaluation, range(60))}
+    shown = {"train": set(), "eval": set()}
+    for split, these in machines.items():
+        for machine in these:
+            machine.start()
+            shown[split].add(machine.env.unwrapped.question)
+    assert (len(shown["train"]), len(shown["eval"])) == (54, 6)
+    assert not shown["train"] & shown["eval"]
+    assert machine.env_id == "math:GSM8K"
 
 
 def test_factory_builds_fresh_identical_machines(kit):

@@ -9,20 +9,36 @@ from collections import Counter
 
 import pytest
 
+import gem_core
 from gem_core.training.runs import RunDir
 from gem_core.training.tasks import step_tasks
 
 STEPS = 2
-MIX = ("game:GuessTheNumber-v0-easy", "game:TowerofHanoi-v0-easy")
+QUESTIONS = "math:GSM8K"
+MIX = ("game:GuessTheNumber-v0-easy", QUESTIONS)
 """The experiment trains on two environments at once."""
+EVALUATION = ("game:TowerofHanoi-v0-easy", QUESTIONS)
+"""It is evaluated on another one, and on other questions of the same data."""
+
+
+def tables(env_ids):
+    """The environments in TOML."""
+    kwargs = {QUESTIONS: ", kwargs={dataset='sample'}"}
+    return "[" + ", ".join(f"{{id='{name}'{kwargs.get(name, '')}}}" for name in env_ids) + "]"
+
+
+def observations(part):
+    """The first observations of one part of the questions."""
+    env = gem_core.make(QUESTIONS, dataset="sample", part=part)
+    return {env.reset(options={"index": index})[0] for index in env.item_indices()}
 
 
 @pytest.fixture(scope="module")
 def arguments(tmp_path_factory, trainer_name):
     """``gem-core train`` for two small steps."""
-    mix = ", ".join(f"{{id='{env_id}'}}" for env_id in MIX)
     small = ("train.steps=2", "batch.episodes=8", "eval.episodes=20", "train.save_every=1")
-    small += (f"env=[{mix}]", "model.tiny.warm_start_steps=40")
+    small += (f"env={tables(MIX)}", "model.tiny.warm_start_steps=40", "train.log_episodes=8")
+    small += (f"eval.env={tables(EVALUATION)}", "eval.every=2", "eval.inside_episodes=6")
     folder = tmp_path_factory.mktemp("experiment") / "run"
     argv = ["train", "guess-the-number-easy", "--profile", "tiny", "--trainer", trainer_name]
     for override in small:
@@ -48,15 +64,30 @@ def test_the_result_holds_both_evaluations_and_where_it_was_made(trained, traine
         assert result[when]["success/low"] <= result[when]["success/mean"]
     assert result["seconds"]["train"] > 0
     assert {"torch", "transformers"} <= set(result["versions"])
-    assert sorted(result["environments"]) == sorted(MIX)
-    # 10 of GuessTheNumber at most and the one of TowerofHanoi: few, and training played some.
+    environments = result["environments"]
+    assert environments == run.info["environments"]
+    assert [row["id"] for row in environments] == [*MIX, *EVALUATION]
+    assert [row["sample"] for row in environments] == [False, True, False, True]
+    assert "built-in SAMPLE" in trained[1]  # it is printed
+    # The one of TowerofHanoi and some questions, and training played none of them.
     tasks = result["eval_tasks"]
-    assert tasks["episodes"] == 20 and 2 <= tasks["distinct"] <= 11
-    assert 1 <= tasks["seen_in_training"] <= tasks["distinct"]
+    assert tasks["episodes"] == 20 and 2 <= tasks["distinct"] <= 7
+    assert tasks["seen_in_training"] == 0
     assert tasks["compared"] == tasks["training_tasks"] == STEPS * 8
-    for env_id in MIX:
-        assert result["after"][f"env/{env_id}/episodes"] == 10
-    assert [(row["when"], row["step"]) for row in run.evals()] == [("before", 0), ("after", STEPS)]
+    evaluations = [(row["when"], row["step"], row["episodes"]) for row in run.evals()]
+    assert evaluations == [("before", 0, 20), ("during", STEPS, 6), ("after", STEPS, 20)]
+    for row in run.evals():
+        assert row[f"env/{EVALUATION[0]}/episodes"] == row["episodes"] / 2
+        assert row[f"env/{QUESTIONS}/episodes"] == row["episodes"] / 2
+
+
+def test_questions_of_the_evaluation_are_held_out(trained):
+    seen = {"train": set(), "eval": set()}
+    for tags, episode in trained[0].episodes():
+        if episode.env_id == QUESTIONS:
+            seen[tags["split"]].add(episode.turns[0].observation)
+    assert seen["train"] and seen["train"] <= observations("train")
+    assert seen["eval"] and seen["eval"] <= observations("eval")
 
 
 def test_every_step_has_the_common_metrics(trained):
@@ -72,7 +103,7 @@ def test_every_step_has_the_common_metrics(trained):
 def test_every_environment_of_the_mix_has_metrics_of_its_own(trained):
     run, _ = trained
     names = ("success/mean", "reward/mean", "turns/mean")
-    played = dict.fromkeys(MIX, 0.0)
+    played = dict.fromkeys(MIX, 0)
     for row in run.metrics():
         for env_id in MIX:
             if f"env/{env_id}/episodes" in row:

@@ -1,4 +1,4 @@
-"""The evaluator: fixed held-out episodes, repeatable figures, an interval."""
+"""The evaluator: fixed tasks, repeatable figures, an interval."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from gem_core.episodes.data import Episode, StopReason, Turn
 from gem_core.errors import GemError
 from gem_core.evaluation import evaluate
 from gem_core.evaluation.local import evaluation_episodes, summarise
-from gem_core.training.recipe import load_recipe
+from gem_core.training.recipe import load_recipe, override
 
 
 def test_figures_repeat_exactly(recipe, model_dir):
@@ -22,9 +22,17 @@ def test_figures_repeat_exactly(recipe, model_dir):
     assert first["success/low"] <= first["success/mean"] <= first["success/high"]
 
 
-def test_the_tasks_are_the_held_out_ones(recipe, model_dir):
+def test_the_tasks_are_those_of_the_evaluation(recipe, model_dir):
     episodes = evaluation_episodes(recipe, model_dir, 5)
     assert [e.seed for e in episodes] == [-1, -2, -3, -4, -5]
+
+
+def test_the_environments_of_the_evaluation_are_played(recipe, model_dir):
+    other = "game:TowerofHanoi-v0-easy"
+    tables = f"eval.env=[{{id='{other}'}}, {{id='{recipe.env[0].id}', kwargs={{max_number=3}}}}]"
+    episodes = evaluation_episodes(override(recipe, [tables]), model_dir, 5)
+    assert [e.env_id for e in episodes] == [other, recipe.env[0].id, other, recipe.env[0].id, other]
+    assert "from 1 to 3" in episodes[1].turns[0].observation
 
 
 def test_the_recipe_gives_the_count(recipe, model_dir):

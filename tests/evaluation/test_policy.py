@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 import torch
 
-from gem_core.episodes.data import FinishReason
+from gem_core.episodes.data import Completion, FinishReason
 from gem_core.episodes.rollout import Request, play_batch
 from gem_core.evaluation.policy import HFPolicy
 
 
 def requests_of(factory, count, cap=8):
-    """First prompts of ``count`` held-out episodes, every other one some tokens longer."""
+    """First prompts of ``count`` evaluation episodes, every other one some tokens longer."""
     made = []
     for k in range(count):
-        machine = factory.held_out(k)
+        machine = factory.evaluation(k)
         prompt = machine.start()
         made.append(Request(prompt + prompt[3:9] if k % 2 else prompt, cap, machine))
     return made
@@ -31,8 +31,29 @@ def test_the_same_seed_gives_the_same_completions(model, factory):
         HFPolicy(model, [2], seed=3).complete_batch(requests_of(factory, 20)) for _ in range(2)
     )
     other = HFPolicy(model, [2], seed=4).complete_batch(requests_of(factory, 20))
+    plain = HFPolicy(model, [2]).complete_batch(requests_of(factory, 20))
     assert first == again
     assert first != other
+    assert first != plain
+
+
+def test_the_order_and_the_number_of_requests_change_nothing(model, factory):
+    whole = HFPolicy(model, [2]).complete_batch(requests_of(factory, 20))
+    parts = HFPolicy(model, [2], max_batch=3)
+    reversed_order = parts.complete_batch(requests_of(factory, 20)[::-1])
+    assert reversed_order[::-1] == whole
+
+
+def test_training_and_evaluation_draw_with_different_seeds(factory):
+    """The same machine, turn for turn, but for the split."""
+    training, evaluation = factory.train(0), factory.evaluation(0)
+    seeds = {training.request_seed, evaluation.request_seed}
+    for machine in (training, evaluation):
+        machine.start()
+        machine.feed(Completion([5], [0.0]))
+        seeds.add(machine.request_seed)
+    assert len(seeds) == 4
+    assert factory.evaluation(0).request_seed == factory.evaluation(0).request_seed
 
 
 def test_the_global_generator_is_not_touched(model, factory):
@@ -85,31 +106,6 @@ def test_top_k_one_is_greedy(model, factory):
     assert [c.token_ids for c in narrow] == [c.token_ids for c in greedy]
 
 
-def test_top_p_keeps_the_smallest_set_that_reaches_it(model):
-    policy = HFPolicy(model, [2], top_p=0.7)
-    logits = torch.log(torch.tensor([[0.5, 0.3, 0.15, 0.05]])).repeat(4000, 1)
-    token, logprob = policy._sample(logits)
-    assert set(token.tolist()) == {0, 1}
-    assert abs((token == 0).float().mean().item() - 0.5 / 0.8) < 0.03
-    expected = torch.log(torch.tensor([0.5 / 0.8, 0.3 / 0.8]))
-    assert torch.allclose(logprob, expected[token], atol=1e-5)
-
-
-def test_small_batches_make_the_same_kind_of_completions(model, factory):
-    """A request's distribution does not depend on its batch, as greedy decoding shows."""
-    whole = HFPolicy(model, [2], temperature=0.0).complete_batch(requests_of(factory, 10))
-    parts = HFPolicy(model, [2], temperature=0.0, max_batch=3).complete_batch(
-        requests_of(factory, 10)
-    )
-    assert whole == parts
-
-
-def test_impossible_sampling_is_refused(model):
-    for wrong in ({"temperature": -1.0}, {"top_p": 0.0}, {"top_p": 1.5}, {"top_k": 0}):
-        with pytest.raises(ValueError, match="Impossible"):
-            HFPolicy(model, [2], **wrong)
-
-
 def test_it_plays_whole_episodes(model, factory):
-    episodes = play_batch([factory.held_out(k) for k in range(10)], HFPolicy(model, [2]))
+    episodes = play_batch([factory.evaluation(k) for k in range(10)], HFPolicy(model, [2]))
     assert all(e.turns and e.segments[0].logprobs for e in episodes)

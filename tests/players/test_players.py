@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from statistics import mean
+from typing import Any
 
 import pytest
 
 import gem_core
 from gem_core.envs import specs
-from gem_core.errors import UnknownNameError
+from gem_core.errors import GemError, UnknownNameError
 from gem_core.players import EXPERTS, family, get_player, play_episode
 
 WITH_EXPERT = [spec.id for spec in specs() if family(spec.id) in EXPERTS]
@@ -101,10 +102,36 @@ def test_mastermind_with_repeated_numbers() -> None:
     assert all(play_episode(env, player, seed=s).success for s in range(10))
 
 
-def test_a_random_player_needs_no_env() -> None:
-    env = gem_core.make("game:Mastermind-v0-easy")
-    player = get_player("random", "game:Mastermind-v0-easy", 0)
-    assert play_episode(env, player, seed=0).turns >= 1
+@pytest.mark.parametrize(
+    ("kind", "env_id"), [("random", "game:Minesweeper-v0-random"), ("expert", "math:GSM8K")]
+)
+def test_players_that_use_the_environment_need_the_one_that_is_played(
+    kind: str, env_id: str
+) -> None:
+    with pytest.raises(GemError, match=r"env=env"):
+        get_player(kind, env_id, 0)
+
+
+@pytest.mark.parametrize(
+    ("env_id", "options"),
+    [
+        ("game:Sudoku-v0-easy", {"answer_format": "tag"}),
+        ("game:Wordle-v0-easy", {"words": "english"}),
+        ("game:Hangman-v0-easy", {"words": "english"}),
+    ],
+)
+def test_an_expert_reads_the_options_of_the_environment(env_id: str, options: Any) -> None:
+    env = gem_core.make(env_id, **options)
+    player = get_player("expert", env_id, 0, env=env)
+    assert sum(play_episode(env, player, seed=seed).success for seed in range(20)) >= 10
+
+
+def test_a_word_of_another_list_is_an_error_that_says_so() -> None:
+    env = gem_core.make("game:Wordle-v0-easy", words="english")
+    player = get_player("expert", "game:Wordle-v0-easy", 0)
+    with pytest.raises(GemError, match="cannot read this observation"):
+        for seed in range(20):
+            play_episode(env, player, seed=seed)
 
 
 def test_unknown_players_are_named() -> None:

@@ -11,10 +11,17 @@ import pytest
 import torch
 import transformers
 
-from gem_core.errors import RecipeError, UnknownNameError
+from gem_core.envs.games.guess_the_number import GuessTheNumber
+from gem_core.errors import GemError, RecipeError
+from gem_core.registration import register
 from gem_core.tiny import model_path
 from gem_core.tiny.expert import expert_episodes
 from gem_core.training.recipe import load_recipe
+from gem_core.training.run_data import make_for_run
+from gem_core.training.splits import split_envs
+
+QUICK = ("model.tiny.warm_start_steps=12", "model.tiny.warm_start_batch=16")
+UNGRADED = {"success": False, "graded": False}
 
 
 @pytest.fixture
@@ -138,11 +145,52 @@ def test_noise_makes_the_expert_worse(tokenizer, tiny_recipe):
     assert 0.5 < rates[1] < 0.75
 
 
-def test_an_environment_without_an_expert_is_named(cache, tmp_path):
+def test_an_environment_without_an_expert_imitates_random_actions(cache, tmp_path):
     recipe = tmp_path / "r.toml"
     recipe.write_text('name = "r"\n[[env]]\nid = "test:NoExpert-v0"\n')
-    from gem_core.registration import register
-
     register("test:NoExpert-v0", "gem_core.envs.games.guess_the_number:GuessTheNumber")
-    with pytest.raises(UnknownNameError, match="test:NoExpert-v0"):
-        model_path(load_recipe(recipe, "tiny"))
+    with pytest.warns(UserWarning, match="test:NoExpert-v0 has no expert"):
+        path = Path(model_path(load_recipe(recipe, "tiny", QUICK)))
+    expert = json.loads((path / "warm_start.json").read_text())["expert"]
+    assert expert["random_actions"]["test:NoExpert-v0"] >= 12 * 16
+
+
+@pytest.mark.parametrize("env_id", ["math:GSM8K", "code:PrimeIntellect15k", "qa:HotpotQA"])
+def test_a_question_is_answered_with_the_solution_of_the_item_that_is_played(
+    tokenizer, tmp_path, env_id
+):
+    file = tmp_path / "r.toml"
+    kwargs = '{ dataset = "sample" }'
+    file.write_text(f'name = "r"\n[[env]]\nid = "{env_id}"\nkwargs = {kwargs}\n')
+    recipe = load_recipe(file, "tiny", ["model.tiny.expert_noise=0.0"])
+    (config,) = split_envs(recipe, "train")
+    env = make_for_run(config, "env.0")
+    for episode in expert_episodes(recipe, tokenizer, 8):
+        question, _ = env.reset(seed=episode.seed)
+        assert episode.turns[0].observation == question
+        assert env.step(episode.turns[0].action)[4]["success"]
+
+
+def test_slow_graders_do_not_grade_the_warm_start(tokenizer, tmp_path, monkeypatch):
+    monkeypatch.setattr("gem_core.envs.code.grade_code", None)  # calling it would raise
+    file = tmp_path / "r.toml"
+    kwargs = '{ dataset = "sample" }'
+    file.write_text(f'name = "r"\n[[env]]\nid = "code:CodeContest"\nkwargs = {kwargs}\n')
+    episodes = expert_episodes(load_recipe(file, "tiny"), tokenizer, 8)
+    assert all(episode.turns[0].info == UNGRADED for episode in episodes)
+
+
+def test_an_environment_that_fails_stops_the_build(tokenizer, tiny_recipe, monkeypatch):
+    def fail(self, answer):
+        raise RuntimeError("the game broke")
+
+    monkeypatch.setattr(GuessTheNumber, "_move", fail)
+    with pytest.raises(GemError, match="the game broke"):
+        expert_episodes(tiny_recipe(), tokenizer, 1)
+
+
+@pytest.mark.parametrize("context", ["1025", "99999"])
+def test_a_context_beyond_the_positions_is_refused(tiny_recipe, cache, context):
+    with pytest.raises(RecipeError, match=r"limits\.max_context_tokens.*1024 positions"):
+        model_path(tiny_recipe(f"limits.max_context_tokens={context}"))
+    model_path(tiny_recipe("limits.max_context_tokens=1024", "model.tiny.warm_start_steps=0"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from gem_core.adapters.native_keys import refuse_keys
 from gem_core.errors import GemError, RecipeError
 from gem_core.training.recipe import (
+    EnvConfig,
     flatten,
     get_key,
     load_recipe,
@@ -24,6 +26,7 @@ from gem_core.training.runs import RunDir
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 GUESS = "guess-the-number-easy"
+GAME = "game:GuessTheNumber-v0-easy"
 
 
 @pytest.mark.parametrize(
@@ -151,6 +154,49 @@ def test_an_environment_is_changed_by_its_number():
         override(recipe, ["env.2.max_turns=3"])
     with pytest.raises(RecipeError, match=r"write env.0.max_turns=3"):
         override(recipe, ["env.max_turns=3"])
+
+
+def test_an_evaluation_can_have_environments_of_its_own():
+    hard = "game:GuessTheNumber-v0-hard"
+    default = load_recipe(GUESS, "tiny")
+    assert default.eval.env == [] and default.envs("eval") == default.envs("train") == default.env
+    recipe = load_recipe(GUESS, "tiny", [f"eval.env=[{{id='{hard}'}}]", "eval.env.0.max_turns=3"])
+    assert recipe.envs("train") == default.env
+    assert [(env.id, env.max_turns) for env in recipe.envs("eval")] == [(hard, 3)]
+    assert recipe_from_dict(recipe.to_dict()) == recipe
+    assert load_recipe(GUESS, None, [f"eval.env.0.id={hard}"]).eval.env == [EnvConfig(id=hard)]
+    added = override(default, [f"eval.env.0.id={hard}", f"eval.env.1.id={hard}", "eval.every=1"])
+    assert [env.id for env in added.eval.env] == [hard, hard] and added.eval.every == 1
+    assert override(recipe, ["eval.env.0.kwargs.max_number=30"]).eval.env[0].kwargs == {
+        "max_number": 30
+    }
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (["eval.env=[{id='game:GuesTheNumber-v0-hard'}]"], "eval.env.0.id: .*Did you mean 'game:"),
+        (["eval.env.0.idd=x"], "Unknown recipe key 'eval.env.0.idd'. Did you mean 'eval.env.0.id'"),
+        (["eval.emv=[]"], "Unknown recipe key 'eval.emv'. Did you mean 'eval.env'"),
+        (["eval.env.0.max_turns=3"], "eval.env.0: Object missing required field `id`"),
+        (["eval.env.1.id=x"], r"eval.env.1: eval.env has no such item \(it has none\)"),
+        (["eval.env.max_turns=3"], "eval.env: .*: write eval.env.0.max_turns=3"),
+        ([f"eval.env.0.id={GAME}", "eval.env.0.max_turns=0"], "eval.env.0.max_turns: must be at"),
+        ([f"eval.env.0.id={GAME}", "eval.env.0.weight=2"], "eval.env.0.weight: .* in turn"),
+        ([f"eval.env.0.id={GAME}", "eval.env.0.kwargs.max_nmber=2"], "^eval.env.0.kwargs: .*Did"),
+        ([f"eval.env.0.id={GAME}", "eval.env.0.kwargs.max_number=x"], "^eval.env.0.kwargs.max_num"),
+    ],
+)
+def test_errors_name_the_environment_of_the_evaluation(changes, message):
+    with pytest.raises(GemError, match=message):
+        load_recipe(GUESS, "tiny", changes)
+
+
+def test_a_recipe_without_eval_env_is_written_as_before():
+    path = min(BENCHMARKS.rglob("recipe.json"))
+    stored = json.loads(path.read_text())
+    assert "env" not in stored["eval"]
+    assert recipe_from_dict(stored).to_dict()["eval"] == stored["eval"]
 
 
 def test_tables_of_unknown_trainers_are_refused_but_stored_recipes_are_read():

@@ -9,6 +9,7 @@ import pytest
 
 from gem_core.errors import RecipeError, RunError
 from gem_core.experiment import run_experiment
+from gem_core.training import run_lock
 from gem_core.training.recipe import load_recipe
 from gem_core.training.run_lock import LOCK_FILE, exclusive
 from gem_core.training.runs import RunDir
@@ -71,4 +72,33 @@ def test_an_impossible_environment_is_refused_before_the_run_begins(tmp_path, mo
     recipe = load_recipe("guess-the-number-easy", "tiny", ["env.0.kwargs.max_number=-5"])
     with pytest.raises(RecipeError, match=r"env\.0\.kwargs: game:GuessTheNumber-v0-easy: "):
         run_experiment(recipe, "trl", tmp_path / "run")
-    assert not RunDir(tmp_path / "run").exists
+    assert not (tmp_path / "run").exists()
+
+
+def test_what_fails_leaves_a_directory_only_if_there_is_something_in_it(tmp_path):
+    with pytest.raises(KeyError), exclusive(tmp_path / "empty"):
+        raise KeyError
+    assert not (tmp_path / "empty").exists()
+    with pytest.raises(KeyError), exclusive(tmp_path / "run"):
+        (tmp_path / "run" / "recipe.json").touch()
+        raise KeyError
+    assert (tmp_path / "run" / LOCK_FILE).exists()
+
+
+def test_a_lock_whose_file_was_deleted_locks_nothing(tmp_path, monkeypatch):
+    """A process opened the file, and its holder deleted it before the lock was free."""
+    path = tmp_path / "run" / LOCK_FILE
+    flock = run_lock.fcntl.flock
+    deleted = []
+
+    def delete_first(file, operation):
+        flock(file, operation)
+        if not deleted:
+            deleted.append(True)
+            path.unlink()
+
+    monkeypatch.setattr(run_lock.fcntl, "flock", delete_first)
+    with exclusive(path.parent):
+        assert path.exists()
+        with pytest.raises(RunError, match="in use"), exclusive(path.parent):
+            raise AssertionError("two processes hold the lock")

@@ -53,6 +53,17 @@ def test_existing_runs_are_not_touched_by_accident(tmp_path):
     assert RunDir.create(tmp_path, other, "trl", "overwrite").metrics() == []
 
 
+def test_a_run_from_before_a_key_was_added_resumes_with_its_default(tmp_path):
+    RunDir.create(tmp_path, RECIPE, "trl").log(1, {"x": 1.0})
+    stored = RECIPE.to_dict()
+    del stored["train"]["save_minutes"]
+    (tmp_path / "recipe.json").write_text(json.dumps(stored))
+    assert len(RunDir.create(tmp_path, RECIPE, "trl", "resume").metrics()) == 1
+    other = load_recipe("guess-the-number-easy", "tiny", ["train.save_minutes=7"])
+    with pytest.raises(RunError, match=r"\['train\.save_minutes'\]"):
+        RunDir.create(tmp_path, other, "trl", "resume")
+
+
 def test_a_line_cut_by_a_kill_is_dropped_and_repeated_steps_count_once(tmp_path):
     run = RunDir.create(tmp_path, RECIPE, "trl")
     for step, value in [(1, 1.0), (2, 2.0), (3, 3.0), (2, 20.0)]:
@@ -100,12 +111,12 @@ def test_episodes_and_evaluations_of_a_repeated_step_count_once(tmp_path):
 
 
 def test_the_versions_of_every_installed_trainer_are_recorded(tmp_path, monkeypatch):
-    monkeypatch.setattr("gem_core.training.runs._VERSIONS", set())
+    monkeypatch.setattr("gem_core.training.machine._VERSIONS", set())
     declared = {trainer.distribution for trainer in list_trainers().values()}
     installed = {name for name in declared if installed_version(name)}
     assert set(describe_machine()["versions"]) == installed
     monkeypatch.setattr(
-        "gem_core.training.runs.list_trainers",
+        "gem_core.training.machine.list_trainers",
         lambda: {"x": SimpleNamespace(distribution="PyTest")},
     )
     assert set(describe_machine()["versions"]) == {"pytest"}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 import gem_core
@@ -10,6 +12,8 @@ from gem_core.training.recipe import load_recipe
 from gem_core.training.task_overlap import overlap_in_words, task_overlap
 
 GUESS = "guess-the-number-easy"
+DATA = ["math:GSM8K", "qa:HotpotQA", "code:PrimeIntellect15k", "logic:RuleTaker-d2"]
+DATA += ["eval:MATH500"]
 
 
 class Blocking(gem_core.Env):
@@ -51,6 +55,57 @@ def test_what_training_does_not_play_is_not_counted_as_seen():
     assert counts["episodes"] == 500 and counts["distinct"] == 10
     assert counts["training_tasks"] == counts["compared"] == 2
     assert 1 <= counts["seen_in_training"] <= 2
+
+
+def test_other_environments_of_the_evaluation_are_compared():
+    hard = ["eval.env.0.id=game:GuessTheNumber-v0-hard", "eval.episodes=200"]
+    counts = task_overlap(load_recipe(GUESS, "tiny", hard))
+    assert counts["distinct"] > 40 and counts["seen_in_training"] == 0
+    # The same game in another place of another list is the same task.
+    both = ["game:TowerofHanoi-v0-easy", "game:GuessTheNumber-v0-easy"]
+    same = load_recipe(GUESS, "tiny", [f"eval.env=[{', '.join(f'{{id={e!r}}}' for e in both)}]"])
+    counts = task_overlap(same)
+    assert (counts["distinct"], counts["seen_in_training"]) == (11, 10)
+
+
+@pytest.mark.parametrize("env_id", DATA)
+def test_questions_of_a_data_set_are_not_in_training(env_id):
+    def count(kwargs):
+        return task_overlap(load_recipe(GUESS, "tiny", [f"env=[{{id='{env_id}', {kwargs}}}]"]))
+
+    divided = count("kwargs={dataset='sample'}")
+    assert divided["distinct"] >= 1 and divided["seen_in_training"] == 0
+    whole = count("kwargs={dataset='sample', part='all'}")
+    assert whole["seen_in_training"] > 0.9 * whole["distinct"] > divided["distinct"]
+
+
+def test_the_same_question_in_another_file_is_found(tmp_path):
+    texts = [f"What is {n} + {n}?" for n in range(40)]
+    for name, shown in {"a": texts, "b": [f" {t.upper()} " for t in texts[:5:-1]]}.items():
+        rows = [{"problem": text, "answer": "1"} for text in shown]
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    tables = [
+        f"{key}=[{{id='qa:HotpotQA', kwargs={{dataset='{tmp_path}/{name}.jsonl'{more}}}}}]"
+        for key, name, more in [("env", "a", ""), ("eval.env", "b", ", answer_format='tag'")]
+    ]
+    counts = task_overlap(load_recipe(GUESS, "tiny", tables))
+    assert counts["distinct"] == counts["seen_in_training"] == 34
+
+
+@pytest.mark.parametrize(
+    ("distinct", "seen", "words"),
+    [
+        (10, 10, "500 episodes, 10 distinct tasks, all 10 also in training"),
+        (10, 3, "500 episodes, 10 distinct tasks, 3 of them also in training"),
+        (10, 0, "500 episodes, 10 distinct tasks, none of them in training"),
+        (1, 1, "500 episodes, 1 distinct task, also in training"),
+        (1, 0, "500 episodes, 1 distinct task, not in training"),
+    ],
+)
+def test_the_counts_in_words(distinct, seen, words):
+    counts = {"episodes": 500, "distinct": distinct, "seen_in_training": seen}
+    counts |= {"training_tasks": 7, "compared": 7}
+    assert overlap_in_words(counts) == f"Evaluation tasks: {words}"
 
 
 def test_a_limit_on_the_comparison_is_stated(monkeypatch):

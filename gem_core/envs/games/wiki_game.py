@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gem_core.envs._data_source import file_revision
 from gem_core.envs.games.game import Game
 from gem_core.envs.games.wiki_pages import MediaWiki, Page, file_wiki
 
@@ -64,6 +65,9 @@ class WikiGame(Game):
         self.path = path
         self.slow = url is not None
         self._wiki: Wiki = file_wiki(path) if url is None else MediaWiki(url)
+        self.is_sample = path is None and url is None
+        if path is not None:
+            self.data_revision = file_revision(path)
         self._varies = True
 
     def _start(self) -> None:

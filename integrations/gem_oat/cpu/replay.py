@@ -1,4 +1,4 @@
-"""A frozen batch through the real package, for the parity tests."""
+"""Frozen episodes through the real package, for the parity tests: an update, or a whole run."""
 
 from __future__ import annotations
 
@@ -9,13 +9,27 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gem_core.adapters.estimate import needs_critic
 from gem_core.episodes.data import Episode
 from gem_core.errors import GemError
+from gem_core.parity.frozen import FrozenBatch
+from gem_core.parity.recorded import OnStep, StepTrace, Unit
 from gem_core.parity.replay import Replay, Row
+from gem_core.parity.traits import Traits
 from gem_core.training.recipe import Recipe
 from gem_core.training.runs import RunDir
 from gem_oat import rows
 from gem_oat.cpu import install
+
+TRAITS = Traits(
+    decayed="matrices",
+    value_decayed="matrices",
+    value_clip=0.2,
+    bootstrapped="turn limit",
+)
+"""Oat excludes norms from weight decay; its critic stays near its old values; the adapter's
+bootstrap states are those of turn limits.
+"""
 
 
 class TrainedRow(NamedTuple):
@@ -44,7 +58,7 @@ def replay(recipe: Recipe, episodes: Sequence[Episode], model_dir: str) -> Repla
     from gem_oat.cpu.in_process import make
 
     with TemporaryDirectory() as folder:
-        run = RunDir(Path(folder))
+        run = RunDir.create(Path(folder) / "run", recipe, "oat")
         learner: Any = make(_arguments(recipe, run, model_dir), _capturing_learner(), alone=True)
         learner._init(learner.args, learner.actors)
         learner.steps = 0
@@ -52,6 +66,96 @@ def replay(recipe: Recipe, episodes: Sequence[Episode], model_dir: str) -> Repla
         _feed(learner, episodes)
         learner.learn(1)
     return Replay(_join(learner.trained_rows), learner.first_loss, learner.gradients)
+
+
+def replay_run(
+    recipe: Recipe, batches: Sequence[FrozenBatch], model_dir: str, on_step: OnStep
+) -> None:
+    """Train Oat on a recorded run; see `gem_core.parity.teacher_forced`.
+
+    Args:
+        recipe: the experiment.
+        batches: one per training step.
+        model_dir: the initial policy.
+        on_step: is called before the first step and after every one.
+    """
+    install()
+    from gem_oat.cpu.in_process import make
+
+    with TemporaryDirectory() as folder:
+        run = RunDir.create(Path(folder) / "run", recipe, "oat")
+        learner: Any = make(_arguments(recipe, run, model_dir), _recording_learner(), alone=True)
+        learner._init(learner.args, learner.actors)
+        learner.steps = 0
+        learner.gradient_update_st = 0.0
+        on_step(0, learner.trace())
+        for done, batch in enumerate(batches, start=1):
+            learner.first_task = batch.episodes[0].index
+            learner.process_feedback_data(_rows_of(recipe, batch))
+            learner.learn(done)
+            on_step(done, learner.trace())
+
+
+def _rows_of(recipe: Recipe, batch: FrozenBatch) -> list[Any]:
+    """Return what Oat's actor would give the learner for a step."""
+    from gem_oat.rollout import bootstrap_state, to_native
+
+    env_ids = sorted({episode.env_id for episode in batch.episodes})
+    critic = needs_critic(recipe)
+    data = []
+    for machine in batch.machines:
+        episode = machine.episode
+        state = bootstrap_state(machine) if critic else []
+        data += to_native(episode, episode.index, env_ids.index(episode.env_id), state)
+    return data
+
+
+def _recording_learner() -> type:
+    """The learner of the CPU backend, which also says what it trained in which order."""
+    from gem_oat.cpu.in_process import InProcessLearner
+
+    class RecordingLearner(InProcessLearner):
+        first_task = 0
+        minibatches: list[list[Unit]] = []  # noqa: RUF012
+
+        def learning_step(self, trajectory: dict[str, Any]) -> dict[str, Any]:
+            generator = np.random.RandomState()
+            generator.set_state(np.random.get_state())  # Oat draws its permutations from it
+            infos: dict[str, Any] = super().learning_step(trajectory)
+            self.minibatches = []
+            for _ in range(self.recipe.algorithm.epochs):
+                order = generator.permutation(len(self.rows))
+                for part in np.split(order, self.recipe.algorithm.minibatches):
+                    rows = [self.rows[number] for number in part]
+                    units = [(r.episode - self.first_task, r.turn) for r in rows if not r.excluded]
+                    self.minibatches.append(units)
+            return infos
+
+        def trace(self) -> StepTrace:
+            """Return the weights, and what the last step trained in which order."""
+            named = self.model.model.module.named_parameters()
+            weights = {name: _array(weight) for name, weight in named}
+            trace = StepTrace(weights, {}, self.minibatches)
+            if self.critic is not None:
+                trace.critic_minibatches = self.minibatches
+                named = self.critic.module.named_parameters()
+                trace.critic = {_critic_name(name): _array(weight) for name, weight in named}
+            return trace
+
+    return RecordingLearner
+
+
+def _array(weight: Any) -> np.ndarray:
+    array: np.ndarray = weight.detach().double().cpu().numpy().copy()
+    return array
+
+
+def _critic_name(name: str) -> str:
+    """Return the name that `gem_core.parity.recorded.StepTrace` wants."""
+    inside = name.removeprefix("model.")  # Oat wraps the model
+    if inside.startswith("model."):
+        return inside.replace("model.", "body.", 1)
+    return "head." + inside.rpartition(".")[2]
 
 
 def _arguments(recipe: Recipe, run: RunDir, model_dir: str) -> Any:

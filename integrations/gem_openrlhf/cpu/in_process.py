@@ -7,6 +7,7 @@ from types import MappingProxyType, SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
+from gem_core.adapters.estimate import needs_critic
 from gem_core.episodes.data import Episode
 from gem_core.training.recipe import Recipe
 from gem_openrlhf.cpu import harness
@@ -72,7 +73,7 @@ class InProcess:
         updates = self.recipe.train.steps * algorithm.epochs * algorithm.minibatches
         self.actor = self._actor(GemPolicyModelActor, model_dir, updates, None)
         self.critic: Any = None
-        if algorithm.estimator == "gae":
+        if needs_critic(self.recipe):
             self.critic = self._actor(GemCriticModelActor, model_dir, updates)
         self.reference: Any = None
         if algorithm.kl_coef:

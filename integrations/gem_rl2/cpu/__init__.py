@@ -4,8 +4,8 @@ What it stands in for, and nothing else of RL2 is touched:
 
 * ``flash_attn``: the variable-length attention kernels in plain torch (`.attention`); the real
   ``ring_flash_attn`` runs on top of them;
-* ``sglang`` and ``sglang_router``: a server process with the same HTTP interface around a Hugging
-  Face model (`.engine`, `.router`);
+* ``sglang`` and ``sglang_router``: a server process with the same HTTP interface around gem_core's
+  CPU engine (`.engine`, `.router`);
 * the device: NCCL becomes Gloo and CUDA calls become no-ops (`.device`).
 
 It refuses to work on a machine with a GPU.
@@ -17,15 +17,13 @@ import os
 
 from gem_core.errors import GemError
 from gem_core.training.allocator import keep_freed_memory
-from gem_core.training.recipe import Recipe
 
 
-def environment(recipe: Recipe) -> dict[str, str]:
+def environment() -> dict[str, str]:
     """Environment variables of a run on a CPU."""
     keep_freed_memory()
     return {
         **os.environ,
-        "GEM_RL2_SEED": str(recipe.seed),  # of the stand-in engine
         "OMP_NUM_THREADS": "1",  # the matrices of the tiny model are too small to share out
         "TOKENIZERS_PARALLELISM": "false",
     }

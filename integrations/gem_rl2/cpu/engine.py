@@ -1,29 +1,29 @@
-"""Generation server with sglang's HTTP interface around a Hugging Face model.
+"""Generation server with sglang's HTTP interface around gem_core's CPU engine.
 
-``python -m gem_rl2.cpu.engine HOST PORT PARENT MODEL``. Concurrent requests are gathered into
-one batch. Ends when the process PARENT ends.
+``python -m gem_rl2.cpu.engine HOST PORT PARENT MODEL``. Requests that run at the same time are
+sampled in one batch. Ends when the process PARENT ends.
 """
 
 from __future__ import annotations
 
 import asyncio
 import base64
-import json
-import os
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
 from aiohttp import web
 from transformers import AutoModelForCausalLM
 
+from gem_core.engines.asynchronous import AsyncEngine
+from gem_core.engines.engine import Engine as CpuEngine
+from gem_core.engines.engine import EngineRequest
+from gem_core.engines.sampling import Sampling
 from gem_core.episodes.data import Completion
-from gem_core.episodes.rollout import MicroBatcher, Request
-from gem_core.evaluation.policy import HFPolicy
 from gem_rl2.cpu.router import serve
-from gem_rl2.cpu.stand_ins import MultiprocessingSerializer, unflatten
+from gem_rl2.cpu.stand_ins import MultiprocessingSerializer, SamplingParams, unflatten
 
 
 class Engine:
@@ -33,13 +33,12 @@ class Engine:
     the generation batches were: what tests assert.
     """
 
-    def __init__(self, path: str, seed: int) -> None:
+    def __init__(self, path: str) -> None:
         self.model = AutoModelForCausalLM.from_pretrained(
             path, dtype=torch.float32, attn_implementation="sdpa"
         ).eval()
-        self.seed = seed
+        self.engine = AsyncEngine(CpuEngine(self.model))
         self.counts: Counter[str] = Counter()
-        self.batchers: dict[str, MicroBatcher] = {}
 
     def app(self) -> web.Application:
         """The server application."""
@@ -57,25 +56,23 @@ class Engine:
         return app
 
     async def generate(self, request: web.Request) -> web.Response:
-        """Sample one completion; see `_batcher` for what of ``sampling_params`` counts."""
+        """Sample one completion; what the engine cannot honour is refused."""
         self.counts["generate"] += 1
         body = await request.json()
-        params = body["sampling_params"]
-        no_machine: Any = None  # the policy does not read it
-        request_to_policy = Request(body["input_ids"], params["max_new_tokens"], no_machine)
-        completion = await self._batcher(params).complete(request_to_policy)
+        try:
+            params = SamplingParams(**body["sampling_params"])
+        except TypeError as error:
+            return web.Response(status=400, text=f"The CPU engine: {error}")
+        completion = await self.engine.complete(
+            EngineRequest(
+                body["input_ids"],
+                params.max_new_tokens,
+                frozenset(params.stop_token_ids),
+                Sampling(params.temperature, params.top_p, params.top_k),
+                params.sampling_seed,
+            )
+        )
         return web.json_response(_answer(completion))
-
-    def _batcher(self, params: dict[str, Any]) -> MicroBatcher:
-        """One batcher per kind of sampling (training, evaluation)."""
-        names = ("temperature", "top_p", "top_k")
-        sampling = {name: params[name] for name in names if params.get(name) is not None}
-        stop_ids = params["stop_token_ids"]
-        key = json.dumps([sampling, stop_ids])
-        if key not in self.batchers:
-            policy = HFPolicy(self.model, stop_ids, seed=self.seed, **sampling)
-            self.batchers[key] = MicroBatcher(policy)
-        return self.batchers[key]
 
     async def update_weights(self, request: web.Request) -> web.Response:
         """Overwrite parameters by name, in either of RL2's two formats."""
@@ -87,12 +84,15 @@ class Engine:
         else:
             pairs = MultiprocessingSerializer.deserialize(base64.b64decode(text))
             named = ((name, tensor.get(0)) for name, tensor in pairs)
+        await self.engine.update(self._write, named)
+        return await self.done(request)
+
+    def _write(self, named: Iterable[tuple[str, torch.Tensor]]) -> None:
         state = self.model.state_dict(keep_vars=True)
         with torch.no_grad():
             for name, tensor in named:
                 state[name].copy_(tensor)
                 self.counts["tensors"] += 1
-        return await self.done(request)
 
     async def done(self, request: web.Request) -> web.Response:
         """Count the call and report success."""
@@ -101,9 +101,7 @@ class Engine:
 
     async def stats(self, request: web.Request) -> web.Response:
         """The counters."""
-        batches: Counter[int] = Counter()
-        for batcher in self.batchers.values():
-            batches += batcher.calls
+        batches = self.engine.engine.batches
         weights = sum(float(p.detach().double().sum()) for p in self.model.parameters())
         return web.json_response({**self.counts, "batches": dict(batches), "weights": weights})
 
@@ -127,9 +125,7 @@ def main(arguments: Sequence[str]) -> None:
     """See the module's docstring."""
     host, port, parent, path = arguments
     torch.set_num_threads(1)
-    # Each rank has an engine; the same noise in two of them would correlate their episodes.
-    seed = int(os.environ.get("GEM_RL2_SEED", "0")) * 1000 + int(os.environ.get("LOCAL_RANK", "0"))
-    asyncio.run(serve(Engine(path, seed).app(), host, int(port), int(parent)))
+    asyncio.run(serve(Engine(path).app(), host, int(port), int(parent)))
 
 
 if __name__ == "__main__":

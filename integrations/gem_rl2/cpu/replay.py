@@ -6,6 +6,7 @@ clip it.
 
 from __future__ import annotations
 
+import tempfile
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -16,9 +17,16 @@ import torch
 import torch.distributed as dist
 
 from gem_core.episodes.data import Episode
+from gem_core.parity.frozen import FrozenBatch
+from gem_core.parity.recorded import OnStep
 from gem_core.parity.replay import Replay, Row
+from gem_core.parity.traits import Traits
 from gem_core.training.recipe import Recipe
 from gem_rl2.cpu import enable
+
+TRAITS = Traits(kl_estimator="k2", kl_mean="tokens", value_clip=0.5, value_scale=1.0)
+"""RL2's KL term is k2, over tokens; its critic stays near its old values; its error is not halved.
+"""
 
 
 def replay(recipe: Recipe, episodes: Sequence[Episode], model_dir: str) -> Replay:
@@ -39,6 +47,26 @@ def replay(recipe: Recipe, episodes: Sequence[Episode], model_dir: str) -> Repla
     Advantages(recipe, episodes)(None, tensors, cu_seqs, 1)
     actor.update(tensors, 1)
     return Replay(_rows(tensors, cu_seqs), logged["actor/loss"][0], actor.gradients)
+
+
+def replay_run(
+    recipe: Recipe, batches: Sequence[FrozenBatch], model_dir: str, on_step: OnStep
+) -> None:
+    """Train RL2 on a recorded run; see `gem_core.parity.teacher_forced`.
+
+    Args:
+        recipe: the experiment.
+        batches: one per training step.
+        model_dir: the initial policy.
+        on_step: is called before the first step and after every one.
+    """
+    enable()
+    if not dist.is_initialized():
+        dist.init_process_group("gloo", rank=0, world_size=1, store=dist.HashStore())
+    from gem_rl2.cpu.replay_run import train
+
+    with tempfile.TemporaryDirectory() as folder:
+        train(recipe, batches, model_dir, on_step, folder)
 
 
 def batch(

@@ -74,6 +74,20 @@ def unflatten(flat: torch.Tensor, metadata: list[Any]) -> Iterator[tuple[str, to
 
 
 @dataclass
+class SamplingParams:
+    """The sampling parameters of sglang that `gem_rl2.cpu.engine` honours."""
+
+    max_new_tokens: int
+    stop_token_ids: list[int]
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = -1
+    sampling_seed: int | None = None
+    no_stop_trim: bool = True
+    stop: None = None
+
+
+@dataclass
 class ServerArgs:
     """What RL2 sets of sglang's server arguments."""
 
@@ -149,6 +163,8 @@ MODULES: dict[str, dict[str, Any]] = {
     "sglang.srt": {},
     "sglang.srt.patch_torch": {"monkey_patch_torch_reductions": _nothing},
     "sglang.srt.server_args": {"ServerArgs": ServerArgs},
+    "sglang.srt.sampling": {},
+    "sglang.srt.sampling.sampling_params": {"SamplingParams": SamplingParams},
     "sglang.srt.utils": {"MultiprocessingSerializer": MultiprocessingSerializer},
     "sglang.srt.utils.patch_torch": {"monkey_patch_torch_reductions": _nothing},
     "sglang.srt.model_executor": {},

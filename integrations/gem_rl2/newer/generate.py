@@ -16,11 +16,11 @@ from gem_core.training.tasks import eval_task, train_task
 from gem_rl2.rollout import PLAYERS, to_native
 
 TRAINED = itertools.count()
-HELD_OUT = itertools.count()
+EVALUATED = itertools.count()
 
 
 async def generate(config: Any, tokenizer: Any, router_url: str, sample: Any) -> None:
-    """RL2's hook: play the next episode, a held-out one for RL2's test configuration."""
+    """RL2's hook: play the next episode, one of the evaluation for RL2's test configuration."""
     (player,) = PLAYERS
     recipe = player.recipe
     sampling: Any = OmegaConf.to_container(config.sampling_params)
@@ -28,7 +28,7 @@ async def generate(config: Any, tokenizer: Any, router_url: str, sample: Any) ->
         task = train_task(recipe, next(TRAINED))
         fill(sample, (await player.play(task, router_url, sampling)).episode)
         return
-    evaluation, index = divmod(next(HELD_OUT), recipe.eval.inside_episodes)
+    evaluation, index = divmod(next(EVALUATED), recipe.eval.inside_episodes)
     fill(sample, (await player.play(eval_task(recipe, index), router_url, sampling)).episode)
     if len(player.played) == recipe.eval.inside_episodes:
         player.log_eval((evaluation + 1) * recipe.eval.every)

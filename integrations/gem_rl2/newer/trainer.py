@@ -16,8 +16,10 @@ import torch.distributed as dist
 from RL2.utils.algorithms import compute_approx_kl
 from RL2.utils.communication import initialize_global_process_group
 
+from gem_core.adapters.estimate import needs_critic
 from gem_core.errors import GemError
 from gem_core.training.runs import RunDir
+from gem_core.training.stopping import stop_requested
 from gem_rl2.advantages import Advantages, require_installed
 from gem_rl2.config import native_config, settings_of
 from gem_rl2.metrics import RunLog
@@ -72,6 +74,10 @@ def play_and_log(trainer: Any, run: RunDir, advantages: Advantages) -> None:
         send(rollout, step)
         extra = {**advantages.metrics, "lr": trainer.actor.scheduler.get_last_lr()[0]}
         log.finish(step, advantages.episodes or (), extra)
+        if stop_requested(run):
+            raise GemError(
+                f"Ended after step {step} as asked, for good: RL2's newer source cannot resume."
+            )
 
     trainer.actor.update_rollout = update_rollout
 
@@ -92,7 +98,7 @@ def train(run: RunDir, resume: bool) -> None:
     ppo.compute_advantages = advantages
     require_installed(ppo.PPOTrainer.train, advantages)
     trainer = ppo.PPOTrainer(native_config(run.recipe, settings(run)))
-    if run.recipe.algorithm.estimator == "gae":
+    if needs_critic(run.recipe):
         trainer.critic.model.dropout.p = 0.0  # of the head alone, see worker.py
     if dist.get_rank() == 0:
         play_and_log(trainer, run, advantages)

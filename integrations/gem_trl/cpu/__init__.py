@@ -1,1 +1,1 @@
-"""For tests alone: the parity replay. TRL runs on a CPU as it is and needs no stand-ins."""
+"""The engine of CPU runs, and the parity replay. TRL itself runs on a CPU without stand-ins."""

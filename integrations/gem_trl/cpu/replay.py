@@ -1,7 +1,7 @@
-"""Replay frozen episodes in TRL: its real sampler, scoring, loss, backward pass, one update.
+"""Replay frozen episodes in TRL: its real sampler, scoring, loss, backward pass and optimizer.
 
-Only generation is left out (the episodes were played before). Clipping is off, so the gradient is
-the one before clipping.
+Only generation is left out (the episodes were played before). `replay` makes one update without
+clipping, so that the gradient is the one before it; `replay_run` trains a whole recorded run.
 """
 
 from __future__ import annotations
@@ -18,9 +18,22 @@ from tokenizers import Tokenizer, models
 from transformers import AutoConfig, AutoTokenizer, PreTrainedTokenizerFast, TrainerCallback
 
 from gem_core.episodes.data import Episode
+from gem_core.parity.frozen import FrozenBatch
+from gem_core.parity.recorded import OnStep, StepTrace, Unit
 from gem_core.parity.replay import Replay, Row
+from gem_core.parity.traits import Traits
 from gem_core.training.recipe import Recipe
+from gem_trl.batching import updates_per_step
 from gem_trl.trainer import GemTrainer
+
+TRAITS = Traits(
+    divisor="batch share",
+    entropy_mean="tokens",
+    decayed="matrices",
+    value_passes="whole batch",
+)
+"""TRL's loss divides by the batch's tokens over the number of minibatches; transformers' trainer
+excludes norms from weight decay; the critic is the adapter's own."""
 
 
 class _Replayer(GemTrainer):
@@ -115,3 +128,89 @@ def _tokenizer(model_dir: str) -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(
         tokenizer_object=backend, pad_token="<pad>", eos_token="<stop>", padding_side="left"
     )
+
+
+class _RunReplayer(_Replayer):
+    """Plays the recorded batch of each step, and keeps what the step trained in which order."""
+
+    batches: Sequence[FrozenBatch]
+    minibatches: list[list[Unit]]
+
+    def play(self, tasks: Sequence[Any]) -> list[Episode]:
+        """Return the recorded episodes, and keep their bootstrap states."""
+        size = self.recipe.batch.episodes
+        batch = self.batches[tasks[0].index // size]
+        places = [task.index % size for task in tasks]
+        self.bootstrap_states = [batch.machines[place].bootstrap_state() for place in places]
+        return [batch.episodes[place] for place in places]
+
+    def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+        output = super()._generate_and_score_completions(inputs)
+        # TRL shuffles every tensor of the batch alike, so that this says which row is where.
+        output["gem_row"] = torch.arange(len(output["prompt_ids"]))
+        return output
+
+    def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
+        self.minibatches.append([(int(row), None) for row in inputs["gem_row"]])
+        loss: torch.Tensor = super()._compute_loss(model, inputs)
+        return loss
+
+
+class _Report(TrainerCallback):
+    """Calls ``on_step`` before the first training step and after every one."""
+
+    def __init__(self, on_step: OnStep) -> None:
+        self.trainer: Any = None
+        self.on_step = on_step
+
+    def on_train_begin(self, *args: Any, **kwargs: Any) -> None:
+        """Report the initial weights."""
+        self.trainer.minibatches = []
+        self.on_step(0, self._trace([]))
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Report after the last optimizer step of a training step."""
+        updates = updates_per_step(self.trainer.recipe)
+        if state.global_step % updates == 0:
+            passes = self.trainer.minibatches
+            each = len(passes) // updates
+            parts = [passes[first : first + each] for first in range(0, len(passes), each)]
+            minibatches = [[unit for part in window for unit in part] for window in parts]
+            self.trainer.minibatches = []
+            self.on_step(state.global_step // updates, self._trace(minibatches))
+
+    def _trace(self, minibatches: list[list[Unit]]) -> StepTrace:
+        trainer = self.trainer
+        weights = trainer.accelerator.unwrap_model(trainer.model).named_parameters()
+        trace = StepTrace({name: _array(weight) for name, weight in weights}, {}, minibatches)
+        if trainer.critic is not None:
+            body, head = trainer.critic.model
+            trace.critic = {f"body.{n}": _array(weight) for n, weight in body.named_parameters()}
+            trace.critic |= {f"head.{n}": _array(weight) for n, weight in head.named_parameters()}
+            everything: list[Unit] = [(n, None) for n in range(trainer.recipe.batch.episodes)]
+            trace.critic_minibatches = [everything] * len(minibatches)
+        return trace
+
+
+def _array(weight: torch.Tensor) -> np.ndarray:
+    array: np.ndarray = weight.detach().double().cpu().numpy().copy()
+    return array
+
+
+def replay_run(
+    recipe: Recipe, batches: Sequence[FrozenBatch], model_dir: str, on_step: OnStep
+) -> None:
+    """Train TRL on a recorded run; see `gem_core.parity.teacher_forced`.
+
+    Args:
+        recipe: the experiment.
+        batches: one per training step.
+        model_dir: the initial policy.
+        on_step: is called before the first step and after every one.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        tokenizer = _tokenizer(model_dir)
+        report = _Report(on_step)
+        trainer = _RunReplayer.from_recipe(recipe, model_dir, tokenizer, folder, [report])
+        trainer.batches = batches
+        trainer.train()

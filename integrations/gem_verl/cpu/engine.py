@@ -1,105 +1,56 @@
-"""Hugging Face generation in place of verl's rollout engines, for CPU runs.
+"""gem_core's CPU engine in place of verl's rollout engines, for CPU runs.
 
-One Ray actor per replica answers the requests that verl's server client sends, gathers those of
-concurrent episodes into one batch, and takes the trainer's weights at each synchronisation.
+One Ray actor per replica answers the requests that verl's server client sends, samples those of
+concurrent episodes together, and takes the trainer's weights at each synchronisation.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from typing import Any
 
 import torch
 
-from gem_core.episodes.data import Completion, FinishReason
-from gem_core.episodes.rollout import MicroBatcher, Request
+from gem_core.engines.asynchronous import AsyncEngine
+from gem_core.engines.engine import Engine, EngineRequest
+from gem_core.engines.sampling import Sampling
+from gem_core.errors import GemError
 
-BATCHING_SECONDS = 0.03
+GATHER_S = 0.01
 """Requests come one by one through Ray: a short wait costs less than small batches."""
+_HONOURED = {
+    "logprobs", "max_tokens", "seed", "stop_token_ids", "temperature", "top_k", "top_p",
+    "repetition_penalty",
+}  # fmt: skip
 
 
-class HFPolicy:
-    """Batched sampling with a key-value cache under one set of sampling parameters.
+def engine_request(prompt_ids: list[int], sampling_params: dict[str, Any]) -> EngineRequest:
+    """Return the request that verl's sampling parameters describe.
 
-    Args:
-        model: a causal language model.
-        sampling: verl's sampling parameters.
-        generator: the source of all randomness.
+    Raises:
+        GemError: they have one that the engine does not know.
     """
-
-    def __init__(self, model: Any, sampling: dict[str, Any], generator: torch.Generator) -> None:
-        self.model = model
-        self.generator = generator
-        self.temperature = float(sampling.get("temperature", 1.0))
-        self.top_k = int(sampling.get("top_k", -1))
-        self.top_p = float(sampling.get("top_p", 1.0))
-        self.stop_ids = set(sampling.get("stop_token_ids") or ())
-
-    @torch.no_grad()
-    def complete_batch(self, requests: Sequence[Request]) -> list[Completion]:
-        """Sample until every row reached a stop id or its cap."""
-        rows = [request.prompt_ids for request in requests]
-        width = max(map(len, rows))
-        ids = torch.tensor([[0] * (width - len(row)) + row for row in rows])
-        attention = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in rows])
-        positions = (attention.cumsum(-1) - 1).clamp(min=0)
-        cache = None
-        completions = [Completion([], []) for _ in rows]
-        active = torch.ones(len(rows), dtype=torch.bool)
-        for _ in range(max(request.max_tokens for request in requests)):
-            output = self.model(
-                input_ids=ids,
-                attention_mask=attention,
-                position_ids=positions,
-                past_key_values=cache,
-                use_cache=True,
-            )
-            cache = output.past_key_values
-            tokens, logprobs = self._sample(output.logits[:, -1].float())
-            for row, request in enumerate(requests):
-                if active[row]:
-                    token = int(tokens[row])
-                    _append(completions[row], token, float(logprobs[row]))
-                    length = len(completions[row].token_ids)
-                    active[row] = token not in self.stop_ids and length < request.max_tokens
-            if not active.any():
-                break
-            ids = tokens[:, None]
-            positions = positions[:, -1:] + 1
-            attention = torch.cat([attention, torch.ones(len(rows), 1, dtype=torch.long)], dim=1)
-        for completion in completions:
-            stopped = completion.token_ids[-1] in self.stop_ids
-            completion.finish_reason = FinishReason.STOP if stopped else FinishReason.LENGTH
-        return completions
-
-    def _sample(self, logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return tokens and their log-probabilities under the distribution sampled from."""
-        if self.temperature == 0:
-            logprobs = torch.log_softmax(logits, -1)
-            tokens = logits.argmax(-1)
-        else:
-            logprobs = torch.log_softmax(self._truncated(logits / self.temperature), -1)
-            tokens = torch.multinomial(logprobs.exp(), 1, generator=self.generator)[:, 0]
-        return tokens, logprobs.gather(1, tokens[:, None])[:, 0]
-
-    def _truncated(self, logits: torch.Tensor) -> torch.Tensor:
-        """Set the logits of tokens that top-k and top-p leave out to minus infinity."""
-        if self.top_k > 0:
-            lowest = logits.topk(min(self.top_k, logits.shape[-1])).values[:, -1:]
-            logits = logits.masked_fill(logits < lowest, -torch.inf)
-        if self.top_p < 1:
-            ordered, order = logits.sort(descending=True)
-            mass = ordered.softmax(-1).cumsum(-1) - ordered.softmax(-1)
-            drop = torch.zeros_like(mass, dtype=torch.bool).scatter(1, order, mass >= self.top_p)
-            logits = logits.masked_fill(drop, -torch.inf)
-        return logits
-
-
-def _append(completion: Completion, token: int, logprob: float) -> None:
-    completion.token_ids.append(token)
-    assert completion.logprobs is not None  # made with a list
-    completion.logprobs.append(logprob)
+    params = dict(sampling_params)
+    penalty = params.get("repetition_penalty", 1.0)
+    unknown = sorted(set(params) - _HONOURED)
+    if unknown or penalty != 1.0:
+        raise GemError(
+            f"The CPU engine has no sampling parameters {unknown or ['repetition_penalty']}: leave "
+            "them out of [trainer.verl], or train on a GPU."
+        )
+    sampling = Sampling(
+        float(params.get("temperature", 1.0)),
+        float(params.get("top_p", 1.0)),
+        int(params.get("top_k", -1)),
+    )
+    return EngineRequest(
+        list(prompt_ids),
+        int(params["max_tokens"]),
+        frozenset(params.get("stop_token_ids") or ()),
+        sampling,
+        params.get("seed"),
+        bool(params.get("logprobs")),
+    )
 
 
 class HFServer:
@@ -107,17 +58,15 @@ class HFServer:
 
     Args:
         model_path: the model before its first synchronisation, Hugging Face format.
-        seed: decides all sampling of this server.
     """
 
-    def __init__(self, model_path: str, seed: int) -> None:
+    def __init__(self, model_path: str) -> None:
         from transformers import AutoModelForCausalLM
 
         torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
         self.model = AutoModelForCausalLM.from_pretrained(model_path, dtype=torch.float32).eval()
-        self.generator = torch.Generator().manual_seed(seed)
+        self.engine = AsyncEngine(Engine(self.model), gather_s=GATHER_S)
         self.version: int | None = None
-        self.batchers: dict[str, MicroBatcher] = {}
 
     async def generate(
         self, request_id: str, prompt_ids: Any, sampling_params: dict[str, Any], **_: Any
@@ -125,10 +74,7 @@ class HFServer:
         """Sample one completion."""
         from verl.workers.rollout.replica import TokenOutput
 
-        sampling = dict(sampling_params)
-        max_tokens = int(sampling.pop("max_tokens"))
-        request = Request(list(prompt_ids), max_tokens, None)  # type: ignore[arg-type]
-        completion = await self._batcher(sampling).complete(request)
+        completion = await self.engine.complete(engine_request(prompt_ids, sampling_params))
         return TokenOutput(
             token_ids=completion.token_ids,
             log_probs=completion.logprobs,
@@ -136,21 +82,16 @@ class HFServer:
             extra_fields={"global_steps": self.version},
         )
 
-    def _batcher(self, sampling: dict[str, Any]) -> MicroBatcher:
-        """Return the batcher of requests with these sampling parameters."""
-        key = repr(sorted(sampling.items()))
-        if key not in self.batchers:
-            policy = HFPolicy(self.model, sampling, self.generator)
-            self.batchers[key] = MicroBatcher(policy, max_wait_s=BATCHING_SECONDS)
-        return self.batchers[key]
-
     async def load_weights(self, weights: dict[str, torch.Tensor], version: int | None) -> None:
         """Take the trainer's weights. Raises RuntimeError for a name that does not fit."""
+        await self.engine.update(self._load, weights)
+        self.version = version
+
+    def _load(self, weights: dict[str, torch.Tensor]) -> None:
         tied = {"lm_head.weight"} if self.model.config.tie_word_embeddings else set()
         result = self.model.load_state_dict(weights, strict=False)
         if set(result.missing_keys) - tied or result.unexpected_keys:
             raise RuntimeError(f"Weights do not fit: {result}.")
-        self.version = version
 
     async def wake_up(self) -> None: ...
 

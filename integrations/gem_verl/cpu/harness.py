@@ -8,10 +8,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from gem_core.adapters.native_keys import refuse_values
+from gem_core.adapters.native_keys import bare, refuse_native, refuse_values
 from gem_core.training.allocator import keep_freed_memory
 from gem_core.training.recipe import Recipe
-from gem_verl.native import bare, refuse_owned
 from gem_verl.tables import ACTOR, MODEL, REF, ROLLOUT
 
 ENGINE = "gem_hf"
@@ -103,5 +102,5 @@ def settings(recipe: Recipe) -> dict[str, Any]:
          "that engine needs a GPU; leave it out, or use 'hf'"),
         ("hardware.nodes hardware.device", hardware.nodes != 1, "a CPU run has one node"),
     ])  # fmt: skip
-    refuse_owned(recipe, NATIVE_OWNED)
+    refuse_native(recipe, "verl", NATIVE_OWNED)
     return {**WITHOUT_GPU, **DEFAULTS, RANKS: hardware.gpus_per_node}

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,11 +15,23 @@ from tensordict import TensorDict
 
 from gem_core.adapters.token_rows import read_labels
 from gem_core.episodes.data import Episode
+from gem_core.parity.frozen import FrozenBatch
+from gem_core.parity.recorded import OnStep
 from gem_core.parity.replay import Replay, Row
+from gem_core.parity.traits import Traits
 from gem_core.training.recipe import Recipe
 from gem_core.training.tasks import Task
-from gem_verl.cpu.local import LocalActor
+from gem_verl.cpu.local import LocalActor, tokenizer_dir
 from gem_verl.rollout import TurnOutput, to_native
+
+TRAITS = Traits(
+    rate_per="training step",
+    value_clip=0.5,
+    value_at="tokens",
+    bootstrapped="none",
+)
+"""verl steps its schedules once per batch; its critic is trained before every action token, and its
+estimators get no value of a last state."""
 
 
 def replay(recipe: Recipe, episodes: Sequence[Episode], model_dir: str) -> Replay:
@@ -48,12 +63,35 @@ def replay(recipe: Recipe, episodes: Sequence[Episode], model_dir: str) -> Repla
     return Replay(_rows(batch, trained), float(np.sum(metrics["actor/pg_loss"])), gradients)
 
 
+def replay_run(
+    recipe: Recipe, batches: Sequence[FrozenBatch], model_dir: str, on_step: OnStep
+) -> None:
+    """Train verl on a recorded run; see `gem_core.parity.teacher_forced`.
+
+    Args:
+        recipe: the experiment.
+        batches: one per training step.
+        model_dir: the initial policy, in float32.
+        on_step: is called before the first step and after every one.
+    """
+    from gem_verl.cpu.replay_run import RecordedTrainer
+
+    with tempfile.TemporaryDirectory() as folder:
+        copy = shutil.copytree(model_dir, Path(folder) / "model")
+        tokenizer_dir(str(copy), str(copy))  # each of verl's workers wants a tokenizer there
+        trainer = RecordedTrainer(recipe, str(copy))
+        on_step(0, trainer.trace())
+        for done, batch in enumerate(batches, start=1):
+            trainer.train(_samples(batch.episodes), batch.episodes[0].index)
+            on_step(done, trainer.trace())
+
+
 def _samples(episodes: Sequence[Episode]) -> list[TurnOutput]:
     """Return verl's samples of ``episodes``, in task order."""
     envs = sorted({episode.env_id for episode in episodes})
     samples = []
-    for number, episode in enumerate(episodes):
-        task = Task(number, envs.index(episode.env_id), episode.seed or 0, episode.group)
+    for episode in episodes:
+        task = Task(episode.index, envs.index(episode.env_id), episode.seed or 0, episode.group)
         samples += to_native(episode, task, [1], [])
     return sorted(samples, key=_episode)
 

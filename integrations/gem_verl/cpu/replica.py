@@ -24,9 +24,8 @@ class HFReplica(RolloutReplica):
     async def launch_servers(self) -> None:
         """Start one named actor; it shares the machine's CPUs."""
         name = _name(self.replica_rank)
-        seed = 1000 * self.config.seed + self.replica_rank
         actor = ray.remote(HFServer).options(name=name, max_concurrency=1024, num_cpus=0)
-        server = actor.remote(self.model_config.path, seed)
+        server = actor.remote(self.model_config.path)
         self.servers = [server]
         self._server_handle = server
         self._server_address = name

@@ -81,7 +81,7 @@ def test_oats_arithmetic_plans_the_recipes_updates(
     per_epoch = int(steps * args.max_epochs // args.train_batch_size)
     total = math.ceil(args.num_prompt_epoch * per_epoch) * args.max_step_adjustment
     assert total == steps * epochs * minibatches
-    assert math.ceil(total * args.lr_warmup_ratio) == warmup
+    assert math.ceil(total * args.lr_warmup_ratio) == warmup * epochs * minibatches
     assert args.lr_scheduler == "cosine"
 
 

@@ -102,10 +102,12 @@ def test_three_steps_of_oats_loop(finished, recipe):
         assert row.keys() >= COMMON
     assert [row["lr"] for row in metrics] == pytest.approx([1.5e-3, 0.5e-3, 0.0])
     episodes = list(run.episodes())
-    assert [(tags["step"], e.index) for tags, e in episodes] == [
+    assert [(tags["step"], e.index) for tags, e in episodes if tags["split"] == "train"] == [
         (1, 0), (1, 1), (2, 8), (2, 9), (3, 16), (3, 17),
     ]  # fmt: skip
-    # Evaluation on held-out seeds, inside training.
+    evaluated = [(tags["step"], e.index) for tags, e in episodes if tags["split"] == "eval"]
+    assert evaluated == [(2, 0), (2, 1)]
+    # Evaluation inside training.
     (during,) = run.evals()
     assert (during["step"], during["when"], during["episodes"]) == (2, "during", 4)
     # The newest checkpoints, and a model that plain transformers reads.

@@ -44,7 +44,7 @@ def test_the_script_trains_the_same(recipe, tmp_path):
         [[s.token_ids for s in episode.segments] for _, episode in run.episodes()]
         for run in (script, launched)
     ]
-    assert tokens[0] == tokens[1] and len(tokens[0]) == 8
+    assert tokens[0] == tokens[1] and len(tokens[0]) == 8 + 2  # 2 of the evaluation
     weights = [(run.model / "model.safetensors").read_bytes() for run in (script, launched)]
     assert weights[0] == weights[1]
     again = start("--run", str(tmp_path / "script"), "--resume", *words)

@@ -13,6 +13,7 @@ from vllm import SamplingParams
 import gem_openrlhf.rollout as rollout
 from gem_core.core import Env
 from gem_core.episodes.data import FinishReason, StopReason
+from gem_core.episodes.request_seed import request_seed
 from gem_core.errors import GemError
 from gem_core.training.runs import RUN_VARIABLE, RunDir
 from gem_core.training.tasks import train_task
@@ -105,7 +106,9 @@ def test_sampling_parameters_are_not_shared(tiny, engine, tokenizer):
     """One object serves all samples of a prompt; whoever writes to it changes the others."""
     params = SamplingParams(max_tokens=16, min_tokens=1, temperature=0.5)
     before = SamplingParams(**vars(params))
-    executor = rollout.GemAgentExecutor(tiny("sampling.top_k=3", "limits.max_episode_tokens=60"))
+    executor = rollout.GemAgentExecutor(
+        tiny("sampling.top_k=3", "limits.max_episode_tokens=60", "batch.group_size=2")
+    )
 
     async def two():
         calls = [executor.execute("p", "train/0", params, 512, tokenizer, engine) for _ in "ab"]
@@ -115,6 +118,10 @@ def test_sampling_parameters_are_not_shared(tiny, engine, tokenizer):
     assert params == before
     requested = [params for _, params in engine.requests]
     assert len({id(params) for params in requested}) == len(requested)
+    assert len({params.seed for params in requested}) == len(requested)
+    assert {request_seed(0, "train", 0, member, 0) for member in (0, 1)} <= {
+        params.seed for params in requested
+    }
     for params in requested:
         assert (params.temperature, params.top_k, params.min_tokens) == (0.5, 3, 0)
         assert tokenizer.eos_token_id in params.stop_token_ids
@@ -140,7 +147,7 @@ def test_members_of_a_group_share_the_seed(tiny, engine, tokenizer):
     assert [e.seed for e in episodes] == [train_task(recipe, k).seed for k in range(12)]
 
 
-def test_rows_cover_the_run_and_the_held_out_tasks(tiny):
+def test_rows_cover_the_run_and_the_evaluation(tiny):
     recipe = tiny("train.steps=3", "batch.group_size=2", "eval.inside_episodes=5")
     rows = rollout.dataset_rows(recipe, "train")
     assert [row["label"] for row in rows] == [
@@ -151,7 +158,7 @@ def test_rows_cover_the_run_and_the_held_out_tasks(tiny):
     ]
 
 
-def test_held_out_rows_play_held_out_seeds(tiny, engine, tokenizer):
+def test_evaluation_rows_play_evaluation_seeds(tiny, engine, tokenizer):
     response = play(rollout.GemAgentExecutor(tiny()), engine, tokenizer, "eval/4")
     assert response["label"][0].seed == -5
 

@@ -114,6 +114,10 @@ def test_the_length_must_be_known():
 def test_several_passes_are_refused_in_the_newer_api(tiny):
     with pytest.raises(RecipeError, match=r"algorithm\.epochs"):
         translate(tiny("algorithm.epochs=2"), newer=True)
+    with pytest.raises(RecipeError, match=r"train\.save_minutes"):
+        translate(tiny("train.save_minutes=5", "algorithm.epochs=1"), newer=True)
+    for minutes in (0, 30):
+        translate(tiny(f"train.save_minutes={minutes}", "algorithm.epochs=1"), newer=True)
 
 
 @pytest.mark.parametrize("text", ["a b", "it's", "a\\b", "end\\", "x\\'y", "k=[1,2]", "{a: b}"])

@@ -93,7 +93,7 @@ def test_groups_share_a_seed_and_steps_follow_each_other(hook):
     assert [e.index for e in hook.player.take()] == [*range(12)]
 
 
-def test_held_out_episodes_are_evaluations_and_not_trained_on(hook):
+def test_evaluation_episodes_are_evaluations_and_not_trained_on(hook):
     seeds = [[s.sample["seed"] for s in hook(TEST, 2)] for _ in range(2)]
     assert seeds == [[-1, -2], [-1, -2]]
     assert hook.player.take() == []

@@ -11,6 +11,7 @@ from RL2.datasets import initialize_state_dict
 
 from gem_core.envs.games.guess_the_number import GuessTheNumber
 from gem_core.episodes.data import Completion, Episode, Segment, Turn
+from gem_core.episodes.request_seed import request_seed
 from gem_core.errors import GemError
 from gem_core.registration import register
 from gem_core.training.runs import RunDir
@@ -49,6 +50,13 @@ def test_what_the_engine_is_asked(tiny, tokenizer, play, answer_text):
         assert body["sampling_params"]["stop_token_ids"] == [tokenizer.eos_token_id]
         assert body["sampling_params"]["temperature"] == 0.7
     assert len(bodies) == sum(len(e.turns) for e in episodes)
+    seeds = {body["sampling_params"]["sampling_seed"] for body in bodies}
+    assert seeds == {
+        request_seed(0, "train", e.seed, e.index, turn)
+        for e in episodes
+        for turn in range(len(e.turns))
+    }
+    assert len(seeds) == len(bodies)
 
 
 def test_tokens_go_in_and_out_unchanged(tiny, play, answer_text):

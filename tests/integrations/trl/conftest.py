@@ -7,6 +7,7 @@ from transformers import AutoTokenizer
 
 from gem_core.tiny import model_path
 from gem_core.training.recipe import load_recipe
+from gem_trl.rollout import EnginePolicy
 from gem_trl.trainer import GemTrainer
 
 
@@ -62,6 +63,8 @@ def scripted():
             return rows, None
 
         trainer._generate_single_turn = generate
+        # As on a GPU: on a CPU the adapter samples with gem_core's engine, not by TRL.
+        trainer.engine_policy = EnginePolicy(trainer, trainer.engine_policy.stop_ids)
         return generated
 
     return install

@@ -136,7 +136,7 @@ def main(mode, out, model):
         result = {
             "step": trainer.state.global_step,
             "sum": weights_of(trainer.model),
-            "held_out": sorted(e.index for e in trainer.play_held_out(5)),
+            "evaluation": sorted(e.index for e in trainer.play_evaluation(5)),
         }
     elif mode == "uneven":
         result = uneven(trainer)

@@ -70,4 +70,4 @@ def test_two_ranks_train_the_same_model(ranks):
     first, second = ranks("train", 2)
     assert first["step"] == second["step"] == 3
     assert first["sum"] == second["sum"]
-    assert first["held_out"] == second["held_out"] == list(range(5))
+    assert first["evaluation"] == second["evaluation"] == list(range(5))

@@ -12,6 +12,7 @@ from gem_core.core import Env
 from gem_core.episodes.data import Episode, FinishReason, StopReason
 from gem_core.episodes.rollout import Request
 from gem_core.errors import GemError, RecipeError
+from gem_core.evaluation.policy import HFPolicy
 from gem_core.registration import register
 from gem_core.tiny import model_path
 from gem_core.training.tasks import step_tasks
@@ -88,7 +89,8 @@ def test_rows_masks_and_advantages_are_the_episodes_own(make_trainer, scripted):
         expected = np.zeros(len(segment.token_ids))
         for turn, start, end in segment.spans:
             expected[start:end] = per_episode[k][turn]
-            text = tokenizer.decode(segment.token_ids[start : end - 1])
+            stopped = segment.token_ids[end - 1] in trainer.machines.stop_ids
+            text = tokenizer.decode(segment.token_ids[start : end - stopped])
             assert text == episode.turns[turn].action
         np.testing.assert_allclose(
             out["advantages"][k][kept].numpy(), expected[len(prompt) :], atol=1e-6
@@ -175,6 +177,32 @@ def test_real_generation_keeps_the_caps_and_the_stop_token(make_trainer, kind):
         assert stopped or len(ids) == request.max_tokens
 
 
+@pytest.mark.parametrize(
+    ("native", "by_trl"),
+    [
+        ("train.steps=2", False),
+        ("trainer.trl.min_p=0.1", True),
+        ("trainer.trl.use_transformers_continuous_batching=true", True),
+        ("trainer.trl.generation_kwargs={repetition_penalty = 1.1}", True),
+    ],
+)
+def test_who_generates_on_a_cpu(make_trainer, native, by_trl):
+    """The engine that all adapters share, unless a key asks for what only TRL's own has."""
+    assert make_trainer(native).engine_policy.by_trl is by_trl
+
+
+def test_the_engine_of_all_adapters_samples_from_the_live_model(make_trainer):
+    """Equal weights and requests give the core's tokens, also after the weights changed."""
+    trainer = make_trainer()
+    for _ in range(2):
+        machines = [trainer.machines.train(k) for k in range(4)]
+        requests = [Request(m.start(), 8, m) for m in machines]
+        core = HFPolicy(trainer.model, trainer.machines.stop_ids).complete_batch(requests)
+        assert trainer.engine_policy.complete_batch(requests) == core
+        with torch.no_grad():
+            trainer.model.get_input_embeddings().weight.mul_(1.1)
+
+
 @pytest.fixture
 def complete(make_trainer):
     """``complete(ids, logprobs, cap)``: the completion of a row that TRL generated.
@@ -223,10 +251,10 @@ def test_evaluation_leaves_the_training_as_it_was(make_trainer):
     trainer = make_trainer("eval.temperature=0.0")
     torch.manual_seed(3)
     state, config = torch.get_rng_state(), trainer.generation_config.to_dict()
-    first = trainer.play_held_out(4)
+    first = trainer.play_evaluation(4)
     assert trainer.generation_config.to_dict() == config
     assert torch.equal(torch.get_rng_state(), state)
-    again = trainer.play_held_out(4)
+    again = trainer.play_evaluation(4)
     assert [e.segments[0].token_ids for e in first] == [e.segments[0].token_ids for e in again]
     assert all(e.seed < 0 for e in first)
     with sampling_at(trainer, 0.5):

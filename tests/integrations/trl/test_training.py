@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -89,7 +90,7 @@ def test_three_steps_end_to_end(train):
         assert row["episodes"] == 8
         assert row["time/step"] > row["time/rollout"] > 0
     assert [(e["step"], e["when"], e["episodes"]) for e in run.evals()] == [(2, "during", 6)]
-    logged = [episode for _, episode in run.episodes()]
+    logged = [episode for tags, episode in run.episodes() if tags["split"] == "train"]
     assert [e.index for e in logged] == list(range(24))
     assert [e.seed for e in logged] == [train_task(run.recipe, k).seed for k in range(24)]
     model = AutoModelForCausalLM.from_pretrained(run.model)
@@ -197,11 +198,15 @@ def test_a_process_that_fails_is_an_error(make_recipe, tmp_path):
         launch.start_processes(make_recipe(), str(tmp_path / "script.py"), [])
 
 
-def test_the_launcher_runs_in_two_processes(make_recipe, tmp_path):
-    recipe = make_recipe("train.steps=1")
+def test_the_launcher_starts_the_recipes_processes(make_recipe, tmp_path, monkeypatch):
+    recipe = make_recipe("train.steps=1", "hardware.gpus_per_node=2")
     run = RunDir.create(tmp_path / "run", recipe, "trl")
-    two = make_recipe("hardware.gpus_per_node=2")
-    launch.start_processes(two, "gem_trl.launch", [str(run.path), "--resume"], module=True)
+    started = []
+    start = launch.run_process
+    monkeypatch.setattr(launch, "run_process", lambda line: started.append(line) or start(line))
+    launch.run(recipe, run)
+    (command,) = started
+    assert "--nproc-per-node=2" in command
     assert [row["step"] for row in run.metrics()] == [1]
     assert (run.model / "config.json").exists()
 
@@ -272,26 +277,26 @@ def episodes_model(tmp_path_factory):
     return str(path)
 
 
-def test_a_loss_that_is_not_finite_stops_the_run(make_trainer, tmp_path):
+def test_a_loss_that_is_not_finite_stops_the_run(make_trainer, make_recipe, tmp_path):
     class Infinite(GemTrainer):
         def _compute_loss(self, model, inputs):
             return super()._compute_loss(model, inputs) * float("inf")
 
-    log = RunLog(RunDir(tmp_path))
+    log = RunLog(RunDir.create(tmp_path / "run", make_recipe(), "trl"))
     trainer = make_trainer(cls=Infinite, callbacks=[log])
     with pytest.raises(GemError, match=r"lower algorithm\.lr"):
         trainer.train()
     assert not log.run.metrics()
 
 
-def test_a_critic_whose_loss_is_not_finite_stops_the_run(make_trainer, tmp_path):
+def test_a_critic_whose_loss_is_not_finite_stops_the_run(make_trainer, make_recipe, tmp_path):
     class Diverged(GemTrainer):
         def estimate_step(self, episodes):
             batch = super().estimate_step(episodes)
             batch.metrics["loss/value"] *= float("nan")
             return batch
 
-    log = RunLog(RunDir(tmp_path))
+    log = RunLog(RunDir.create(tmp_path / "run", make_recipe(), "trl"))
     trainer = make_trainer("algorithm.estimator=gae", cls=Diverged, callbacks=[log])
     with pytest.raises(GemError, match="loss/value is nan in step 1"):
         trainer.train()
@@ -325,3 +330,29 @@ def test_hardware_that_is_not_here_is_refused(make_recipe, tmp_path):
 def test_trained_model_directory_says_what_it_is(train):
     run = train("train.steps=1")
     assert json.loads((run.model / "config.json").read_text())["model_type"] == "qwen3"
+
+
+def test_sigterm_stops_two_processes_after_the_same_step(tmp_path):
+    path = tmp_path / "run"
+    command = [sys.executable, "-m", "gem_core.cli", "train", "guess-the-number-easy"]
+    command += ["--profile", "tiny", "--trainer", "trl", "--run", str(path)]
+    keys = ["train.steps=30", "train.save_every=0", "batch.episodes=8", "eval.episodes=0"]
+    keys += ["hardware.gpus_per_node=2", "model.tiny.warm_start_steps=0", "algorithm.epochs=1"]
+    command += [part for key in keys for part in ("--set", key)]
+    run = RunDir(path)
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True)
+    try:
+        patience = time.monotonic() + 300
+        while len(run.metrics()) < 2 and process.poll() is None:
+            assert time.monotonic() < patience
+            time.sleep(0.05)
+        os.killpg(process.pid, signal.SIGTERM)
+        assert process.wait(timeout=300) == 75
+    finally:
+        process.kill()
+        process.wait()
+    last = run.metrics()[-1]["step"]
+    assert launch.last_checkpoint(run.checkpoints).endswith(f"checkpoint-{last}")
+    assert 2 <= last < 30 and not run.model.exists()
+    subprocess.run([*command, "--resume"], check=True, stderr=subprocess.DEVNULL)
+    assert [row["step"] for row in run.lines("metrics.jsonl")] == list(range(1, 31))

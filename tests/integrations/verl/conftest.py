@@ -12,7 +12,7 @@ import gem_verl.cpu.local  # noqa: F401
 from gem_core.tiny import model_path
 from gem_core.training.recipe import load_recipe
 from gem_verl.config import payload
-from gem_verl.cpu.engine import HFPolicy
+from gem_verl.cpu.engine import engine_request
 
 
 @pytest.fixture(scope="session")
@@ -100,19 +100,21 @@ def play_task(make_loop):
 
 @pytest.fixture
 def sample_from(model_dir):
-    """``sample_from(model)``: answers of a real model, as verl's servers return them."""
+    """``sample_from(model)``: answers of a real model, as verl's servers return them.
+
+    ``seed`` draws other answers to the same requests.
+    """
     from verl.workers.rollout.replica import TokenOutput
 
-    from gem_core.episodes.rollout import Request
+    from gem_core.engines.engine import Engine
 
     def make(model=None, seed=0):
         model = model or AutoModelForCausalLM.from_pretrained(model_dir, dtype=torch.float32)
-        generator = torch.Generator().manual_seed(seed)
+        engine = Engine(model)
 
         def answer(prompt_ids, sampling_params):
-            policy = HFPolicy(model.eval(), sampling_params, generator)
-            request = Request(list(prompt_ids), sampling_params["max_tokens"], None)
-            (completion,) = policy.complete_batch([request])
+            params = {**sampling_params, "seed": sampling_params["seed"] ^ seed}
+            (completion,) = engine.generate([engine_request(prompt_ids, params)])
             return TokenOutput(token_ids=completion.token_ids, log_probs=completion.logprobs)
 
         return answer

@@ -11,14 +11,15 @@ import pytest
 from verl.trainer.ppo.utils import need_critic, need_reference_policy
 from verl.utils.config import validate_config
 
+from gem_core.adapters.native_keys import bare, parents
 from gem_core.errors import RecipeError
 from gem_core.training.recipe import load_recipe, recipe_from_dict
 from gem_core.training.runs import RunDir
 from gem_verl.config import NATIVE_DEFAULTS, NATIVE_OWNED, translate
 from gem_verl.cpu import harness
 from gem_verl.cpu.local import configuration
-from gem_verl.launch import run_settings, session
-from gem_verl.native import bare, native_keys
+from gem_verl.launch import RAY_RUN, run_settings, session
+from gem_verl.native import native_keys
 from gem_verl.rollout import TaskDataset, read_recipe
 
 
@@ -82,6 +83,7 @@ def test_loss_aggregation(aggregation, mode):
 
 
 PREFIXES = ("", "+", "++", "~")
+RUN_KEY = bare(RAY_RUN)
 
 
 def with_native(table, recipe=None):
@@ -126,8 +128,8 @@ def test_the_refusal_says_what_to_do_instead(key, instead):
 @pytest.mark.parametrize(
     ("key", "owned"),
     [
-        ("~data.custom_cls", "data.custom_cls.name"),
-        ("~trainer.v1", "trainer.v1.sampler.custom_sampler.name"),
+        ("~data.custom_cls", "data.custom_cls.path"),
+        ("~trainer.v1", "trainer.v1.trainer_mode"),
         ("+algorithm.gem_options.eps", "algorithm.options"),
     ],
 )
@@ -178,8 +180,10 @@ def test_a_native_key_that_is_set_for_a_run_is_owned(tiny, tmp_path):
 
 def test_owned_keys_are_verls():
     """All but those that the adapter adds: a key that verl renamed would protect nothing."""
-    added = {"algorithm.gem_options", "data.gem_recipe", "data.gem_run"}
-    unknown = NATIVE_OWNED.keys() - native_keys() - added
+    added = {"algorithm.gem_options", "data.gem_recipe", "data.gem_run", RUN_KEY}
+    unknown = NATIVE_OWNED.keys() - native_keys().keys() - added
+    optional = {key for key, value in native_keys().items() if value is None}  # a user's table
+    unknown = {key for key in unknown if not optional & set(parents(key))}
     assert {key for key in unknown if ".mixed_precision." not in key} == set()
 
 
@@ -255,7 +259,7 @@ def test_the_dataset_is_the_recipes_tasks(tiny):
     data = configuration(recipe, "model").data
     assert len(TaskDataset(data.train_files, data)) == 24
     assert len(TaskDataset(data.val_files, data)) == 5
-    assert TaskDataset(data.val_files, data)[2]["data_source"] == "gem:held-out"
+    assert TaskDataset(data.val_files, data)[2]["data_source"] == "gem:eval"
     assert [TaskDataset(data.train_files, data)[i]["index"] for i in (0, 23)] == [0, 23]
 
 
@@ -265,7 +269,7 @@ def test_the_dataset_is_the_recipes_tasks(tiny):
         (["algorithm.kl_in=reward", "algorithm.kl_coef=0.1"], "algorithm.kl_in"),
         (["algorithm.lr_schedule=linear"], "algorithm.lr_schedule"),
         (["hardware.engine=hf"], "hardware.engine"),
-        (["hardware.device=cpu"], "hardware.engine"),
+        (["hardware.device=cpu", "hardware.engine=vllm"], "hardware.engine"),
         (["hardware.device=cpu", "hardware.engine=hf", "hardware.nodes=2"], "hardware.nodes"),
         (["train.steps=0"], "train.steps"),
     ],

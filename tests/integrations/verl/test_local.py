@@ -49,7 +49,7 @@ def test_episodes_to_update_to_weights(recipe, samples, model_dir):
 
     after = actor.weights()
     assert any(not torch.equal(after[name], before[name]) for name in after)
-    server = HFServer(model_dir, seed=0)
+    server = HFServer(model_dir)
     asyncio.run(server.load_weights(after, 7))
     loaded = server.model.state_dict()
     assert all(torch.equal(loaded[name], tensor) for name, tensor in after.items())
@@ -69,7 +69,7 @@ def test_the_cpu_backend_takes_log_probs_at_once():
 
 
 def test_weights_that_do_not_fit_are_an_error(model_dir):
-    server = HFServer(model_dir, seed=0)
+    server = HFServer(model_dir)
     with pytest.raises(RuntimeError, match="Weights do not fit"):
         asyncio.run(server.load_weights({"no.such.weight": torch.zeros(1)}, 0))
 

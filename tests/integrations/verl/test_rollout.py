@@ -14,6 +14,7 @@ from gem_core.adapters.token_rows import read_labels
 from gem_core.core import Env
 from gem_core.episodes.data import Episode, StopReason
 from gem_core.episodes.machine import EpisodeMachine
+from gem_core.episodes.request_seed import request_seed
 from gem_core.errors import GemError
 from gem_core.registration import register
 from gem_core.training.tasks import MachineFactory, Task, eval_task, train_task
@@ -96,6 +97,8 @@ def test_the_engine_is_asked_for_the_recipes_tokens(play_task, tiny, tokenizer):
     assert caps[0] == 6 and min(caps) >= 1
     stop_ids = MachineFactory(recipe, tokenizer).stop_ids
     assert all(sampling["stop_token_ids"] == stop_ids for _, _, sampling in client.requests)
+    seeds = [request_seed(0, "train", 0, 0, turn) for turn in range(len(client.requests))]
+    assert [sampling["seed"] for _, _, sampling in client.requests] == seeds
     assert episode_of(samples).stop_reason is StopReason.TRUNCATED_TOKENS
     assert samples[0].extra_fields["min_global_steps"] == 3
     assert samples[0].extra_fields["max_global_steps"] == 4
@@ -107,8 +110,8 @@ def test_tasks_are_the_cores(play_task, tiny, sample_from):
         episode = episode_of(play_task(recipe, sample_from(), index)[0])
         task = train_task(recipe, index)
         assert (episode.index, episode.seed, episode.group) == (index, task.seed, task.group)
-    held_out = play_task(recipe, sample_from(), 3, data_source="gem:held-out")[0]
-    assert episode_of(held_out).seed == eval_task(recipe, 3).seed < 0
+    evaluation = play_task(recipe, sample_from(), 3, data_source="gem:eval")[0]
+    assert episode_of(evaluation).seed == eval_task(recipe, 3).seed < 0
 
 
 def test_a_task_of_another_step_is_a_fault(play_task, tiny, sample_from):

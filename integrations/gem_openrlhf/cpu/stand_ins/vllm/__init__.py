@@ -1,6 +1,6 @@
-"""Stand-in for vLLM on a CPU: what OpenRLHF 0.11.2 touches of it, on plain transformers.
+"""Stand-in for vLLM on a CPU: what OpenRLHF 0.11.2 touches of it, on gem_core's engine.
 
-Requests that wait at the same time are sampled in one batch; weights are really updated.
+Requests that run at the same time are sampled in one batch; weights are really updated.
 """
 
 from __future__ import annotations

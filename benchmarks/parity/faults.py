@@ -1,0 +1,444 @@
+"""Faults that the recorded runs must find: ``python benchmarks/parity/faults.py``.
+
+Each is put into a real adapter's path on purpose, in the trainer's own environment; the reference
+does not know of it. The fault is found if the comparison after a few steps has any fault. Writes
+``faults.md``; exit code 1 if a fault stays green, or if the run without a fault is not green.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+HERE = Path(__file__).resolve().parent
+PAGE = HERE / "faults.md"
+STEPS = 4
+LR = 1e-3
+Batches = Sequence[Any]
+"""`gem_core.parity.frozen.FrozenBatch` of each step."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One fault.
+
+    Attributes:
+        case: the recorded run that must find it.
+        trainers: where it is injected.
+        recipe: overrides of what the trainer gets, as a wrong translation would hand on.
+        data: changes the episodes on their way into the adapter, in place.
+        code: for a trainer, a context in which its path is broken.
+        model: entries of the model's config.json that the trainer gets.
+    """
+
+    case: str
+    trainers: tuple[str, ...]
+    recipe: tuple[str, ...] = ()
+    data: Callable[[Batches], None] | None = None
+    code: Callable[[str], AbstractContextManager[Any]] | None = None
+    model: tuple[tuple[str, Any], ...] = ()
+
+
+# -- faults in the data ---------------------------------------------------------------------------
+
+
+def _episodes(batches: Batches) -> Iterator[Any]:
+    return (episode for batch in batches for episode in batch.episodes)
+
+
+def shift_masks(batches: Batches) -> None:
+    """Train the token after each action's first one instead of it, and one too many at its end."""
+    for episode in _episodes(batches):
+        for segment in episode.segments:
+            length = len(segment.token_ids)
+            segment.loss_mask = [0, *segment.loss_mask[:-1]]
+            segment.spans = [(t, s + 1, min(e + 1, length)) for t, s, e in segment.spans]
+
+
+def shift_rewards(batches: Batches) -> None:
+    """Give each turn the reward of the turn before."""
+    for episode in _episodes(batches):
+        rewards = [0.0, *episode.rewards[:-1]]
+        for turn, reward in zip(episode.turns, rewards, strict=True):
+            turn.reward = reward
+
+
+def drop_rewards_at_the_limit(batches: Batches) -> None:
+    """Lose the reward of the turn at which the turn limit cut an episode."""
+    for episode in _episodes(batches):
+        if episode.stop_reason.value == "truncated_turns":
+            episode.turns[-1].reward = 0.0
+
+
+def wrong_groups(batches: Batches) -> None:
+    """Put the second episode of each group into the next group."""
+    for batch in batches:
+        first = batch.episodes[0].index
+        groups = [episode.group for episode in batch.episodes]
+        for episode in batch.episodes:
+            place = episode.index - first
+            episode.group = groups[(place + 1) % len(groups)]
+
+
+def train_failed_episodes(batches: Batches) -> None:
+    """Train on episodes whose environment failed."""
+    for episode in _episodes(batches):
+        if episode.stop_reason.failed:
+            for turn in episode.turns:
+                turn.aborted = False
+            for segment in episode.segments:
+                for _, start, end in segment.spans:
+                    segment.loss_mask[start:end] = [1] * (end - start)
+
+
+def no_bootstrap(batches: Batches) -> None:
+    """Take an episode that a limit cut for one that ended."""
+    for batch in batches:
+        for machine in batch.machines:
+            machine._bootstrap = []
+
+
+# -- faults in the code ---------------------------------------------------------------------------
+
+
+def shifted_old_logprobs(trainer: str) -> AbstractContextManager[Any]:
+    """Shift the old policy's log-probabilities by one token."""
+    return {
+        "trl": _trl_old,
+        "verl": _verl_old,
+        "openrlhf": _openrlhf_old,
+        "oat": _oat_old,
+        "rl2": _rl2_old,
+    }[trainer]()
+
+
+def _trl_old() -> AbstractContextManager[Any]:
+    from gem_trl.trainer import GemTrainer
+
+    original = GemTrainer._generate_and_score_completions
+
+    def broken(self: Any, inputs: Any) -> Any:
+        output = original(self, inputs)
+        output["old_per_token_logps"] = output["old_per_token_logps"].roll(1, dims=1)
+        return output
+
+    return patch.object(GemTrainer, "_generate_and_score_completions", broken)
+
+
+def _verl_old() -> AbstractContextManager[Any]:
+    import torch
+
+    from gem_verl.cpu.local import LocalActor
+
+    original = LocalActor._log_probs
+
+    def broken(self: Any, batch: Any) -> Any:
+        rows = [row.roll(1) for row in original(self, batch).unbind()]
+        return torch.nested.as_nested_tensor(rows, layout=torch.jagged)
+
+    return patch.object(LocalActor, "_log_probs", broken)
+
+
+def _openrlhf_old() -> AbstractContextManager[Any]:
+    from gem_openrlhf.cpu.in_process import InProcess
+
+    original = InProcess.experiences
+
+    def broken(self: Any, *args: Any, **kwargs: Any) -> Any:
+        experiences = original(self, *args, **kwargs)
+        for experience in experiences:
+            experience.action_log_probs = experience.action_log_probs.roll(1, dims=1)
+        return experiences
+
+    return patch.object(InProcess, "experiences", broken)
+
+
+def _oat_old() -> AbstractContextManager[Any]:
+    from gem_oat.cpu import install
+
+    install()
+    from gem_oat.learner import GemLearner
+
+    original = GemLearner.get_batch_logps
+
+    def broken(self: Any, *args: Any, **kwargs: Any) -> Any:
+        logps, entropy = original(self, *args, **kwargs)
+        of_old = kwargs["model"] is self.model and not kwargs["compute_entropy"]
+        return (logps.roll(1, dims=1) if of_old else logps), entropy
+
+    return patch.object(GemLearner, "get_batch_logps", broken)
+
+
+def _rl2_old() -> AbstractContextManager[Any]:
+    from gem_rl2.cpu import enable
+
+    enable()
+    from gem_rl2.worker import Actor
+
+    original = Actor.compute_logps
+
+    def broken(self: Any, tensors: Any, step: int) -> Any:
+        tensors = original(self, tensors, step)
+        if self.train:
+            tensors["old_logps"] = tensors["old_logps"].roll(1, dims=1)
+        return tensors
+
+    return patch.object(Actor, "compute_logps", broken)
+
+
+@contextmanager
+def token_statistics(trainer: str) -> Iterator[None]:
+    """Normalise OpenRLHF's advantages over tokens, as stock OpenRLHF does, not over turns."""
+    import torch
+
+    from gem_openrlhf.cpu.in_process import InProcess
+
+    original = InProcess.experiences
+
+    def broken(self: Any, *args: Any, **kwargs: Any) -> Any:
+        experiences = original(self, *args, **kwargs)
+        pairs = [(e.advantages, e.action_mask.bool()) for e in experiences]
+        tokens = torch.cat([advantages[mask] for advantages, mask in pairs])
+        for experience, (advantages, mask) in zip(experiences, pairs, strict=True):
+            normal = (advantages - tokens.mean()) / tokens.std()
+            experience.advantages = normal * mask
+        return experiences
+
+    with patch.object(InProcess, "experiences", broken):
+        yield
+
+
+@contextmanager
+def last_update_missing(trainer: str) -> Iterator[None]:
+    """Export TRL's weights as they were one training step before."""
+    from gem_trl.cpu import replay
+
+    original = replay._Report._trace
+    kept: list[Any] = []
+
+    def broken(self: Any, minibatches: Any) -> Any:
+        trace = original(self, minibatches)
+        kept.append(trace.weights)
+        trace.weights = kept[max(0, len(kept) - 2)]
+        return trace
+
+    with patch.object(replay._Report, "_trace", broken):
+        yield
+
+
+ALL = ("oat", "openrlhf", "rl2", "trl", "verl")
+FAULTS: dict[str, Fault] = {
+    "masks shifted by a token": Fault("rebn", ("trl", "openrlhf"), data=shift_masks),
+    "rewards shifted by a turn": Fault("rebn", ALL, data=shift_rewards),
+    "last reward dropped at a turn limit": Fault("rebn", ALL, data=drop_rewards_at_the_limit),
+    "group ids wrong": Fault("grpo", ("trl", "verl"), data=wrong_groups),
+    "failed episodes trained": Fault("rebn", ("trl", "rl2"), data=train_failed_episodes),
+    "bootstrap dropped": Fault("ppo", ("trl", "openrlhf", "rl2"), data=no_bootstrap),
+    "old log-probs shifted by a token": Fault("rebn", ALL, code=shifted_old_logprobs),
+    "statistics over tokens": Fault("rebn", ("openrlhf",), code=token_statistics),
+    "weights exported before the last update": Fault("rebn", ("trl",), code=last_update_missing),
+    "gamma ignored": Fault("rebn", ALL, ("algorithm.gamma=1.0",)),
+    "lambda ignored": Fault("ppo", ("trl", "rl2"), ("algorithm.lam=1.0",)),
+    "statistics over both environments": Fault(
+        "rebn", ("trl", "rl2"), ("algorithm.options.per_env=false",)
+    ),
+    "clip range swapped": Fault(
+        "unequal clip",
+        ("trl", "verl"),
+        ("algorithm.clip_low=0.05", "algorithm.clip_high=0.02"),
+    ),
+    "KL sign": Fault("rebn", ("trl", "openrlhf"), ("algorithm.kl_coef=-0.05",)),
+    "KL term left out": Fault("rebn", ("oat", "verl"), ("algorithm.kl_coef=0.0",)),
+    "KL term times the ratio": Fault(
+        "rebn", ("trl",), ("trainer.trl.use_bias_correction_kl=true",)
+    ),
+    "entropy sign": Fault("rebn", ("trl", "openrlhf"), ("algorithm.entropy_coef=-0.01",)),
+    "loss aggregation": Fault("rebn", ("rl2", "verl"), ("algorithm.loss_aggregation=sequence",)),
+    "an epoch too few": Fault("rebn", ALL, ("algorithm.epochs=2",)),
+    "one minibatch instead of two": Fault("rebn", ("openrlhf",), ("algorithm.minibatches=1",)),
+    "warm-up a step too long": Fault("rebn", ("oat", "rl2"), ("algorithm.warmup_steps=3",)),
+    "schedule of another shape": Fault("rebn", ("openrlhf",), ("algorithm.lr_schedule=linear",)),
+    "gradient not clipped": Fault("rebn", ("rl2", "trl"), ("algorithm.max_grad_norm=1000.0",)),
+    "weight decay left out": Fault("rebn", ("verl",), ("algorithm.weight_decay=0.0",)),
+    "Adam's second beta": Fault("rebn", ("oat", "rl2"), ("algorithm.betas=[0.9,0.999]",)),
+    "Adam's epsilon": Fault("rebn", ("trl",), ("trainer.trl.adam_epsilon=1e-5",)),
+    "critic's learning rate": Fault("ppo", ("verl", "oat"), ("algorithm.critic_lr=1e-3",)),
+    "dropout left on": Fault("rebn", ("trl",), model=(("attention_dropout", 0.1),)),
+}
+"""Name -> fault."""
+ELSEWHERE = {
+    "missing rank reduction": "needs two ranks: tests/integrations/oat/test_advantages.py and "
+    "two_ranks.py, tests/integrations/trl/test_ranks.py, tests/integrations/rl2/test_training.py, "
+    "tests/integrations/verl/test_end_to_end.py",
+    "stale weights in the engine": "needs an engine, which a replay leaves out: "
+    "tests/integrations/rl2/test_training.py, tests/integrations/oat/test_guards.py, and lockstep "
+    "runs",
+}
+"""Faults that another instrument must find -> which."""
+
+
+# -- measuring ------------------------------------------------------------------------------------
+
+
+def inject(name: str, trainer: str, model_dir: str, folder: str) -> list[str]:
+    """Return what the comparison finds with a fault injected.
+
+    Args:
+        name: of the fault; "" for none.
+        trainer: where.
+        model_dir: the initial policy.
+        folder: an empty directory.
+    """
+    from gem_core.parity.recorded import recorded_run
+    from gem_core.parity.teacher_forced import Follower
+
+    fault = FAULTS[name] if name else Fault("rebn", (trainer,))
+    adapter = import_module(f"gem_{trainer}.cpu.replay")
+    recipe = _recipe(fault.case, trainer)
+    follower = Follower(recipe, recorded_run(recipe), model_dir, adapter.TRAITS)
+    batches = recorded_run(recipe)
+    if fault.data:
+        fault.data(batches)
+    source = _changed_model(fault, model_dir, folder)
+    with fault.code(trainer) if fault.code else nullcontext():
+        adapter.replay_run(_changed(recipe, fault.recipe), batches, source, follower)
+    return follower.finish().faults
+
+
+def _recipe(case: str, trainer: str) -> Any:
+    from gem_core.parity.cases import RUNS
+    from gem_core.training.recipe import override
+
+    table = json.loads((HERE / "refusals.json").read_text(encoding="utf-8"))
+    recipe = RUNS[case].recipe(list(table.get(trainer, {})), STEPS)
+    return override(recipe, [f"algorithm.lr={LR}"])  # large: a short run must find it
+
+
+def _changed(recipe: Any, overrides: Sequence[str]) -> Any:
+    """Return a recipe with overrides that need not be valid."""
+    import msgspec
+
+    from gem_core.training.recipe import merge, parse_override
+
+    data = recipe.to_dict()
+    for text in overrides:
+        data = merge(data, parse_override(text))
+    algorithm = data["algorithm"]
+    negative = {key: algorithm[key] for key in ("kl_coef", "entropy_coef") if algorithm[key] < 0}
+    algorithm |= {key: -value for key, value in negative.items()}
+    changed = msgspec.convert(data, type(recipe))
+    return msgspec.structs.replace(
+        changed, algorithm=msgspec.structs.replace(changed.algorithm, **negative)
+    )
+
+
+def _changed_model(fault: Fault, model_dir: str, folder: str) -> str:
+    """Return a model directory with the fault's entries in its configuration."""
+    import shutil
+
+    if not fault.model:
+        return model_dir
+    target = Path(folder) / "model"
+    shutil.copytree(model_dir, target)
+    path = target / "config.json"
+    settings = json.loads(path.read_text(encoding="utf-8")) | dict(fault.model)
+    path.write_text(json.dumps(settings), encoding="utf-8")
+    return str(target)
+
+
+def work(trainer: str, model_dir: str, out: str) -> None:
+    """Inject every fault of one trainer, in its environment, and write what was found."""
+    from gem_core.errors import GemError, RecipeError
+
+    names = ["", *(name for name, fault in FAULTS.items() if trainer in fault.trainers)]
+    found: dict[str, list[str]] = {}
+    for name in names:
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                found[name] = inject(name, trainer, model_dir, folder)
+            except GemError as error:  # a guard of the adapter may stop the run before
+                if not name or isinstance(error, RecipeError):
+                    raise
+                found[name] = [f"{type(error).__name__}: {error}"]
+    Path(out).write_text(json.dumps(found), encoding="utf-8")
+
+
+def main() -> int:
+    """Inject all faults, write the page, print it."""
+    from run import MODEL, QUIET
+
+    from gem_core.compare.runner import trainer_python
+
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--trainers", nargs="+", default=list(ALL))
+    parser.add_argument("--worker", nargs=3, metavar=("TRAINER", "MODEL", "OUT"))
+    arguments = parser.parse_args()
+    if arguments.worker:
+        work(*arguments.worker)
+        return 0
+    found: dict[str, dict[str, list[str]]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        env = {**os.environ, **QUIET}
+        model = Path(folder) / "model"
+        python = trainer_python(arguments.trainers[0])
+        subprocess.run([python, "-c", MODEL, str(model)], env=env, check=True, capture_output=True)
+        for trainer in arguments.trainers:
+            out = Path(folder) / f"{trainer}.json"
+            command = [trainer_python(trainer), str(HERE / "faults.py"), "--worker", trainer]
+            subprocess.run([*command, str(model), str(out)], env=env, check=True)
+            found[trainer] = json.loads(out.read_text(encoding="utf-8"))
+    text = page(found)
+    print(text)
+    if sorted(found) == sorted(ALL):
+        PAGE.write_text(text, encoding="utf-8")
+    return int(bool(green(found)) or any(faults[""] for faults in found.values()))
+
+
+def green(found: dict[str, dict[str, list[str]]]) -> list[str]:
+    """Return the faults that stayed green."""
+    return [
+        f"{name} ({trainer})"
+        for trainer, faults in found.items()
+        for name, what in faults.items()
+        if name and not what
+    ]
+
+
+def page(found: dict[str, dict[str, list[str]]]) -> str:
+    """Return the page of the faults."""
+    lines = ["| fault | found in | by |", "|---|---|---|"]
+    for name, fault in FAULTS.items():
+        measured = {t: found[t][name] for t in fault.trainers if t in found}
+        places = [f"{t}" if what else f"**not in {t}**" for t, what in measured.items()]
+        first = next((what[0] for what in measured.values() if what), "")
+        lines.append(f"| {name} | {', '.join(places)} | {first[:120]} |")
+    others = [f"- {name}: {where}." for name, where in ELSEWHERE.items()]
+    clean = ", ".join(t for t, faults in found.items() if not faults[""])
+    return "\n".join(
+        [
+            "# Injected faults\n",
+            "Generated by `python benchmarks/parity/faults.py`; do not edit.\n",
+            f"Each fault is put into a real adapter's path; a recorded run of {STEPS} steps must",
+            "find it. By: what the comparison said in the first trainer.\n",
+            *lines,
+            f"\nWithout a fault the same runs are green in: {clean}.\n",
+            "Faults that a replay cannot see, and the instrument that finds them:\n",
+            *others,
+            "",
+        ]
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

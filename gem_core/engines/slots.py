@@ -1,0 +1,109 @@
+"""Which sequence is in which slot of the store, and which earlier tokens a prompt can reuse."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+_PREFIXES_PER_SLOT = 8
+
+
+class Slot:
+    """One sequence.
+
+    Attributes:
+        index: its place in the store.
+        tokens: all its tokens so far.
+        filled: number of tokens whose keys and values are in the store.
+        busy: whether a request runs in it.
+        used: when it was used last, as a count.
+    """
+
+    __slots__ = ("busy", "filled", "index", "tokens", "used")
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.tokens: list[int] = []
+        self.filled = 0
+        self.busy = False
+        self.used = 0
+
+
+class SlotTable:
+    """Slots and the prefixes in them.
+
+    Attributes:
+        slots: all of them, in order.
+    """
+
+    def __init__(self) -> None:
+        self.slots: list[Slot] = []
+        self._clock = 0
+        self._prefixes: dict[int, tuple[Slot, int]] = {}
+
+    def __len__(self) -> int:
+        return len(self.slots)
+
+    def drop(self) -> None:
+        """Forget all keys and values: the weights changed. Running requests keep their tokens."""
+        self._prefixes.clear()
+        for slot in self.slots:
+            slot.filled = 0
+            if not slot.busy:
+                slot.tokens = []
+
+    def longest(self, prompt: Sequence[int]) -> tuple[Slot | None, int]:
+        """Return the slot that has the most leading tokens of ``prompt``, and how many.
+
+        The last token of a prompt is never among them, because its logits are needed.
+        """
+        known = self._prefixes
+        matches = []
+        key = 0
+        for length, token in enumerate(prompt[:-1], start=1):
+            key = hash((key, token))
+            if key in known:
+                matches.append((known[key][0], length))
+        for slot, length in reversed(matches):
+            if slot.filled >= length and slot.tokens[:length] == prompt[:length]:
+                return slot, length
+        return None, 0
+
+    def free(self, limit: int) -> Slot | None:
+        """Return a slot without a request: an empty one, a new one, or the least recently used.
+
+        Args:
+            limit: number of slots from which on one is taken from an earlier sequence.
+
+        Returns:
+            ``None`` if all ``limit`` slots are busy.
+        """
+        idle = [slot for slot in self.slots if not slot.busy]
+        empty = [slot for slot in idle if not slot.filled]
+        if empty:
+            return empty[0]
+        if len(self.slots) < limit:
+            self.slots.append(Slot(len(self.slots)))
+            return self.slots[-1]
+        return min(idle, key=lambda slot: slot.used, default=None)
+
+    def take(self, slot: Slot, tokens: list[int], filled: int) -> None:
+        """Begin a request in ``slot``; its first ``filled`` tokens are in the store."""
+        slot.tokens = tokens
+        slot.filled = filled
+        slot.busy = True
+
+    def release(self, slot: Slot) -> None:
+        """End the request in ``slot``; what it computed can be reused."""
+        self._clock += 1
+        slot.used = self._clock
+        slot.busy = False
+        self.remember(slot, slot.filled)
+
+    def remember(self, slot: Slot, length: int) -> None:
+        """Make the first ``length`` tokens of ``slot`` known to `longest`."""
+        if len(self._prefixes) > _PREFIXES_PER_SLOT * len(self.slots):
+            self._prefixes.clear()  # most of them are of sequences that are gone
+        key = 0
+        for token in slot.tokens[:length]:
+            key = hash((key, token))
+        self._prefixes[key] = (slot, length)

@@ -1,0 +1,60 @@
+"""What a trainer's released code does in its own way, as data that the reference can follow.
+
+The default of every field is what a recipe means. An adapter that differs declares it as
+``TRAITS`` in its ``cpu/replay.py``; the parity table prints each difference by name, and the replay
+is red unless the reference with these differences, and no others, gives the trainer's weights.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+
+@dataclass(frozen=True)
+class Traits:
+    """How a trainer's update differs from the recipe's.
+
+    Attributes:
+        divisor: what a mean over a minibatch divides by: the minibatch's own tokens or sequences,
+            or the share of all the batch's that a minibatch has on average.
+        rate_per: whether the learning rate changes with each optimizer step, or with each training
+            step.
+        kl_mean: whether the KL term is averaged as the policy's loss is, or over tokens always.
+        kl_estimator: of the KL term in the loss: k2 = (log ratio)^2 / 2, k3 = exp(-x) - 1 + x.
+        kl_times_ratio: whether the KL term is multiplied by the ratio of new and old policy.
+        entropy_mean: whether the entropy is averaged as the loss is, or over tokens always.
+        decayed: the policy's weights that weight decay shrinks: all, or matrices only.
+        value_decayed: the same of the critic.
+        adam_eps: epsilon of Adam.
+        value_clip: range in which a new value may leave the old one; None for no clip.
+        value_scale: factor of the mean squared error.
+        value_at: where the critic is trained: at the last prompt token of each turn, or before each
+            of its action tokens, towards the same target.
+        value_passes: whether the critic sees minibatches, or the whole batch as often.
+        bootstrapped: the limits after which an episode gets the value of its last state.
+    """
+
+    divisor: Literal["minibatch", "batch share"] = "minibatch"
+    rate_per: Literal["optimizer step", "training step"] = "optimizer step"
+    kl_mean: Literal["as the loss", "tokens"] = "as the loss"
+    kl_estimator: Literal["k2", "k3"] = "k3"
+    kl_times_ratio: bool = False
+    entropy_mean: Literal["as the loss", "tokens"] = "as the loss"
+    decayed: Literal["all", "matrices"] = "all"
+    adam_eps: float = 1e-8
+    value_decayed: Literal["all", "matrices"] = "all"
+    value_clip: float | None = None
+    value_scale: float = 0.5
+    value_at: Literal["turn", "tokens"] = "turn"
+    value_passes: Literal["minibatches", "whole batch"] = "minibatches"
+    bootstrapped: Literal["every limit", "turn limit", "none"] = "every limit"
+
+    def differences(self) -> dict[str, Any]:
+        """Return the fields that differ from the recipe's meaning, with their values."""
+        standard = Traits()
+        return {
+            field.name: getattr(self, field.name)
+            for field in fields(self)
+            if getattr(self, field.name) != getattr(standard, field.name)
+        }

@@ -1,0 +1,262 @@
+"""What a run's environments are made from: the same data in every process, and a record of them.
+
+The launcher makes every environment once and writes what it was made from into ``run.json``. Each
+process of the run finds the run directory in `gem_core.training.runs.RUN_VARIABLE`, loads the data
+in the recorded commit and refuses to continue with others. Inside a run data are strict: a built-in
+sample is played only if the recipe asks for it, with ``kwargs.dataset = "sample"``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+from gem_core.core import Env
+from gem_core.env_spec import EnvSpec
+from gem_core.envs._data_source import strict_data
+from gem_core.envs._hub import DataUnavailableError
+from gem_core.errors import DataError, GemError, RecipeError
+from gem_core.registration import make
+from gem_core.training.recipe import EnvConfig, Recipe, Split
+from gem_core.training.runs import RUN_VARIABLE, RunDir
+from gem_core.training.splits import split_envs
+
+Row = dict[str, Any]
+_HUB_REVISION = re.compile(r"(.+)@([0-9a-f]{40})")
+
+
+class RunData:
+    """The environments of a run as they were recorded, and what is made here compared with them.
+
+    Args:
+        rows: the environments, see `describe_environments`; none where nothing is recorded.
+        source: where they are recorded, for messages.
+    """
+
+    def __init__(self, rows: Sequence[Row] = (), source: str = "") -> None:
+        self.source = source
+        self._rows: dict[str, Row] = {}
+        self._commits: dict[str, str] = {}
+        self._compared: set[str] = set()
+        for row in rows:
+            self.add(row)
+
+    def add(self, row: Row) -> None:
+        """Let what is made from now on agree with a further environment."""
+        self._rows.setdefault(_key(row["id"], row["kwargs"]), row)
+        for dataset, commit in _commit_of(row).items():
+            self._commits.setdefault(dataset, commit)
+
+    def make(self, config: EnvConfig) -> Env:
+        """Make an environment from the recorded data.
+
+        Raises:
+            DataError: its data are not available here, or are not the recorded ones.
+        """
+        key = _key(config.id, config.kwargs)
+        row = self._rows.get(key)
+        with strict_data(self._commits if row is None else _commit_of(row) or self._commits):
+            env = make(config.id, **config.kwargs)
+        if row is not None and key not in self._compared:
+            self._compare(row, env)
+            self._compared.add(key)
+        return env
+
+    def _compare(self, row: Row, env: Env) -> None:
+        made = _spec_of(env)
+        if made.fingerprint() == row["fingerprint"]:
+            return
+        recorded, here = row["data_revision"], made.data_revision
+        if recorded == here:
+            problem = "this process has another version of its code: install the same gem-core"
+        else:
+            problem = (
+                f"it was recorded with the data {recorded!r}, and this process has {here!r}: put "
+                "the same data in place, or start a new run"
+            )
+        raise DataError(f"{row['id']}: {self.source} and this process differ: {problem}.")
+
+
+def make_for_run(config: EnvConfig, key: str) -> Env:
+    """Make an environment as every part of a run makes it; outside of a run, data are strict too.
+
+    Args:
+        config: id and parameters.
+        key: of its table in the recipe (``env.0``), for messages; see `env_key`.
+
+    Raises:
+        DataError: its data are not available, or are not those of the run.
+        MissingDependencyError: a package that it needs is missing.
+        RecipeError: it does not accept its parameters.
+    """
+    return _make(_data_of(os.environ.get(RUN_VARIABLE)), config, key)
+
+
+def task_fingerprint(config: EnvConfig, key: str) -> str:
+    """Return the fingerprint of an environment with its data, see `gem_core.EnvSpec`.
+
+    Raises:
+        DataError: as `make_for_run`.
+    """
+    env = make_for_run(config, key)
+    try:
+        return _spec_of(env).fingerprint()
+    finally:
+        env.close()
+
+
+def env_key(recipe: Recipe, split: Split, position: int) -> str:
+    """Return the key of an environment's table in the recipe: ``env.0`` or ``eval.env.0``."""
+    table = "eval.env" if split == "eval" and recipe.eval.env else "env"
+    return f"{table}.{position}"
+
+
+def describe_environments(recipe: Recipe, resumed: RunDir | None = None) -> list[Row]:
+    """Make every environment of a recipe, which checks its parameters and its data.
+
+    Args:
+        recipe: the experiment.
+        resumed: a run that continues; its data must be those that it began with.
+
+    Returns:
+        One row per environment of the training, in the recipe's order, then those that only the
+        evaluation plays. ``used_in``: ``train``, ``eval`` or both; ``id``; ``kwargs`` as in the
+        recipe, with the part of the data; ``fingerprint`` and ``data_revision`` of what was made;
+        ``revision``: its commit on the Hub; ``items`` in its table of data; ``sample``: whether it
+        is a built-in sample. What does not apply is ``None``.
+
+    Raises:
+        DataError: data are not available, or changed since the run began.
+        RecipeError: an environment does not accept its parameters, or shows images.
+    """
+    record = _recorded(resumed) if resumed is not None else None
+    data = record or RunData()
+    rows: list[Row] = []
+    splits: list[Split] = ["train"]
+    if recipe.eval.episodes or recipe.eval.every:
+        splits.append("eval")
+    for split in splits:
+        for position, config in enumerate(split_envs(recipe, split)):
+            same = [row for row in rows if _key(row["id"], row["kwargs"]) == _config_key(config)]
+            if split == "eval" and same:
+                for row in same:
+                    row["used_in"] = ["train", "eval"]
+                continue
+            row = _describe(data, config, env_key(recipe, split, position), split)
+            data.add(row)
+            rows.append(row)
+    return rows
+
+
+@contextmanager
+def in_run(run: RunDir, rows: Sequence[Row] | None = None) -> Iterator[None]:
+    """Record the environments of a run; inside the block its processes make them from these data.
+
+    Args:
+        run: the run directory.
+        rows: its environments, if `describe_environments` was called before.
+
+    Raises:
+        DataError: as `describe_environments`.
+        RecipeError: as `describe_environments`.
+    """
+    if rows is None:
+        rows = describe_environments(run.recipe, run)
+    if run.info.get("environments") != rows:
+        run.record_environments(rows)
+    with belonging_to(run):
+        yield
+
+
+@contextmanager
+def belonging_to(run: RunDir) -> Iterator[None]:
+    """Inside the block this process, and those that it starts, belong to a run."""
+    before = os.environ.get(RUN_VARIABLE)
+    os.environ[RUN_VARIABLE] = str(run.path.resolve())
+    _data_of.cache_clear()
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[RUN_VARIABLE]
+        else:
+            os.environ[RUN_VARIABLE] = before
+
+
+@cache
+def _data_of(path: str | None) -> RunData:
+    """Return the record of the run of this process, which is read once."""
+    return (None if path is None else _recorded(RunDir(path))) or RunData()
+
+
+def _recorded(run: RunDir) -> RunData | None:
+    """Return the record of a run; ``None`` for a run of an older version, which has none."""
+    rows = run.info.get("environments")
+    return None if rows is None else RunData(rows, str(run.path / "run.json"))
+
+
+def _make(data: RunData, config: EnvConfig, key: str) -> Env:
+    try:
+        env = data.make(config)
+    except DataUnavailableError as error:
+        raise DataError(
+            f"{key}: {config.id}: {error} To play the small built-in sample instead, ask for it: "
+            f"--set '{key}.kwargs.dataset=sample'."
+        ) from error
+    except GemError:
+        raise
+    except (TypeError, ValueError) as error:
+        raise RecipeError(f"{key}.kwargs: {config.id}: {error}") from error
+    if getattr(env.unwrapped, "shows_images", False):
+        env.close()
+        raise DataError(
+            f"{key}: {config.id}: its items have images, and a run plays text only: choose another "
+            "environment, or play the questions without their images: --set "
+            f"'{key}.kwargs.images=drop'."
+        )
+    return env
+
+
+def _describe(data: RunData, config: EnvConfig, key: str, split: Split) -> Row:
+    env = _make(data, config, key)
+    spec = _spec_of(env)
+    row: Row = {
+        "used_in": [split],
+        "id": config.id,
+        "kwargs": json.loads(_json(config.kwargs)),
+        "fingerprint": spec.fingerprint(),
+        "data_revision": spec.data_revision,
+        "items": getattr(env.unwrapped, "item_count", None),
+        "sample": bool(getattr(env.unwrapped, "is_sample", False)),
+    }
+    row["revision"] = next(iter(_commit_of(row).values()), None)
+    env.close()
+    return row
+
+
+def _spec_of(env: Env) -> EnvSpec:
+    assert env.spec is not None  # make() sets it
+    return env.spec
+
+
+def _commit_of(row: Row) -> dict[str, str]:
+    """Return the data set on the Hub and its commit, if the row has one."""
+    match = _HUB_REVISION.fullmatch(row["data_revision"] or "")
+    return {} if match is None else {match[1]: match[2]}
+
+
+def _config_key(config: EnvConfig) -> str:
+    return _key(config.id, config.kwargs)
+
+
+def _key(env_id: str, kwargs: Any) -> str:
+    return f"{env_id} {_json(kwargs)}"
+
+
+def _json(data: Any) -> str:
+    return json.dumps(data, sort_keys=True, default=str)

@@ -1,0 +1,204 @@
+"""The sessions of a run: the processes that worked on it, one after another.
+
+``sessions.jsonl`` has a line when a session begins, when each of its phases ends, and when it ends.
+A session that was killed has no last line; the seconds of its training are estimated from the last
+line that it wrote to ``metrics.jsonl``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gem_core.training.machine import installed_versions
+from gem_core.training.provenance import commit
+from gem_core.training.recipe import Recipe
+from gem_core.training.run_data import belonging_to, in_run
+from gem_core.training.run_lock import exclusive
+from gem_core.training.runs import SESSIONS_FILE, RunDir
+from gem_core.training.stopping import EXIT_CODE, RunStopped, stop_on_sigterm
+
+KILLED = "killed"
+"""Outcome of a session without a last line."""
+_TORCHRUN = "TORCHELASTIC_RUN_ID"
+"""Environment variable of the processes that torchrun starts."""
+
+
+@dataclass
+class Session:
+    """One session of a run.
+
+    Attributes:
+        began: seconds since the epoch.
+        command: its command line.
+        commit: see `gem_core.training.provenance.commit`.
+        versions: of the trainer and what it rests on.
+        ended: seconds since the epoch; of a killed session when it last wrote something.
+        outcome: ``finished``, ``stopped`` (SIGTERM), ``interrupted``, ``failed`` with the error, or
+            `KILLED`.
+        seconds: wall seconds by phase.
+        estimated: whether some of them are estimated.
+    """
+
+    began: float
+    command: list[str]
+    commit: str | None
+    versions: dict[str, str]
+    ended: float
+    outcome: str = KILLED
+    seconds: dict[str, float] = field(default_factory=dict)
+    estimated: bool = False
+
+    def summary(self) -> dict[str, Any]:
+        """Return what ``result.json`` holds of it."""
+        return {
+            "outcome": self.outcome,
+            "commit": self.commit,
+            "seconds": {phase: round(value, 2) for phase, value in self.seconds.items()},
+            "estimated": self.estimated,
+        }
+
+
+class SessionLog:
+    """Writes the session of this process.
+
+    Args:
+        run: the run directory. Of a run from before there were sessions the earlier work counts as
+            one that was killed.
+    """
+
+    def __init__(self, run: RunDir) -> None:
+        self._run = run
+        if not (run.path / SESSIONS_FILE).exists() and run.metrics():
+            info = run.info
+            earlier = {key: info.get(key) for key in ("command", "commit", "versions")}
+            self._append("begin", earlier, info["started"])
+        session = {"command": sys.argv, "commit": commit(), "versions": installed_versions()}
+        self._append("begin", session)
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Measure a phase, also of one that ends with an error; two of a name are added up."""
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._append("phase", {"phase": name, "seconds": time.perf_counter() - began})
+
+    def end(self, outcome: str) -> None:
+        """Write how the session ended."""
+        self._append("end", {"outcome": outcome})
+
+    def _append(self, event: str, data: dict[str, Any], when: float | None = None) -> None:
+        line = {"event": event, "time": time.time() if when is None else when, **data}
+        with (self._run.path / SESSIONS_FILE).open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+
+
+@contextmanager
+def recorded(run: RunDir) -> Iterator[SessionLog]:
+    """Record what happens inside the block as a session of ``run``."""
+    log = SessionLog(run)
+    try:
+        yield log
+    except RunStopped:
+        log.end("stopped")
+        raise
+    except Exception as error:
+        log.end(f"failed: {type(error).__name__}: {error}"[:500])
+        raise
+    except BaseException:
+        log.end("interrupted")
+        raise
+    log.end("finished")
+
+
+@contextmanager
+def training(
+    path: str | Path, recipe: Recipe, trainer: str, *, resume: bool = False
+) -> Iterator[RunDir]:
+    """Open a run directory for a script that trains into it, as the scripts in recipes/ do.
+
+    Inside the block the run is locked, its data are recorded, its seconds are measured, and SIGTERM
+    saves and ends it: the script ends with `EXIT_CODE` then. In the processes that torchrun starts
+    it only yields the directory; the process that started them has done the rest.
+
+    Args:
+        path: the run directory.
+        recipe: the resolved recipe. Let the trainer check it first, so that a recipe that it
+            refuses leaves no directory.
+        trainer: name of the trainer.
+        resume: whether to continue the run in the directory; without it there must be none.
+
+    Raises:
+        RunError: the directory cannot be used.
+        SystemExit: training was stopped.
+    """
+    if _TORCHRUN in os.environ:
+        try:
+            with belonging_to(RunDir(path)):
+                yield RunDir(path)
+        except RunStopped:
+            raise SystemExit(0) from None  # the process that started this one says so
+        return
+    try:
+        with exclusive(path):
+            run = RunDir.create(path, recipe, trainer, "resume" if resume else "error")
+            with (
+                recorded(run) as session,
+                in_run(run),
+                session.phase("train"),
+                stop_on_sigterm(run),
+            ):
+                yield run
+    except RunStopped as stopped:
+        print(stopped, file=sys.stderr)
+        raise SystemExit(EXIT_CODE) from None
+
+
+def read_sessions(run: RunDir) -> list[Session]:
+    """Return the sessions of a run in their order; none for a run from before they were written."""
+    sessions: list[Session] = []
+    for line in run.lines(SESSIONS_FILE):
+        when = line["time"]
+        if line["event"] == "begin":
+            versions = line["versions"] or {}
+            sessions.append(Session(when, line["command"] or [], line["commit"], versions, when))
+            continue
+        session = sessions[-1]
+        session.ended = when
+        if line["event"] == "end":
+            session.outcome = line["outcome"]
+        else:
+            spent = session.seconds.get(line["phase"], 0.0)
+            session.seconds[line["phase"]] = spent + line["seconds"]
+    _estimate(sessions, [row["time"] for row in run.lines("metrics.jsonl") if "time" in row])
+    return sessions
+
+
+def _estimate(sessions: Sequence[Session], logged: Sequence[float]) -> None:
+    """Add to killed sessions their training up to the last step that they logged."""
+    for number, session in enumerate(sessions):
+        following = sessions[number + 1].began if number + 1 < len(sessions) else float("inf")
+        own = [when for when in logged if session.ended < when < following]
+        if session.outcome == KILLED and own:
+            spent = session.seconds.get("train", 0.0)
+            session.seconds["train"] = spent + max(own) - session.ended
+            session.ended = max(own)
+            session.estimated = True
+
+
+def total_seconds(sessions: Sequence[Session]) -> dict[str, float]:
+    """Return the seconds of each phase, summed over sessions."""
+    total: dict[str, float] = {}
+    for session in sessions:
+        for phase, spent in session.seconds.items():
+            total[phase] = total.get(phase, 0.0) + spent
+    return total

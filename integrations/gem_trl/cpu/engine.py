@@ -1,0 +1,66 @@
+"""gem_core's CPU engine in place of transformers' generate, in TRL's own hook for rollouts.
+
+TRL calls ``rollout_func``, which may sample as it likes. On a CPU it samples from the model that
+TRL trains with the engine that all adapters share, so that equal weights give equal episodes in
+every trainer. Scoring, loss and update are TRL's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from gem_core.engines.engine import Engine, EngineRequest
+from gem_core.engines.sampling import Sampling
+from gem_core.episodes.data import Completion
+from gem_core.episodes.rollout import Request
+from gem_trl.rollout import EnginePolicy
+
+_TRANSLATED = {"eos_token_id", "max_new_tokens"}
+"""What the adapter itself writes into TRL's ``generation_kwargs``; requests carry both."""
+
+
+class CpuEnginePolicy(EnginePolicy):
+    """A batch policy with the model of a ``GRPOTrainer``.
+
+    TRL generates itself where all ranks must do so together, and where ``[trainer.trl]`` asks for
+    what only transformers' generate has, see `by_trl`.
+    """
+
+    engine: Engine | None = None
+
+    def complete_batch(self, requests: Sequence[Request]) -> list[Completion]:
+        """See `gem_core.episodes.rollout.BatchPolicy`."""
+        if self.by_trl:
+            return super().complete_batch(requests)
+        if self.engine is None:
+            self.engine = Engine(self.trainer.accelerator.unwrap_model(self.trainer.model))
+        sampling = self._sampling()
+        stop_ids = self.stop_ids | set(self.trainer.eos_token_ids)
+        asked = [
+            EngineRequest(r.prompt_ids, r.max_tokens, stop_ids, sampling, r.seed) for r in requests
+        ]
+        return self.engine.generate(asked)
+
+    @property
+    def by_trl(self) -> bool:
+        """Whether TRL's own generation must be used."""
+        trainer = self.trainer
+        if trainer.use_vllm or trainer.use_transformers_continuous_batching or self.coupled:
+            return True
+        special: dict[str, Any] = {
+            "min_p": trainer.min_p,
+            "repetition_penalty": trainer.repetition_penalty not in (None, 1.0),
+            "cache_implementation": trainer.args.cache_implementation,
+            "generation_kwargs": set(trainer.args.generation_kwargs or ()) - _TRANSLATED,
+        }
+        return any(special.values())
+
+    def _sampling(self) -> Sampling:
+        """Return what `gem_trl.rollout.sampling_at` and the recipe set."""
+        config = self.trainer.generation_config
+        return Sampling(
+            config.temperature if config.do_sample else 0.0,
+            config.top_p or 1.0,
+            config.top_k or -1,
+        )

@@ -1,0 +1,36 @@
+"""Many compositions of one configuration, as hydra makes them, in the time of one."""
+
+from __future__ import annotations
+
+import copy
+from functools import cache
+
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from omegaconf import OmegaConf
+
+
+@cache
+def _defaults(compose_native):
+    return compose_native([])
+
+
+def compose(compose_native, overrides):
+    """The configuration with ``overrides``, by hydra's own parser and update.
+
+    Reading the files takes hydra a second. `test_native_fuzz.py` holds some results against those
+    of ``compose_native`` itself.
+    """
+    config = copy.deepcopy(_defaults(compose_native))
+    parsed = OverridesParser.create().parse_overrides(overrides=overrides)
+    ConfigLoaderImpl._apply_overrides_to_config(parsed, config)
+    return config
+
+
+def value(config, path):
+    """The value at ``path``, references resolved; it must be there."""
+    found = OmegaConf.select(config, path, throw_on_resolution_failure=True, throw_on_missing=True)
+    if found is None:
+        table, _, name = path.rpartition(".")
+        assert name in OmegaConf.select(config, table), path
+    return OmegaConf.to_container(found) if OmegaConf.is_config(found) else found

@@ -1,0 +1,139 @@
+"""Where verl's configuration has the values of a recipe, written without the adapter's tables."""
+
+from __future__ import annotations
+
+from native_hydra import compose, value
+
+from gem_core.adapters.estimate import needs_critic
+from gem_verl.config import translate
+from gem_verl.native import compose_native
+
+__all__ = ["EXPECTED", "FREE", "configuration", "value"]
+
+ACTOR = "actor_rollout_ref.actor"
+REF = "actor_rollout_ref.ref"
+ROLLOUT = "actor_rollout_ref.rollout"
+LOSSES = {
+    "token": "token-mean",
+    "sequence": "seq-mean-token-mean",
+    "constant": "seq-mean-token-sum-norm",
+}
+WEIGHTS = (f"{ACTOR}.fsdp_config", f"{REF}.fsdp_config", "critic.fsdp")
+
+
+def configuration(recipe):
+    """verl's configuration of a run with ``recipe``."""
+    return compose(compose_native, translate(recipe))
+
+
+def both(name, expected):
+    """The same value for the policy and the critic."""
+    return {f"{ACTOR}.{name}": expected, f"critic.{name}": expected}
+
+
+def engine(r):
+    """verl's name of the generation engine; on a CPU that of the adapter's stand-in."""
+    if r.hardware.device == "cpu":
+        return "gem_hf"
+    return "vllm" if r.hardware.engine == "default" else r.hardware.engine
+
+
+def micro(r):
+    """Sequences per forward pass, or packing by the number of tokens where none is set."""
+    packed = r.batch.micro_batch is None
+    paths = {f"{owner}.use_dynamic_bsz": packed for owner in (ACTOR, "critic")}
+    paths |= {f"{owner}.log_prob_use_dynamic_bsz": packed for owner in (REF, ROLLOUT)}
+    if not packed:
+        paths |= both("ppo_micro_batch_size_per_gpu", r.batch.micro_batch)
+        for owner in (REF, ROLLOUT):
+            paths[f"{owner}.log_prob_micro_batch_size_per_gpu"] = r.batch.micro_batch
+    return paths
+
+
+def dtype(r):
+    """float32 weights always; computation in the recipe's precision."""
+    paths = {f"{ROLLOUT}.dtype": r.model.dtype}
+    if r.model.dtype == "float32":
+        paths |= {f"{owner}.dtype": "float32" for owner in WEIGHTS}
+        paths |= {f"{owner}.mixed_precision.param_dtype": "fp32" for owner in WEIGHTS}
+    else:
+        paths |= {f"{owner}.dtype": "bfloat16" for owner in WEIGHTS}
+    return paths
+
+
+EXPECTED = {
+    "name": lambda r: {"trainer.experiment_name": r.name},
+    "seed": lambda r: {
+        "data.seed": r.seed,
+        f"{ROLLOUT}.seed": r.seed,
+        f"{ACTOR}.fsdp_config.seed": r.seed,
+        **both("data_loader_seed", r.seed),
+    },
+    "model.dtype": dtype,
+    "model.gradient_checkpointing": lambda r: {
+        "actor_rollout_ref.model.enable_gradient_checkpointing": r.model.gradient_checkpointing,
+        "critic.model.enable_gradient_checkpointing": r.model.gradient_checkpointing,
+    },
+    "algorithm.estimator": lambda r: {
+        "algorithm.adv_estimator": f"gem_{r.algorithm.estimator}",
+        "critic.enable": needs_critic(r),
+    },
+    "algorithm.options": lambda r: (
+        {"algorithm.gem_options": r.algorithm.options} if r.algorithm.options else {}
+    ),
+    "algorithm.gamma": lambda r: {"algorithm.gamma": r.algorithm.gamma},
+    "algorithm.lam": lambda r: {"algorithm.lam": r.algorithm.lam},
+    "algorithm.betas": lambda r: both("optim.betas", list(r.algorithm.betas)),
+    "algorithm.clip_low": lambda r: {f"{ACTOR}.clip_ratio_low": r.algorithm.clip_low},
+    "algorithm.clip_high": lambda r: {f"{ACTOR}.clip_ratio_high": r.algorithm.clip_high},
+    "algorithm.kl_coef": lambda r: {
+        f"{ACTOR}.kl_loss_coef": r.algorithm.kl_coef,
+        f"{ACTOR}.use_kl_loss": r.algorithm.kl_coef > 0,
+        "algorithm.use_kl_in_reward": False,
+    },
+    "algorithm.entropy_coef": lambda r: {f"{ACTOR}.entropy_coeff": r.algorithm.entropy_coef},
+    "algorithm.epochs": lambda r: both("ppo_epochs", r.algorithm.epochs),
+    "algorithm.minibatches": lambda r: {
+        **both("ppo_mini_batch_size", r.batch.episodes // r.algorithm.minibatches),
+        **both("shuffle", r.algorithm.minibatches > 1),
+    },
+    "algorithm.loss_aggregation": lambda r: both(
+        "loss_agg_mode", LOSSES[r.algorithm.loss_aggregation]
+    ),
+    "algorithm.loss_constant": lambda r: both("loss_scale_factor", r.algorithm.loss_constant),
+    "algorithm.lr": lambda r: {f"{ACTOR}.optim.lr": r.algorithm.lr},
+    "algorithm.critic_lr": lambda r: {
+        "critic.optim.lr": (
+            r.algorithm.lr if r.algorithm.critic_lr is None else r.algorithm.critic_lr
+        )
+    },
+    "algorithm.lr_schedule": lambda r: both("optim.lr_scheduler_type", r.algorithm.lr_schedule),
+    "algorithm.warmup_steps": lambda r: both("optim.lr_warmup_steps", r.algorithm.warmup_steps),
+    "algorithm.weight_decay": lambda r: both("optim.weight_decay", r.algorithm.weight_decay),
+    "algorithm.max_grad_norm": lambda r: both("optim.clip_grad", r.algorithm.max_grad_norm),
+    "batch.episodes": lambda r: {"data.train_batch_size": r.batch.episodes},
+    "batch.micro_batch": micro,
+    "sampling.temperature": lambda r: {f"{ROLLOUT}.temperature": r.sampling.temperature},
+    "sampling.top_p": lambda r: {f"{ROLLOUT}.top_p": r.sampling.top_p},
+    "sampling.top_k": lambda r: {f"{ROLLOUT}.top_k": r.sampling.top_k},
+    "eval.every": lambda r: {"trainer.test_freq": r.eval.every or -1},
+    "eval.temperature": lambda r: {
+        f"{ROLLOUT}.val_kwargs.temperature": r.eval.temperature,
+        f"{ROLLOUT}.val_kwargs.do_sample": r.eval.temperature > 0,
+    },
+    "train.steps": lambda r: {"trainer.total_training_steps": r.train.steps},
+    "train.save_every": lambda r: {"trainer.save_freq": r.train.save_every or r.train.steps},
+    "train.keep_checkpoints": lambda r: {
+        "trainer.max_actor_ckpt_to_keep": r.train.keep_checkpoints,
+        "trainer.max_critic_ckpt_to_keep": r.train.keep_checkpoints,
+    },
+    "hardware.device": lambda r: {
+        "trainer.device": "cpu" if r.hardware.device == "cpu" else "cuda"
+    },
+    "hardware.engine": lambda r: {f"{ROLLOUT}.name": engine(r)},
+    "hardware.nodes": lambda r: {"trainer.nnodes": r.hardware.nodes},
+    "hardware.gpus_per_node": lambda r: {"trainer.n_gpus_per_node": r.hardware.gpus_per_node},
+}
+"""Recipe key -> native path -> its value, or a function that says whether a value is right."""
+FREE = {"trainer.critic_warmup": 7, "critic.cliprange_value": 3.5, f"{ACTOR}.tau_pos": 0.25}
+"""Native keys that no recipe key decides, with a value that is not their default."""

@@ -1,0 +1,84 @@
+"""The same command gives the same tokens and the same numbers, also beside other load."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from gem_core.episodes.rollout import play_batch
+from gem_core.evaluation.policy import HFPolicy
+from gem_core.tiny import model_path
+from gem_core.training.recipe import load_recipe
+from gem_core.training.tasks import MachineFactory
+
+SETTINGS = (
+    "algorithm.epochs=2",
+    "algorithm.minibatches=2",
+    "eval.every=1",
+    "eval.inside_episodes=4",
+    "train.log_episodes=8",
+)
+BUSY = "while True: sum(range(1000))"
+
+
+def numbers(rows):
+    """The rows of a log without what a clock decides."""
+    return [{k: v for k, v in row.items() if not k.startswith("time")} for row in rows]
+
+
+def played(directory):
+    """Tokens and log-probabilities of all logged episodes, by step, split and task."""
+    return {
+        (tags["step"], tags["split"], episode.index): [
+            (segment.token_ids, segment.logprobs) for segment in episode.segments
+        ]
+        for tags, episode in directory.episodes()
+    }
+
+
+def test_a_run_repeats_to_the_digit_and_plays_what_every_trainer_plays(train):
+    status, output, first = train("first", *SETTINGS)
+    assert status == 0, output
+    load = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(2)]
+    try:
+        status, output, second = train("second", *SETTINGS)
+    finally:
+        for process in load:
+            process.kill()
+            process.wait()
+    assert status == 0, output
+
+    assert played(first) == played(second)
+    assert numbers(first.metrics()) == numbers(second.metrics())
+    assert numbers(first.evals()) == numbers(second.evals())
+    assert_first_step_is_the_cores(first)
+
+
+def assert_first_step_is_the_cores(directory):
+    """Equal weights draw equal tokens: step 1 is the one that the core plays by itself.
+
+    All five trainers pass this test, so that they play the same first step.
+    """
+    recipe = directory.recipe
+    folder = model_path(recipe)
+    model = AutoModelForCausalLM.from_pretrained(folder)
+    factory = MachineFactory(recipe, AutoTokenizer.from_pretrained(folder))
+    machines = [factory.train(index) for index in range(recipe.batch.episodes)]
+    episodes = play_batch(machines, HFPolicy(model, factory.stop_ids))
+    logged = {key[2]: rows for key, rows in played(directory).items() if key[:2] == (1, "train")}
+    assert len(logged) == recipe.batch.episodes
+    for episode in episodes:
+        tokens = [segment.token_ids for segment in episode.segments]
+        assert [ids for ids, _ in logged[episode.index]] == tokens
+
+
+def test_the_seed_of_the_recipe_decides(tiny):
+    """Guards the test above: another seed plays other tokens in the same tasks' first turns."""
+    seeds = set()
+    for seed in (0, 1):
+        recipe = load_recipe("guess-the-number-easy", "tiny", [f"seed={seed}"])
+        tokenizer = AutoTokenizer.from_pretrained(model_path(tiny()))
+        seeds.add(MachineFactory(recipe, tokenizer).train(0).request_seed)
+    assert len(seeds) == 2
