@@ -10,7 +10,8 @@ CORE_PY := $(ENVS)/core/bin/python
 TRL_PY := $(ENVS)/trl/bin/python
 PYTEST := -m pytest --quiet --timeout 900 --durations 5
 # No environment has every optional package; these two together have all that the modules import.
-DOCTEST := $(PYTEST) --doctest-modules --doctest-ignore-import-errors gem_core
+# The sandbox's server is a program: importing its main module runs it.
+DOCTEST := $(PYTEST) --doctest-modules --doctest-ignore-import-errors --ignore gem_core/sandbox/server gem_core
 # Core tests that also run with each trainer's versions of numpy, torch and transformers.
 CROSS ?= $(wildcard tests/adapters tests/advantages tests/episodes tests/evaluation tests/parity tests/tiny tests/training)
 
