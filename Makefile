@@ -66,6 +66,12 @@ test-compare: envs  ## two steps of one experiment in every trainer, and their r
 	$(call stage,test-compare,rm -rf build/compare-quick && $(CORE_PY) -m gem_core.cli compare --quick \
 		--trainers $(TRAINERS) --out build/compare-quick)
 
+.PHONY: env-view test-view
+env-view:  ## environment of the tests in a browser
+	$(call stage,env-view,$(PYTHON) tools/make_env.py view)
+test-view: env-view  ## gem-core view in a browser; needs: apt-get install chromium chromium-driver
+	$(call stage,test-view,$(ENVS)/view/bin/python $(PYTEST) --trainer none tests/view/browser)
+
 .PHONY: clean
 clean:  ## remove this checkout's environments and caches (the shared package cache stays)
 	rm -rf $(ENVS) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

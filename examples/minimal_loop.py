@@ -69,7 +69,7 @@ def train(recipe: Recipe) -> list[float]:
     folder = model_path(recipe)  # built by the first call (it imitates a poor player), then cached
     model = AutoModelForCausalLM.from_pretrained(folder)
     factory = MachineFactory(recipe, AutoTokenizer.from_pretrained(folder))
-    policy = HFPolicy(model, factory.stop_ids, seed=recipe.seed)  # samples from the live weights
+    policy = HFPolicy(model, factory.stop_ids)  # samples from the live weights
     algorithm = recipe.algorithm
     optimizer = torch.optim.AdamW(model.parameters(), algorithm.lr, algorithm.betas, weight_decay=0)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, recipe.train.steps)

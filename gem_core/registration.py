@@ -188,9 +188,15 @@ def _check_kwargs(spec: EnvSpec, factory: Callable[..., Env]) -> None:
 
 
 def _accepted_kwargs(factory: Callable[..., Env]) -> list[str] | None:
-    """Return the keyword arguments of a class, following ``**kwargs`` up its bases."""
+    """Return the keyword arguments of a class, following ``**kwargs`` up its bases.
+
+    ``None`` = they are not known: the last of the initialisers has ``**kwargs``, or the class says
+    by ``checks_kwargs = True`` that it uses and checks its ``**kwargs`` itself.
+    """
     from inspect import Parameter, signature
 
+    if getattr(factory, "checks_kwargs", False):
+        return None
     names: dict[str, None] = {}
     for function in _initialisers(factory):
         parameters = list(signature(function).parameters.values())

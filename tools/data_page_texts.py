@@ -65,8 +65,11 @@ FACTS: dict[str, Facts] = {
             ("`math:Orz57K`", "Open-Reasoner-Zero (Hu et al. 2025), from many sources", _READ),
             ("`math:DeepScaleR40K`", "DeepScaleR (2025), from many sources", _READ),
             ("`math:Geometry3K`", "Geometry3K (Lu et al. 2021)", _READ),
+            ("`math:Remainders`", "remainders of products, made for gem-core", "Apache-2.0"),
         ),
-        f"`math.jsonl`, 60 word problems and exercises, and `geometry.jsonl`, 12 drawings: {_OWN}.",
+        f"`math.jsonl`, 60 word problems and exercises, and `geometry.jsonl`, 12 drawings: {_OWN}. "
+        "`remainders.jsonl`, the 1,500 questions of `math:Remainders`, for which a small model "
+        "needs the tool `python`, is by the same hand.",
         _file("math:GSM8K", '{"problem": "What is 3 + 4?", "answer": "7"}'),
         ("math",),
     ),
@@ -101,8 +104,12 @@ FACTS: dict[str, Facts] = {
                 "CC BY-SA 3.0",
             ),
             ("`qa:HotpotQA`", "HotpotQA (Yang et al. 2018)", "CC BY-SA 4.0"),
+            ("`qa:Almanac`, `qa:Auction`", "invented islands, made for gem-core", "Apache-2.0"),
         ),
-        f"`qa.jsonl`, 32 questions of general knowledge, some in two hops: {_OWN}.",
+        f"`qa.jsonl`, 32 questions of general knowledge, some in two hops: {_OWN}. "
+        "`almanac.jsonl` (360 questions, some in two hops) and `auction.jsonl` (400), by the same "
+        "hand, are the questions of `qa:Almanac` and `qa:Auction`: their answers are only in the "
+        "shipped corpus `almanac` of the tool `search`.",
         _file("qa:HotpotQA", '{"problem": "Who ...?", "answer": ["one", "or another"]}'),
         ("qa",),
     ),
@@ -191,5 +198,26 @@ FACTS: dict[str, Facts] = {
         'game itself, `gem_core.envs.multi_agent.TicTacToe()`: `info["agent"]` is the agent that '
         'acts next, and `info["rewards"]` has the rewards of both.',
         ("multi",),
+    ),
+    "terminal": Facts(
+        "tasks in a shell",
+        ("terminal:text-v0", "terminal:git-v0"),
+        (("all", "tasks of this package, drawn from the seed", "Apache-2.0"),),
+        "There is none: tasks are drawn from the seed. `tasks=[...]` plays only the named ones; "
+        "`gem_core.envs.terminal.TASKS` lists them.",
+        "Folders of tasks in the forms of Terminal-Bench and Harbor are read by "
+        "`gem_core.envs.terminal.harbor` and run in docker.",
+        ("terminal",),
+    ),
+    "mcp": Facts(
+        "tasks with a database behind an MCP server",
+        ("mcp:update-v0", "mcp:report-v0"),
+        (("all", "tasks of this package, drawn from the seed", "Apache-2.0"),),
+        "There is none: databases and tasks are drawn from the seed. `tasks=[...]` plays only the "
+        "named ones, and `gem_core.envs.database.TASKS` lists them.",
+        "The server is `python -m gem_core.tools.mcp.database_server FILE`; "
+        "`pip install 'gem-core[mcp]'` brings the protocol. Tools of any other MCP server join any "
+        "environment: `ToolEnv(env, mcp_tools(command=[...]))`, from `gem_core.tools.mcp`.",
+        ("mcp",),
     ),
 }

@@ -21,6 +21,8 @@ from gem_core.players import get_player
 DIFFERENCES = Path(__file__).resolve().parent.parent / "docs" / "environments" / "differences.md"
 _EXPERTS = {
     "webshop": "The expert reads the page and buys the first product that meets the request.",
+    "mcp": "The expert plays the statements of the reference solution: an upper bound.",
+    "terminal": "The expert plays the commands of the reference solution: an upper bound.",
     "multi": "The experts read the observations and play the two-player games perfectly.",
 }
 _PEEKS = (

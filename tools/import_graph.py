@@ -27,7 +27,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("adapters",),
     ("tiny",),
     ("evaluation", "parity"),
-    ("experiment", "report"),
+    ("experiment", "report", "view"),
     ("compare",),
     ("cli",),
 )

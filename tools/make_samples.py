@@ -15,9 +15,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from samples import geometry, mathematics, programs, questions, rules, shop
+from samples import almanac, geometry, mathematics, programs, questions, remainders, rules, shop
 
 OUT = Path(__file__).resolve().parent.parent / "gem_core" / "envs" / "samples"
+CORPORA = OUT.parent.parent / "data" / "corpora"
 
 
 def main() -> None:
@@ -26,15 +27,20 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=OUT, help="directory of the samples")
     out = parser.parse_args().out
     out.mkdir(exist_ok=True)
+    CORPORA.mkdir(exist_ok=True)
     # Both come from one stream without repetition, so that they have no problem in common.
     problems = list(islice(mathematics.problems(1), 100))
     write(out / "math.jsonl", problems[:60])
     write(out / "math-eval.jsonl", problems[60:])
+    write(out / "remainders.jsonl", remainders.questions(5, 1500))
     write(out / "geometry.jsonl", geometry.questions(3, 12))
     write(out / "code.jsonl", programs.tasks(0, 2))
     write(out / "code-eval.jsonl", programs.tasks(1, 2))
     write(out / "qa.jsonl", questions.training())
     write(out / "qa-eval.jsonl", questions.evaluation())
+    write(out / "almanac.jsonl", almanac.questions())
+    write(out / "auction.jsonl", almanac.auction())
+    write(CORPORA / "almanac.jsonl", almanac.documents())
     write(out / "shop.jsonl", shop.products())
     for depth in (0, 1, 2, 3, 5):
         write(out / f"logic-d{depth}.jsonl", rules.statements(depth, 4, 16))

@@ -16,7 +16,13 @@ from gem_core.players import get_player, play_episode
 WRITTEN = (
     "<!-- Written by tools/make_env_pages.py: change the class or the tool, not this file. -->"
 )
-EPISODES = {"game": (200, 30), "rg": (20, 10), "code": (20, 12)}
+EPISODES = {
+    "game": (200, 30),
+    "rg": (20, 10),
+    "code": (20, 12),
+    "terminal": (20, 20),
+    "mcp": (40, 20),
+}  # fmt: skip
 """Number of episodes of the random player and of the expert, by namespace."""
 OTHERS = (100, 40)
 HEAVY = ("rg:futoshiki", "rg:intermediate_integration", "rg:knight_swap", "rg:quantum_lock")

@@ -103,14 +103,15 @@ def tables(table: type[msgspec.Struct], prefix: str) -> Iterator[tuple[str, type
     for field in msgspec.structs.fields(table):
         if field.name == "env":
             if not prefix:  # those of the evaluation have the same keys
-                yield "env", EnvConfig
+                yield from tables(EnvConfig, "env")
         elif isinstance(field.type, type) and issubclass(field.type, msgspec.Struct):
             yield from tables(field.type, f"{prefix}.{field.name}".lstrip("."))
 
 
 def section(name: str, table: type[msgspec.Struct]) -> str:
     """Return the heading of a table, its description, and a row per key."""
-    heading = {"": "Top level", "env": "`[[env]]`"}.get(name, f"`[{name}]`")
+    headings = {"": "Top level", "env": "`[[env]]`", "env.tool_use": "`[env.tool_use]`"}
+    heading = headings.get(name, f"`[{name}]`")
     about = inspect.getdoc(table) or ""
     notes = meanings(table)
     rows = [
@@ -170,7 +171,7 @@ def limits(meta: msgspec.Meta) -> str:
     texts = [
         f"{sign} {bound}"
         for sign, bound in bounds.items()
-        if bound is not None and bound != sys.float_info.max
+        if bound is not None and abs(bound) != sys.float_info.max
     ]
     return f" {', '.join(texts)}" if texts else ""
 

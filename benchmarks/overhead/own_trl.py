@@ -2,7 +2,8 @@
 
 TRL times no part of a step on its own, so one stopwatch goes around the same stock methods here
 and, with ``--adapter``, in a run of the adapter. Generation is the engine alone: playing and
-scoring episodes is part of the rest.
+scoring episodes is part of the rest. Both sample with gem_core's CPU engine: what is compared is
+the loop around it.
 """
 
 from __future__ import annotations
@@ -17,11 +18,12 @@ from shared import Stopwatch, adapter_asked, folder, given, log, prompts, reward
 from transformers import AutoTokenizer
 
 from gem_core.cli import main as command_line
+from gem_core.engines.engine import Engine, EngineRequest
 from gem_core.tiny import model_path
 from gem_core.training.allocator import keep_freed_memory
 from gem_trl.config import translate
 
-GENERATE = "_generate_single_turn"
+GENERATE = "generate"
 SCORE = "_generate_and_score_completions"
 
 
@@ -35,7 +37,8 @@ def main() -> None:
 def time_steps() -> None:
     """Log a step where TRL logs it."""
     watch = Stopwatch()
-    for method in (GENERATE, SCORE, "training_step"):
+    watch.around(Engine, GENERATE)
+    for method in (SCORE, "training_step"):
         watch.around(trl.GRPOTrainer, method)
     watch.around(AcceleratedOptimizer, "step")
     write = trl.GRPOTrainer.log
@@ -60,6 +63,7 @@ def train() -> None:
     keep_freed_memory()
     torch.set_num_threads(2)
     model = model_path(recipe)
+    trl.GRPOTrainer._generate_single_turn = sample
     trl.GRPOTrainer(
         model=model,
         reward_funcs=score,
@@ -67,6 +71,16 @@ def train() -> None:
         train_dataset=Dataset.from_dict({"prompt": prompts()}),
         processing_class=AutoTokenizer.from_pretrained(model),
     ).train()
+
+
+def sample(trainer: Any, prompt_ids: list[list[int]], *_: Any) -> tuple[list[list[int]], Any]:
+    """TRL's call for completions, by the engine that the adapter uses; no log-probabilities."""
+    if not hasattr(trainer, "engine"):
+        trainer.engine = Engine(trainer.accelerator.unwrap_model(trainer.model))
+    most = trainer.args.generation_kwargs["max_new_tokens"]
+    stop_ids = frozenset(trainer.eos_token_ids)
+    requests = [EngineRequest(ids, most, stop_ids, logprobs=False) for ids in prompt_ids]
+    return [completion.token_ids for completion in trainer.engine.generate(requests)], None
 
 
 def score(completions: list[str], **_: Any) -> list[float]:

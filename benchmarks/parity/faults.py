@@ -37,17 +37,21 @@ class Fault:
         case: the recorded run that must find it.
         trainers: where it is injected.
         recipe: overrides of what the trainer gets, as a wrong translation would hand on.
+        both: overrides of what the trainer and the reference get, so that the fault shows.
         data: changes the episodes on their way into the adapter, in place.
         code: for a trainer, a context in which its path is broken.
         model: entries of the model's config.json that the trainer gets.
+        ranks: instead of a run, the advantages of two processes, which do not reduce.
     """
 
     case: str
     trainers: tuple[str, ...]
     recipe: tuple[str, ...] = ()
+    both: tuple[str, ...] = ()
     data: Callable[[Batches], None] | None = None
     code: Callable[[str], AbstractContextManager[Any]] | None = None
     model: tuple[tuple[str, Any], ...] = ()
+    ranks: bool = False
 
 
 # -- faults in the data ---------------------------------------------------------------------------
@@ -244,7 +248,7 @@ FAULTS: dict[str, Fault] = {
     "last reward dropped at a turn limit": Fault("rebn", ALL, data=drop_rewards_at_the_limit),
     "group ids wrong": Fault("grpo", ("trl", "verl"), data=wrong_groups),
     "failed episodes trained": Fault("rebn", ("trl", "rl2"), data=train_failed_episodes),
-    "bootstrap dropped": Fault("ppo", ("trl", "openrlhf", "rl2"), data=no_bootstrap),
+    "bootstrap dropped": Fault("ppo", ("oat", "openrlhf", "rl2", "trl"), data=no_bootstrap),
     "old log-probs shifted by a token": Fault("rebn", ALL, code=shifted_old_logprobs),
     "statistics over tokens": Fault("rebn", ("openrlhf",), code=token_statistics),
     "weights exported before the last update": Fault("rebn", ("trl",), code=last_update_missing),
@@ -261,7 +265,10 @@ FAULTS: dict[str, Fault] = {
     "KL sign": Fault("rebn", ("trl", "openrlhf"), ("algorithm.kl_coef=-0.05",)),
     "KL term left out": Fault("rebn", ("oat", "verl"), ("algorithm.kl_coef=0.0",)),
     "KL term times the ratio": Fault(
-        "rebn", ("trl",), ("trainer.trl.use_bias_correction_kl=true",)
+        "rebn",
+        ("trl",),
+        ("trainer.trl.use_bias_correction_kl=true",),
+        both=("algorithm.kl_coef=2.0",),
     ),
     "entropy sign": Fault("rebn", ("trl", "openrlhf"), ("algorithm.entropy_coef=-0.01",)),
     "loss aggregation": Fault("rebn", ("rl2", "verl"), ("algorithm.loss_aggregation=sequence",)),
@@ -274,13 +281,16 @@ FAULTS: dict[str, Fault] = {
     "Adam's second beta": Fault("rebn", ("oat", "rl2"), ("algorithm.betas=[0.9,0.999]",)),
     "Adam's epsilon": Fault("rebn", ("trl",), ("trainer.trl.adam_epsilon=1e-5",)),
     "critic's learning rate": Fault("ppo", ("verl", "oat"), ("algorithm.critic_lr=1e-3",)),
+    "missing rank reduction": Fault("rebn", ("oat",), ranks=True),
+    "values not clipped": Fault(
+        "ppo, whitened", ("trl", "rl2", "oat"), ("algorithm.value_clip=1000.0",)
+    ),
     "dropout left on": Fault("rebn", ("trl",), model=(("attention_dropout", 0.1),)),
 }
 """Name -> fault."""
 ELSEWHERE = {
-    "missing rank reduction": "needs two ranks: tests/integrations/oat/test_advantages.py and "
-    "two_ranks.py, tests/integrations/trl/test_ranks.py, tests/integrations/rl2/test_training.py, "
-    "tests/integrations/verl/test_end_to_end.py",
+    "missing rank reduction in the other trainers": "tests/integrations/trl/test_ranks.py, "
+    "tests/integrations/rl2/test_training.py, tests/integrations/verl/test_end_to_end.py",
     "stale weights in the engine": "needs an engine, which a replay leaves out: "
     "tests/integrations/rl2/test_training.py, tests/integrations/oat/test_guards.py, and lockstep "
     "runs",
@@ -304,8 +314,10 @@ def inject(name: str, trainer: str, model_dir: str, folder: str) -> list[str]:
     from gem_core.parity.teacher_forced import Follower
 
     fault = FAULTS[name] if name else Fault("rebn", (trainer,))
+    if fault.ranks:
+        return _of_two_ranks(folder)
     adapter = import_module(f"gem_{trainer}.cpu.replay")
-    recipe = _recipe(fault.case, trainer)
+    recipe = _recipe(fault.case, trainer, fault.both)
     follower = Follower(recipe, recorded_run(recipe), model_dir, adapter.TRAITS)
     batches = recorded_run(recipe)
     if fault.data:
@@ -316,13 +328,28 @@ def inject(name: str, trainer: str, model_dir: str, folder: str) -> list[str]:
     return follower.finish().faults
 
 
-def _recipe(case: str, trainer: str) -> Any:
+def _of_two_ranks(folder: str) -> list[str]:
+    """Return what is found in two processes that do not reduce.
+
+    Raises:
+        RuntimeError: it is found where they do, too.
+    """
+    sys.path.insert(0, str(HERE))
+    from two_ranks import differences
+
+    sound = differences(folder, broken=False)
+    if sound:
+        raise RuntimeError(f"Two sound ranks are not equal to the reference: {sound}.")
+    return differences(folder, broken=True)
+
+
+def _recipe(case: str, trainer: str, overrides: Sequence[str] = ()) -> Any:
     from gem_core.parity.cases import RUNS
     from gem_core.training.recipe import override
 
     table = json.loads((HERE / "refusals.json").read_text(encoding="utf-8"))
     recipe = RUNS[case].recipe(list(table.get(trainer, {})), STEPS)
-    return override(recipe, [f"algorithm.lr={LR}"])  # large: a short run must find it
+    return override(recipe, [f"algorithm.lr={LR}", *overrides])  # large: a short run must find it
 
 
 def _changed(recipe: Any, overrides: Sequence[str]) -> Any:

@@ -14,6 +14,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -48,13 +49,14 @@ def main() -> int:
     everyone = sorted(list_trainers())
     parser.add_argument("--trainers", nargs="+", default=everyone)
     parser.add_argument("--steps", type=int, help="steps of every recorded run; writes no table")
+    parser.add_argument("--jobs", type=int, default=1, help="trainers that are measured at once")
     parser.add_argument("--table-only", action="store_true", help="only rewrite the table")
     args = parser.parse_args()
     if args.table_only:
         results = [json.loads(path.read_text()) for path in sorted(RESULTS.glob("*.json"))]
         failed = not_of_one_run(results, everyone)
     else:
-        results, failed = measure_all(args.trainers, args.steps)
+        results, failed = measure_all(args.trainers, args.steps, args.jobs)
     print(run_table(results), gradient_table(results), sep="\n\n")
     bad = failed + faults(results)
     for line in bad:
@@ -64,26 +66,31 @@ def main() -> int:
     return 1 if bad else 0
 
 
-def measure_all(trainers: list[str], steps: int | None) -> tuple[list[dict[str, Any]], list[str]]:
-    """Run one worker per trainer; return the results and the failures."""
+def measure_all(
+    trainers: list[str], steps: int | None, jobs: int = 1
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Run one worker per trainer, ``jobs`` at a time; return the results and the failures."""
     results: list[dict[str, Any]] = []
     failed: list[str] = []
     stamp = {"at": datetime.now(timezone.utc).isoformat(timespec="seconds"), "commit": commit()}
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(jobs) as pool:
         env = {**os.environ, **QUIET}
         model = Path(folder) / "model"
         making = [trainer_python(trainers[0]), "-c", MODEL, str(model)]
         subprocess.run(making, env=env, check=True, capture_output=True)
-        for trainer in trainers:
-            out = Path(folder) / f"{trainer}.json"
+
+        def work(trainer: str) -> subprocess.CompletedProcess[str]:
             worker = [trainer_python(trainer), str(HERE / "worker.py"), trainer, str(model)]
-            worker += [str(out), *(["--steps", str(steps)] if steps else [])]
-            done = subprocess.run(worker, env=env, capture_output=True, text=True)
+            worker += [f"{folder}/{trainer}.json", *(["--steps", str(steps)] if steps else [])]
+            return subprocess.run(worker, env=env, capture_output=True, text=True)
+
+        for trainer, done in zip(trainers, pool.map(work, trainers), strict=True):
             if done.returncode:
                 print(done.stdout + done.stderr, file=sys.stderr)
                 failed.append(f"{trainer}: the worker ended with {done.returncode}")
             else:
-                results.append({"run": stamp, **json.loads(out.read_text())})
+                measured = json.loads((Path(folder) / f"{trainer}.json").read_text())
+                results.append({"run": stamp, **measured})
     return results, failed
 
 

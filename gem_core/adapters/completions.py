@@ -18,6 +18,8 @@ def to_completion(
     finish_reason: str | None,
     stop_ids: Collection[int],
     max_tokens: int,
+    *,
+    reports_logprobs: bool = True,
 ) -> Completion:
     """Convert an engine's answer.
 
@@ -28,15 +30,22 @@ def to_completion(
             ``"abort"`` is replaced by the reason that follows from the tokens.
         stop_ids: ids that end a turn.
         max_tokens: number of tokens that the request allowed.
+        reports_logprobs: whether the engine can report log-probabilities.
 
     Raises:
         GemError: the engine named no reason, and the tokens end neither with a stop token nor at
-            the cap.
+            the cap; or it reported no log-probabilities, or not as many as tokens.
     """
     if finish_reason in _ABORTED:
         return Completion([], finish_reason=FinishReason.ABORT)
     ids = [int(token) for token in token_ids]
     numbers = None if logprobs is None else [float(number) for number in logprobs]
+    if ids and reports_logprobs and len(numbers or ()) != len(ids):
+        raise GemError(
+            f"The engine reported {len(numbers or ())} log-probabilities of {len(ids)} sampled "
+            "tokens; every one is recorded. Leave out the native keys that turn them off, or "
+            "install a tested version of the engine (`gem-core doctor`)."
+        )
     reason = _NAMED.get(finish_reason or "")
     return Completion(ids, numbers, reason or _reason(ids, stop_ids, max_tokens))
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 _METRICS = {
     "advantage_mean": "advantage/mean",
     "advantage_std": "advantage/std",
+    "advantage_cubed": "advantage/cubed",
     "constant": "advantage/constant",
-    "masked_turns": "turns/masked",
     "singleton_groups": "groups/singleton",
 }
 
@@ -31,7 +31,7 @@ class Estimate(NamedTuple):
         advantages: float64 [N], 0 for masked turns.
         targets: float64 [N], the critic's targets A + V, from advantages that are not whitened;
             ``None`` where the batch has no values.
-        metrics: ``advantage/*``, ``turns/masked`` and ``groups/singleton``, over all ranks.
+        metrics: ``advantage/*`` and ``groups/singleton``, over all ranks.
     """
 
     advantages: FloatArray

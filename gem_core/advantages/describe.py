@@ -24,8 +24,9 @@ def describe(
         ``turns`` and ``episodes`` that are not masked, ``masked_turns``, ``groups``,
         ``singleton_groups`` (episodes alone in their group: no signal from GRPO or RLOO),
         ``return_mean`` and ``return_std`` (undiscounted, per episode), ``advantage_mean``,
-        ``advantage_std`` and ``constant`` (1.0 when every advantage is 0, so that nothing can be
-        learned from the batch).
+        ``advantage_std``, ``advantage_cubed`` (mean of the cubes; unlike mean and spread it is not
+        fixed by ReBN, so that it shows other rewards) and ``constant`` (1.0 when every advantage is
+        0, so that nothing can be learned from the batch).
     """
     advantages = np.asarray(advantages, dtype=np.float64)
     if advantages.shape != (len(batch),):
@@ -43,7 +44,7 @@ def describe(
         ),
         reduce,
     )
-    nonzero = reduced(np.array([np.count_nonzero(kept)], dtype=np.float64), reduce)
+    sums = reduced(np.array([np.count_nonzero(kept), (kept**3).sum()], dtype=np.float64), reduce)
     of_returns = moments(episode_returns, reduce=reduce)
     of_advantages = moments(kept, reduce=reduce)
     names = ("turns", "episodes", "masked_turns", "groups", "singleton_groups")
@@ -53,5 +54,6 @@ def describe(
         "return_std": float(of_returns.std[0]),
         "advantage_mean": float(of_advantages.mean[0]),
         "advantage_std": float(of_advantages.std[0]),
-        "constant": float(nonzero[0] == 0),
+        "advantage_cubed": float(sums[1] / max(1.0, counts[0])),
+        "constant": float(sums[0] == 0),
     }

@@ -42,6 +42,12 @@ def _recipes(kind: str) -> Callable[[], Iterable[str]]:
     return names
 
 
+def _suite() -> Iterable[str]:
+    from gem_core.training.suite import load_suite
+
+    return [baseline.name for baseline in load_suite()]
+
+
 def _trainers() -> Iterable[str]:
     from gem_core.training.trainers import list_trainers
 
@@ -63,6 +69,7 @@ def _templates() -> Iterable[str]:
 _NAMES: dict[str, Callable[[], Iterable[str]]] = {
     "baselines": _recipes("baselines"),
     "profiles": _recipes("profiles"),
+    "suite": _suite,
     "trainers": _trainers,
     "estimators": _estimators,
     "templates": _templates,

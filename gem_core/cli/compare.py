@@ -11,6 +11,8 @@ from pathlib import Path
 from gem_core.compare.agreement import side_by_side
 from gem_core.compare.folder import claimed
 from gem_core.compare.grid import Cell, make_grid
+from gem_core.compare.lockstep.recipe import LOCKSTEP, STEPS, overrides
+from gem_core.compare.lockstep.report import lockstep_report
 from gem_core.compare.recipes import mark_stale, mixed_experiments
 from gem_core.compare.results import CellResult, csv_text, markdown, read_cells
 from gem_core.compare.runner import Plan, command, run_grid
@@ -19,15 +21,17 @@ from gem_core.report import markdown_table, origin_lines
 from gem_core.training.provenance import require_clean
 from gem_core.training.trainers import get_trainer, list_trainers, resolve
 
-QUICK = ("train.steps=2", "eval.episodes=50", "model.tiny.warm_start_steps=40")
-"""Overrides of ``--quick``: they exercise the whole path of each trainer, but learn nothing."""
+QUICK = ("train.steps=2", "eval.episodes=50", "model.tiny.warm_start_steps=40", *LOCKSTEP)
+"""Overrides of ``--quick``: they exercise the whole path of each trainer, but learn nothing. The
+tokens of the second step depend on the first update: lockstep compares them."""
 
 
 def compare(args: argparse.Namespace) -> int:
     """Run the grid and write its report.
 
     Returns:
-        1 if a cell failed, is not finished, or is of another recipe than the one asked for.
+        1 if a cell failed, is not finished, or is of another recipe than the one asked for; with
+        ``--lockstep`` or ``--quick`` also if trainers part by more than rounding.
     """
     cells = make_grid(
         args.baselines[:1] if args.quick else args.baselines,
@@ -35,9 +39,7 @@ def compare(args: argparse.Namespace) -> int:
         args.algorithms,
         args.seeds,
     )
-    out = args.out or Path("runs/compare-quick" if args.quick else "runs/compare")
-    extra = (*(QUICK if args.quick else ()), *args.overrides)
-    plan = Plan(out, args.profile, extra, args.budget, args.retry_failed, args.retry_stale)
+    plan = make_plan(args)
     if args.dry_run:
         return dry_run(cells, plan)
     if args.report_only:
@@ -46,6 +48,27 @@ def compare(args: argparse.Namespace) -> int:
     with claimed(plan.out, args.quick):
         run_grid(cells, plan)
         return report(plan.out, mark_stale(read_cells(plan.out), cells, plan.profile, plan.extra))
+
+
+def make_plan(args: argparse.Namespace) -> Plan:
+    """Return how the cells are run; overrides of the user take precedence over those of a mode.
+
+    Raises:
+        GemError: ``--steps`` without ``--lockstep``.
+    """
+    if args.steps is not None and not args.lockstep:
+        raise GemError("--steps is for --lockstep; elsewhere use --set train.steps=N.")
+    mode: tuple[str, ...] = ()
+    name = "compare"
+    if args.quick:
+        mode = QUICK
+        name = "compare-quick"
+    elif args.lockstep:
+        mode = overrides(STEPS if args.steps is None else args.steps)
+        name = "lockstep"
+    out = args.out or Path("runs") / name
+    extra = (*mode, *args.overrides)
+    return Plan(out, args.profile, extra, args.budget, args.retry_failed, args.retry_stale)
 
 
 def dry_run(cells: list[Cell], plan: Plan) -> int:
@@ -68,8 +91,11 @@ def report(out: Path, cells: Sequence[CellResult]) -> int:
         out: directory of the comparison.
         cells: what is reported.
 
+    Cells that logged their whole batches are compared token by token, too.
+
     Returns:
-        1 if not every cell has a result, or cells of one experiment have different recipes.
+        1 if not every cell has a result, cells of one experiment have different recipes, or
+        trainers part by more than rounding.
     """
     from gem_core.compare.page import write_page
     from gem_core.compare.plots import curves, times
@@ -81,10 +107,12 @@ def report(out: Path, cells: Sequence[CellResult]) -> int:
     pictures = []
     if any(cell.status == "done" for cell in cells):
         pictures = [*curves(cells, out), times(cells, out / "times.png")]
+    lockstep = lockstep_report(cells, out)
+    pictures += lockstep.pictures
     page = write_page(cells, pictures, out / "report.html")
-    print(f"{tables}\n{page}")
+    print("\n".join([tables, *lockstep.lines, str(page)]))
     problems = [f"{c.name}: {c.status}, {c.reason}" for c in cells if c.status != "done"]
     problems += [f"different recipes in one experiment: {m}" for m in mixed_experiments(cells)]
     if problems or not cells:
         print("\n".join(["Not a whole comparison:", *(problems or ["no cells"])]))
-    return int(bool(problems) or not cells)
+    return int(bool(problems) or not cells or bool(lockstep.faults))

@@ -1,17 +1,14 @@
-"""``gem-core train``, ``eval``, ``report`` and ``quickstart``."""
+"""``gem-core train``, ``report`` and ``quickstart``."""
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import warnings
-from contextlib import nullcontext
 from pathlib import Path
 
 from gem_core.errors import RecipeError, RunError
 from gem_core.training.recipe import Recipe, load_recipe, override
-from gem_core.training.run_data import belonging_to
 from gem_core.training.runs import IfExists, RunDir, continue_from
 
 _QUICKSTART = Path("runs/quickstart")
@@ -57,32 +54,9 @@ def _if_exists(arguments: argparse.Namespace) -> IfExists:
     return "overwrite" if arguments.overwrite else "error"
 
 
-def evaluate(arguments: argparse.Namespace) -> int:
-    """Evaluate a run's model, or any model on a recipe's evaluation episodes."""
-    from gem_core.evaluation.local import evaluate as measure
-    from gem_core.report.tables import plain_table, success
-    from gem_core.tiny import model_path
-
-    run = RunDir(arguments.source)
-    if run.exists:
-        recipe = override(run.recipe, arguments.overrides)
-        default_model = str(run.model)
-    else:
-        recipe = load_recipe(arguments.source, arguments.profile, arguments.overrides)
-        default_model = "" if arguments.model else model_path(recipe)
-    with belonging_to(run) if run.exists else nullcontext():
-        metrics = measure(recipe, arguments.model or default_model, arguments.episodes)
-    if arguments.json:
-        print(json.dumps(metrics, indent=1, sort_keys=True))
-        return 0
-    print(f"success {success(metrics)} on {metrics['episodes']:.0f} evaluation episodes\n")
-    rows = [(name, f"{value:.4g}") for name, value in sorted(metrics.items())]
-    print(plain_table(("metric", "value"), rows))
-    return 0
-
-
 def report(arguments: argparse.Namespace) -> int:
     """Print the table of the finished runs, their data, and draw the curves of all runs."""
+    from gem_core.evaluation.folder import TRAINER
     from gem_core.report import (
         learning_curve,
         markdown_table,
@@ -98,6 +72,8 @@ def report(arguments: argparse.Namespace) -> int:
     for run in runs:
         if not run.exists:
             raise RunError(f"{run.path} is not a run directory (it has no recipe.json).")
+        if run.info["trainer"] == TRAINER:
+            raise RunError(f"{run.path} is an evaluation: see gem-core eval --table {run.path}.")
     finished = [run.result for run in runs if run.finished]
     table = markdown_table if arguments.markdown else plain_table
     print(table(HEAD, result_rows(finished)))

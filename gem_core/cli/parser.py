@@ -6,7 +6,9 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 
-KINDS = ("environments", "baselines", "profiles", "trainers", "estimators", "templates")
+from gem_core.cli.eval_options import add_eval_options
+
+KINDS = ("environments", "baselines", "profiles", "suite", "trainers", "estimators", "templates")
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -19,6 +21,8 @@ def build_parser() -> argparse.ArgumentParser:
     _browse(verbs)
     _experiment(verbs)
     _compare(verbs)
+    _view(verbs)
+    _serve(verbs)
     return parser
 
 
@@ -92,16 +96,8 @@ def _experiment(verbs: _Verbs) -> None:
     _add_set(verb)
     _add_run(verb, "runs/<recipe>-<trainer>-seed<seed>")
 
-    verb = verbs("eval", "experiment:evaluate", "evaluate a model on the episodes of a recipe")
-    verb.add_argument("source", metavar="RUN|BASELINE|FILE", help="a run directory or a recipe")
-    verb.add_argument(
-        "--model", help="Hugging Face directory or id (default: the run's or the recipe's model)"
-    )
-    verb.add_argument("--profile", help="profile that is merged over a baseline")
-    verb.add_argument(
-        "--episodes", type=int, help="number of episodes (default: eval.episodes of the recipe)"
-    )
-    verb.add_argument("--json", action="store_true", help="print the metrics as JSON")
+    verb = verbs("eval", "evaluate:evaluate", "evaluate a model, an endpoint or a player")
+    add_eval_options(verb)
     _add_set(verb)
 
     verb = verbs(
@@ -159,12 +155,72 @@ def _compare(verbs: _Verbs) -> None:
     _add_set(verb)
 
 
+def _view(verbs: _Verbs) -> None:
+    verb = verbs("view", "view:view", "show runs and their episodes in a browser, on this machine")
+    verb.add_argument(
+        "runs",
+        nargs="*",
+        type=Path,
+        metavar="RUN",
+        help="run directories, or directories of runs (default: runs)",
+    )
+    verb.add_argument("--port", type=int, default=8765, help="port (default: %(default)s)")
+    verb.add_argument("--open", action="store_true", help="open the browser")
+    verb.add_argument(
+        "--export", type=Path, metavar="FILE", help="write one HTML file instead of serving"
+    )
+    verb.add_argument(
+        "--episodes",
+        type=int,
+        default=200,
+        help="episodes of each run in an exported file, the last ones (default: %(default)s)",
+    )
+
+
+def _serve(verbs: _Verbs) -> None:
+    verb = verbs("serve", "serve:serve", "serve environments to other programs")
+    verb.add_argument(
+        "--mcp", action="store_true", help="by the Model Context Protocol, on standard input"
+    )
+    verb.add_argument("--port", type=int, help="on this port of 127.0.0.1, by streamable HTTP")
+    verb.add_argument(
+        "--environments",
+        nargs="+",
+        default=["*"],
+        metavar="PATTERN",
+        help="which environments, such as game:* (default: all)",
+    )
+    verb.add_argument(
+        "--sessions", type=int, default=64, help="sessions at once (default: %(default)s)"
+    )
+    verb.add_argument(
+        "--idle",
+        type=float,
+        default=1800.0,
+        metavar="SECONDS",
+        help="a session without a call for so long may be closed (default: %(default)s)",
+    )
+    verb.add_argument(
+        "--deadline",
+        type=float,
+        default=60.0,
+        metavar="SECONDS",
+        help="wall time of a call (default: %(default)s)",
+    )
+    verb.add_argument(
+        "--parameters",
+        action="store_true",
+        help="let clients set parameters of environments, files of data included",
+    )
+
+
 def _add_grid_options(verb: argparse.ArgumentParser) -> None:
     """Add where and how the cells of a comparison are run."""
     verb.add_argument(
         "--out",
         type=Path,
-        help="directory of the comparison (default: runs/compare, runs/compare-quick for --quick)",
+        help="directory of the comparison (default: runs/compare; for --quick runs/compare-quick, "
+        "for --lockstep runs/lockstep)",
     )
     verb.add_argument(
         "--budget", type=float, metavar="SECONDS", help="time limit of each cell (default: none)"
@@ -173,8 +229,17 @@ def _add_grid_options(verb: argparse.ArgumentParser) -> None:
     verb.add_argument(
         "--retry-stale", action="store_true", help="replace finished cells of another recipe"
     )
-    verb.add_argument(
+    modes = verb.add_mutually_exclusive_group()
+    modes.add_argument(
         "--quick", action="store_true", help="2 steps of the first baseline, small evaluations"
+    )
+    modes.add_argument(
+        "--lockstep",
+        action="store_true",
+        help="runs that are compared token by token: where do two trainers part first?",
+    )
+    verb.add_argument(
+        "--steps", type=int, metavar="N", help="training steps of --lockstep (default: 20)"
     )
     verb.add_argument(
         "--allow-dirty",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -36,18 +37,35 @@ def words(name: str) -> tuple[str, ...]:
     return tuple(text.split())
 
 
-@cache
-def upper_words(name: str, length: int | None = None) -> tuple[str, ...]:
+def upper_words(source: str | Sequence[str], length: int | None = None) -> tuple[str, ...]:
     """Return the words of a list in upper case, either all or those of one length.
 
+    Args:
+        source: the name of a list, or the words themselves.
+        length: the length of the words; ``None`` = all.
+
     Raises:
-        ValueError: the list has no word of this length.
+        ValueError: the list has no word of this length, or holds what is not a word.
         UnknownNameError: there is no such list.
 
     >>> upper_words("basic", 3)[:3]
     ('ACT', 'ADD', 'AGE')
+    >>> upper_words(["cat", "horse"], 5)
+    ('HORSE',)
     """
-    selected = tuple(w.upper() for w in words(name) if length is None or len(w) == length)
+    return _upper_words(source if isinstance(source, str) else tuple(source), length)
+
+
+@cache
+def _upper_words(source: str | tuple[str, ...], length: int | None) -> tuple[str, ...]:
+    if isinstance(source, str):
+        listed = words(source)
+    else:
+        listed = source
+        for word in listed:
+            if not isinstance(word, str) or not word.isalpha() or not word.isascii():
+                raise ValueError(f"words: {word!r} is not a word of the letters A to Z.")
+    selected = tuple(w.upper() for w in listed if length is None or len(w) == length)
     if not selected:
-        raise ValueError(f"The word list {name!r} has no words of length {length}.")
+        raise ValueError(f"The word list {source!r} has no words of length {length}.")
     return selected

@@ -3,6 +3,7 @@
 J. K. Salmon, M. A. Moraes, R. O. Dror, D. E. Shaw, "Parallel random numbers: as easy as 1, 2, 3",
 SC 2011. It needs no state, so that a number does not depend on what was drawn before. Only integer
 arithmetic is used: the numbers are the same on every platform and with every library version.
+Only the functions for tensors import torch.
 """
 
 from __future__ import annotations
@@ -11,7 +12,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import torch
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import torch
 
 _ROUNDS = 10
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
@@ -49,6 +53,8 @@ def philox(counters: Any, keys: Any) -> tuple[Any, Any, Any, Any]:
 
 def philox_tensor(counters: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
     """Return the same as `philox`, stacked, on the device of the tensors; all are int64."""
+    import torch
+
     outer, inner = counters[0::2], counters[1::2]
     factors = torch.tensor(_MULTIPLIERS, device=keys.device)[:, None, None]
     steps = torch.tensor(_KEY_STEPS, device=keys.device)[:, None]
@@ -88,6 +94,8 @@ def uniforms_on(
     device: torch.device, seeds: Sequence[int], positions: Sequence[int], count: int
 ) -> torch.Tensor:
     """Return the same as `uniforms`, computed on ``device``."""
+    import torch
+
     blocks = -(-count // 4)
     keys = torch.from_numpy(_words(seeds).astype(np.int64)).to(device)
     counters = torch.zeros((4, len(seeds), blocks), dtype=torch.int64, device=device)

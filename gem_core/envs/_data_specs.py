@@ -76,6 +76,12 @@ _EVAL: tuple[tuple[str, str, str, str | None, str, dict[str, str] | None], ...] 
     ),
 )
 """The same for evaluation, where the seed selects the item."""
+_MADE = (
+    ("math:Remainders", _MATH, "remainders"),
+    ("qa:Almanac", _QA, "almanac"),
+    ("qa:Auction", _QA, "auction"),
+)
+"""(id, entry point, sample): questions made for this package, which need a tool."""
 HUB_IDS = frozenset(row[2] for row in (*_TRAIN, *_EVAL))
 """The data sets that a sample may replace; see `gem_core.envs.dataset.DatasetEnv`."""
 
@@ -88,7 +94,13 @@ def data_specs() -> Iterator[EnvSpec]:
         yield _dataset_spec(row)
     for row in _EVAL:
         yield _dataset_spec(row, pick="seed")
+    for id, entry_point, sample in _MADE:
+        yield EnvSpec(id, entry_point, {"dataset": "sample", "sample": sample})
     yield from _multi_agent()
+    for group in ("files", "text", "git", "programs"):
+        yield EnvSpec(f"terminal:{group}-v0", f"{_HERE}.terminal.env:TerminalEnv", {"group": group})
+    for group in ("insert", "update", "delete", "report"):
+        yield EnvSpec(f"mcp:{group}-v0", f"{_HERE}.database.env:DatabaseEnv", {"group": group})
     for split in ("train", "test"):
         for rendering in ("html", "text", "text_rich"):
             kwargs = {"split": split, "rendering": rendering}

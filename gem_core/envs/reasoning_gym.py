@@ -67,6 +67,8 @@ class ReasoningGym(SingleTurn):
         UnknownNameError: the generator or an option does not exist.
     """
 
+    checks_kwargs = True
+
     def __init__(
         self,
         *,

@@ -22,17 +22,24 @@ class ChatRenderer:
     Args:
         tokenizer: has a chat template.
         system: the system message that begins each conversation, ``None`` for none.
+        tools: functions that the chat template describes, as `ToolEnv.functions` gives them.
     """
 
-    def __init__(self, tokenizer: Any, system: str | None = None) -> None:
+    def __init__(
+        self, tokenizer: Any, system: str | None = None, tools: Sequence[Any] = ()
+    ) -> None:
         self.tokenizer = tokenizer
+        self.options: dict[str, Any] = {"tools": list(tools)} if tools else {}
         self.head = [{"role": "system", "content": system}] if system else []
 
     def __call__(self, messages: Sequence[dict[str, str]]) -> str:
         """Return the text of ``messages`` and of the beginning of the next action."""
         return str(
             self.tokenizer.apply_chat_template(
-                [*self.head, *messages], tokenize=False, add_generation_prompt=True
+                [*self.head, *messages],
+                tokenize=False,
+                add_generation_prompt=True,
+                **self.options,
             )
         )
 

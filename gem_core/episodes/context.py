@@ -31,6 +31,8 @@ class Template:
         close: the text that ends an action without a stop token (it was cut off), ``""`` for none.
         close_opens: ``close`` also begins the next message (GLM-4), so that an action which ends
             with another stop token needs it too.
+        tool: the text after an action where the result of a tool follows, which is then a message
+            of the role ``tool``; ``""``: as ``next``.
         renderer: renders a conversation that ``next`` cannot continue, because the chat template
             rewrites earlier turns (Qwen3 drops their thinking); ``None`` = it never does.
     """
@@ -40,6 +42,7 @@ class Template:
     next: str
     close: str = ""
     close_opens: bool = field(default=False, repr=False)
+    tool: str = field(default="", repr=False)
     renderer: ChatRenderer | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -157,16 +160,18 @@ def get_template(name: str, tokenizer: Any = None, system: str | None = None) ->
     return TEMPLATES[name]
 
 
-def chat_template(tokenizer: Any, system: str | None = None) -> Template:
+def chat_template(tokenizer: Any, system: str | None = None, tools: Sequence[Any] = ()) -> Template:
     """Derive an append-only `Template` from a tokenizer's own chat template.
+
+    With tools, the chat template describes them and renders their results.
 
     A conversation of marker texts is rendered once and cut at the markers. A chat template that
     rewrites earlier turns (Qwen3 drops old thinking) gives a template with a ``renderer``: the
     machine then begins a new segment where the history changes, and only there.
 
     Raises:
-        RecipeError: there is no chat template, it changes the texts of the messages, or nothing in
-            it ends a turn.
+        RecipeError: there is no chat template, it changes the texts of the messages, nothing in it
+            ends a turn, or it has no place for tools.
     """
     if tokenizer is None or not getattr(tokenizer, "chat_template", None):
         raise RecipeError(
@@ -176,7 +181,7 @@ def chat_template(tokenizer: Any, system: str | None = None) -> Template:
     user = "\u2983first\u2984"
     action = "\u2983action\u2984"
     later = "\u2983later\u2984"
-    render = ChatRenderer(tokenizer, system)
+    render = ChatRenderer(tokenizer, system, tools)
     start = [{"role": "user", "content": user}]
     more = [{"role": "assistant", "content": action}, {"role": "user", "content": later}]
     first = render(start)
@@ -194,8 +199,38 @@ def chat_template(tokenizer: Any, system: str | None = None) -> Template:
         f"{opening}{_SLOT}{rest}",
         close,
         close_opens=not any(token in opening for token in added_tokens(tokenizer)),
+        tool=_tool_text(render, start, close) if tools else "",
         renderer=render if render.rewrites(first, close + opening, rest) else None,
     )
+
+
+def _tool_text(render: ChatRenderer, start: list[dict[str, str]], close: str) -> str:
+    """Return the text after an action that a tool's result follows, with the slot.
+
+    Raises:
+        RecipeError: the chat template does not describe tools, or not their results.
+    """
+    action = "\u2983action\u2984"
+    result = "\u2983result\u2984"
+    more = [{"role": "assistant", "content": action}, {"role": "tool", "content": result}]
+    refused = RecipeError(
+        "This tokenizer's chat template has no place for tools: leave out tool_use.native, so that "
+        "the first observation describes them."
+    )
+    try:
+        described = render(start)
+        full = render([*start, *more])
+    except Exception as error:  # templates raise errors of Jinja's, and of their own
+        raise refused from error
+    names = [tool["function"]["name"] for tool in render.options["tools"]]
+    if not all(name in described for name in names):
+        raise refused
+    if full.count(action) != 1 or full.count(result) != 1:
+        raise refused
+    between, rest = full.split(action)[1].split(result)
+    if not between.startswith(close):
+        raise refused
+    return f"{between[len(close) :]}{_SLOT}{rest}"
 
 
 class Extension(NamedTuple):
@@ -267,16 +302,19 @@ class Context:
             action: decoded action text.
             stopped: whether the sampled tokens end with a token that closes the turn.
             observation: the environment's observation after the action.
-            info: its info; ``info["suffix"]`` is the current state as text.
+            info: its info; ``info["suffix"]`` is the current state as text, and ``info["role"]`` is
+                ``"tool"`` where the observation is the result of a native tool call.
         """
         self._events.append((action, observation))
         shown = with_suffix(observation, info)
         if self.history == "append":
+            of_tool = bool(self.template.tool) and info.get("role") == "tool"
             self.messages += [
                 {"role": "assistant", "content": action},
-                {"role": "user", "content": shown},
+                {"role": "tool" if of_tool else "user", "content": shown},
             ]
-            text = self.template.next.replace(_SLOT, self._guarded(shown))
+            after = self.template.tool if of_tool else self.template.next
+            text = after.replace(_SLOT, self._guarded(shown))
             extension = Extension(text if stopped else self.template.close + text, fresh=False)
             if self.template.renderer is None:
                 return extension

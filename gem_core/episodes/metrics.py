@@ -1,24 +1,10 @@
-"""The common metric names, and the metrics that are computed from episodes alone."""
+"""The metrics that are computed from episodes alone; `gem_core.episodes.metric_names` has all."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from gem_core.episodes.data import Episode, StopReason
-
-COMMON = frozenset({
-    "episodes", "reward/mean", "reward/std", "reward/turn_mean", "success/mean",
-    "turns/mean", "turns/total", "turns/invalid", "turns/cut", "turns/masked",
-    "tokens/action", "tokens/all", "time/env", "stop/terminated",
-    "advantage/mean", "advantage/std", "loss/policy", "grad_norm",
-    "entropy", "clip_ratio", "lr",
-    "time/step", "time/rollout", "time/update",
-})  # fmt: skip
-"""The metrics in each line of ``metrics.jsonl``, under the same names in every trainer.
-
-``clip_ratio`` is the share of action tokens whose ratio the PPO clip changed, ``lr`` the learning
-rate after the step (in TRL that of its last optimizer step). Times are in seconds.
-"""
 
 
 def episode_metrics(episodes: Sequence[Episode], prefix: str = "") -> dict[str, float]:
@@ -27,6 +13,8 @@ def episode_metrics(episodes: Sequence[Episode], prefix: str = "") -> dict[str, 
     Rewards are undiscounted sums per episode. ``tokens/*`` are means per episode;
     ``tokens/action`` counts sampled tokens only. ``stop/*`` are the shares of the stop reasons in
     the batch. With several environments, each metric is repeated as ``env/<id>/<metric>``.
+    Episodes with tools add ``tool/calls`` (mean per episode), ``tool/used`` (share of episodes with
+    a call), ``tool/failed`` (share of calls that failed) and ``time/tool`` (sum).
 
     Args:
         episodes: at least one episode.
@@ -56,11 +44,35 @@ def _of(episodes: Sequence[Episode]) -> dict[str, float]:
         "turns/total": float(len(turns)),
         "turns/invalid": sum("error" in t.info for t in turns) / max(1, len(turns)),
         "turns/cut": sum(t.finish_reason.value == "length" for t in turns) / max(1, len(turns)),
+        "turns/masked": float(sum(turn.aborted for turn in turns)),
+        "episodes/untrained": float(sum(not _is_trained(episode) for episode in episodes)),
         "tokens/action": sum(e.action_tokens for e in episodes) / count,
         "tokens/all": sum(len(s.token_ids) for e in episodes for s in e.segments) / count,
         "time/env": sum(e.seconds.get("env", 0.0) for e in episodes),
     }
+    metrics |= _tool_metrics(episodes)
     for reason in StopReason:
         share = sum(episode.stop_reason is reason for episode in episodes) / count
         metrics[f"stop/{reason.value}"] = share
     return metrics
+
+
+def _is_trained(episode: Episode) -> bool:
+    return any(any(segment.loss_mask) for segment in episode.segments)
+
+
+def _tool_metrics(episodes: Sequence[Episode]) -> dict[str, float]:
+    """Return the counters of tools, where an environment has some (`gem_core.tools.ToolEnv`)."""
+    counted = [
+        [turn.info for turn in episode.turns if "tool_calls" in turn.info] for episode in episodes
+    ]
+    last = [infos[-1] for infos in counted if infos]
+    if not last:
+        return {}
+    calls = sum(info["tool_calls"] for info in last)
+    return {
+        "tool/calls": calls / len(last),
+        "tool/used": sum(info["tool_calls"] > 0 for info in last) / len(last),
+        "tool/failed": sum(info["tool_failures"] for info in last) / max(1, calls),
+        "time/tool": sum(info["tool_seconds"] for info in last),
+    }

@@ -51,6 +51,20 @@ def evaluation_episodes(
         GemError: more than half of the episodes failed.
     """
     count = recipe.eval.episodes if episodes is None else episodes
+    with loaded(recipe, model_dir) as (factory, policy, _):
+        played = play_batch([factory.evaluation(k) for k in range(count)], policy)
+    require_healthy(played)
+    return played
+
+
+@contextmanager
+def loaded(recipe: Recipe, model_dir: str | Path) -> Iterator[tuple[MachineFactory, HFPolicy, int]]:
+    """Load a saved model; yield what makes machines, the policy, and its sequences per pass.
+
+    Args:
+        recipe: environments, context, limits, sampling and ``eval.temperature``.
+        model_dir: Hugging Face directory or id, including a tokenizer.
+    """
     # A trained model has a directory of its own; the revision belongs to the recipe's model.
     revision = recipe.model.revision if str(model_dir) == recipe.model.path else None
     source = {"pretrained_model_name_or_path": str(model_dir), "revision": revision or "main"}
@@ -58,6 +72,7 @@ def evaluation_episodes(
     factory = MachineFactory(recipe, tokenizer)
     gpu = recipe.hardware.device == "gpu" and torch.cuda.is_available()
     device = "cuda" if gpu else "cpu"
+    max_batch = 512 if device == "cpu" else 128
     model = transformers.AutoModelForCausalLM.from_pretrained(**source).to(device)
     policy = HFPolicy(
         model.to(getattr(torch, recipe.model.dtype)),
@@ -65,12 +80,10 @@ def evaluation_episodes(
         temperature=recipe.eval.temperature,
         top_p=recipe.sampling.top_p,
         top_k=recipe.sampling.top_k,
-        max_batch=512 if device == "cpu" else 128,
+        max_batch=max_batch,
     )
     with _threads(recipe):
-        played = play_batch([factory.evaluation(k) for k in range(count)], policy)
-    require_healthy(played)
-    return played
+        yield factory, policy, max_batch
 
 
 def summarise(episodes: list[Episode]) -> dict[str, float]:

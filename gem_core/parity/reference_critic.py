@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gem_core.episodes.data import StopReason
 from gem_core.parity import reference_advantages
 from gem_core.parity.recorded import Unit, Weights
 from gem_core.parity.reference_advantages import Played
@@ -87,7 +86,8 @@ class ReferenceCritic:
             values[rows, places],
             self.old[rows, places],
             torch.tensor(targets, dtype=values.dtype),
-            max(len(targets), 1),
+            clip=self.recipe.algorithm.value_clip,
+            divisor=max(len(targets), 1),
         )
         loss.backward()
         self.optimizer.step()
@@ -102,9 +102,6 @@ class ReferenceCritic:
         cut = [number for number, state in enumerate(batch.states) if state]
         if self.traits.bootstrapped == "none":
             return
-        if self.traits.bootstrapped == "turn limit":
-            limit = StopReason.TRUNCATED_TURNS
-            cut = [number for number in cut if batch.episodes[number].stop_reason is limit]
         if not cut:
             return
         values = self._values(padded([batch.states[number] for number in cut])).detach()

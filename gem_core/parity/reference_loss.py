@@ -57,11 +57,24 @@ def kl_term(traits: Traits, logprobs: Tensor, initial: Tensor) -> Tensor:
 
 
 def value_loss(
-    traits: Traits, values: Tensor, old: Tensor, targets: Tensor, divisor: float
+    traits: Traits,
+    values: Tensor,
+    old: Tensor,
+    targets: Tensor,
+    *,
+    clip: float,
+    divisor: float,
 ) -> Tensor:
-    """Return the critic's loss; ``values``, ``old`` and ``targets`` are of the trained places."""
-    errors = (values - targets).square()
-    if traits.value_clip is not None:
-        near = old + (values - old).clamp(-traits.value_clip, traits.value_clip)
-        errors = torch.maximum(errors, (near - targets).square())
+    """Return the critic's loss.
+
+    Args:
+        traits: what the trainer does in its own way.
+        values: of the trained places.
+        old: of the same places, at the beginning of the training step.
+        targets: of the same places.
+        clip: distance from the old value beyond which a new one counts as at that distance.
+        divisor: number of places in the mean.
+    """
+    near = old + (values - old).clamp(-clip, clip)
+    errors = torch.maximum((values - targets).square(), (near - targets).square())
     return traits.value_scale * errors.sum() / divisor

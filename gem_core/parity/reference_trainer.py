@@ -6,6 +6,7 @@ shuffle in their own ways. Everything else is computed here, from the recipe.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -138,21 +139,26 @@ class ReferenceTrainer:
         self.optimizer.step()
 
     def _weights(self, batch: ReferenceBatch, units: list[Unit]) -> tuple[Tensor, Tensor]:
-        """Return the weight of each token by the recipe's aggregation, and in a mean of tokens."""
+        """Return the weight of each token by the recipe's aggregation, and in a mean of tokens.
+
+        The second one is a mean over the minibatch's own tokens, whatever the trainer's divisor is.
+        """
         algorithm = self.recipe.algorithm
         mask = batch.mask(batch.trained(units))
         everything = batch.mask(batch.actions)
-        share = self.traits.divisor == "batch share"
-        tokens = float(mask.sum())
-        if share:
-            tokens = float(everything.sum()) / algorithm.minibatches
-        per_token = (mask / max(tokens, 1.0)).to(self.dtype)
+        own_tokens = max(float(mask.sum()), 1.0)
+        per_token = (mask / own_tokens).to(self.dtype)
         if algorithm.loss_aggregation == "token":
-            return per_token, (mask / max(float(mask.sum()), 1.0)).to(self.dtype)
+            tokens = own_tokens
+            if self.traits.divisor == "batch share":
+                tokens = float(everything.sum()) / algorithm.minibatches
+            return (mask / tokens).to(self.dtype), per_token
         of_row = mask.sum(1, keepdim=True)
         sequences = float((of_row > 0).sum())
-        if share:
+        if self.traits.divisor != "minibatch":
             sequences = float((everything.sum(1) > 0).sum()) / algorithm.minibatches
+        if self.traits.divisor == "padded minibatch":
+            sequences = math.ceil(sequences)
         inside = of_row.clamp(min=1.0)
         if algorithm.loss_aggregation == "constant":
             inside = torch.full_like(of_row, float(algorithm.loss_constant or 1))

@@ -16,26 +16,28 @@ class Traits:
     """How a trainer's update differs from the recipe's.
 
     Attributes:
-        divisor: what a mean over a minibatch divides by: the minibatch's own tokens or sequences,
-            or the share of all the batch's that a minibatch has on average.
+        divisor: what a mean over a minibatch divides by: the minibatch's own tokens or sequences;
+            the same, where sequences that fill the last minibatch up to the size of the others and
+            train nothing count, too; or the share of all the batch's that a minibatch has on
+            average.
         rate_per: whether the learning rate changes with each optimizer step, or with each training
             step.
-        kl_mean: whether the KL term is averaged as the policy's loss is, or over tokens always.
+        kl_mean: whether the KL term is averaged as the policy's loss is, or over the minibatch's
+            own tokens always.
         kl_estimator: of the KL term in the loss: k2 = (log ratio)^2 / 2, k3 = exp(-x) - 1 + x.
         kl_times_ratio: whether the KL term is multiplied by the ratio of new and old policy.
-        entropy_mean: whether the entropy is averaged as the loss is, or over tokens always.
+        entropy_mean: whether the entropy is averaged as the loss is, or over the minibatch's own
+            tokens always.
         decayed: the policy's weights that weight decay shrinks: all, or matrices only.
         value_decayed: the same of the critic.
         adam_eps: epsilon of Adam.
-        value_clip: range in which a new value may leave the old one; None for no clip.
         value_scale: factor of the mean squared error.
         value_at: where the critic is trained: at the last prompt token of each turn, or before each
             of its action tokens, towards the same target.
-        value_passes: whether the critic sees minibatches, or the whole batch as often.
         bootstrapped: the limits after which an episode gets the value of its last state.
     """
 
-    divisor: Literal["minibatch", "batch share"] = "minibatch"
+    divisor: Literal["minibatch", "padded minibatch", "batch share"] = "minibatch"
     rate_per: Literal["optimizer step", "training step"] = "optimizer step"
     kl_mean: Literal["as the loss", "tokens"] = "as the loss"
     kl_estimator: Literal["k2", "k3"] = "k3"
@@ -44,11 +46,9 @@ class Traits:
     decayed: Literal["all", "matrices"] = "all"
     adam_eps: float = 1e-8
     value_decayed: Literal["all", "matrices"] = "all"
-    value_clip: float | None = None
     value_scale: float = 0.5
     value_at: Literal["turn", "tokens"] = "turn"
-    value_passes: Literal["minibatches", "whole batch"] = "minibatches"
-    bootstrapped: Literal["every limit", "turn limit", "none"] = "every limit"
+    bootstrapped: Literal["every limit", "none"] = "every limit"
 
     def differences(self) -> dict[str, Any]:
         """Return the fields that differ from the recipe's meaning, with their values."""

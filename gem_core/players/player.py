@@ -33,10 +33,15 @@ EXPERTS: dict[str, str] = {
     # For whole namespaces, where only the data hold the answer.
     **{
         f"{name}:*": f"{_HERE}.player:Peek"
-        for name in ("rg", "math", "code", "qa", "logic", "eval")
+        for name in ("rg", "math", "code", "qa", "logic", "eval", "terminal", "mcp")
     },
 }
 """Family or namespace of environments -> expert."""
+TOOL_EXPERTS = {
+    ("math:Remainders", "python"): f"{_HERE}.tool_users:Calculates",
+    ("qa:Auction", "search"): f"{_HERE}.tool_users:LooksUp",
+}
+"""(family, tool) -> expert that uses the tool, for an environment that has it."""
 KINDS = ("random", "expert")
 
 
@@ -153,6 +158,10 @@ def get_player(
         raise unknown("kind of player", kind, KINDS, "There are 'random' and 'expert'.")
     if kind == "random":
         return RandomPlayer(_required(env, kind, env_id), Random(seed))
+    user = _tool_user(env_id, env)
+    if user is not None:
+        player: Player = user(Random(seed), env, **{**_options_of(env, user), **options})
+        return player
     expert = _expert(env_id)
     if issubclass(expert, Peek):
         return expert(Random(seed), _required(env, kind, env_id))
@@ -181,6 +190,19 @@ def _expert(env_id: str) -> type[Player]:
     path = EXPERTS.get(family(env_id)) or EXPERTS.get(f"{namespace}:*")
     if path is None:
         raise unknown("expert for", env_id, EXPERTS, f"There are: {', '.join(EXPERTS)}.")
+    return _loaded(path)
+
+
+def _tool_user(env_id: str, env: Env | None) -> Any:
+    """Return the expert that uses one of the environment's tools; ``None``: there is none."""
+    for tool in getattr(env, "tools", ()):
+        path = TOOL_EXPERTS.get((family(env_id), tool))
+        if path is not None:
+            return _loaded(path)
+    return None
+
+
+def _loaded(path: str) -> type[Player]:
     module, _, name = path.partition(":")
     cls: type[Player] = getattr(import_module(module), name)
     return cls

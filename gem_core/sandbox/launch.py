@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
 from gem_core.sandbox.results import SandboxUnavailable
-from gem_core.sandbox.server.library import readable_paths
+from gem_core.sandbox.server.library import program_paths, readable_paths
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _START = (
@@ -34,6 +34,7 @@ class Options(NamedTuple):
         tmpfs_mb: size of the folder in memory that all slots share, at level *strict*.
         packages: folders that programs may import from, besides the standard library.
         preload: modules that the server imports before its first program.
+        programs: whether programs may execute the system's programs, and files of their own.
     """
 
     level: str
@@ -43,6 +44,7 @@ class Options(NamedTuple):
     tmpfs_mb: int = 512
     packages: tuple[str, ...] = ()
     preload: tuple[str, ...] = ()
+    programs: bool = False
 
 
 def ways(level: str) -> list[str]:
@@ -97,6 +99,7 @@ def _python(
         "tmpfs_mb": options.tmpfs_mb,
         "packages": options.packages,
         "preload": options.preload,
+        "programs": options.programs,
     }
     return [python, "-I", "-S", "-B", "-c", _START, json.dumps(passed), package]
 
@@ -115,7 +118,9 @@ def _bubblewrap(options: Options, python: str) -> list[str]:
         for name in _CAPABILITIES:
             arguments += ["--cap-add", f"CAP_{name}"]
     arguments += ["--size", str(options.tmpfs_mb << 20), "--perms", "0711", "--tmpfs", "/work"]
-    paths = (*readable_paths(), *options.packages, python, _HERE)
+    paths = [*readable_paths(), *options.packages, python, _HERE]
+    if options.programs:
+        paths += program_paths()
     shown = [path for path in paths if not path.startswith("/dev/")]
     for folder in _parents(shown):  # bubblewrap would make them private
         arguments += ["--perms", "0755", "--dir", folder]

@@ -18,6 +18,8 @@ from gem_core.sandbox.results import Limits, Result, SandboxError, SandboxUnavai
 from gem_core.sandbox.session import Session
 
 _WAIT = 60.0  # seconds for a free slot
+_FOR_PROGRAMS = ("base64", "select", "signal", "stat", "subprocess")
+"""What `gem_core.sandbox.shell` imports."""
 
 
 class Sandbox:
@@ -36,6 +38,9 @@ class Sandbox:
         tmpfs_mb: size of the folder in memory of a server, at level *strict*.
         packages: folders that programs may import from, besides the standard library.
         preload: modules that a server imports before its first program, to make them fast.
+        programs: whether programs may start processes, and execute the system's programs
+            (``/usr/bin``) and files of their own folder. All else is as promised: no network, no
+            files but their own. SECURITY.md says what changes.
 
     Attributes:
         level: the level; it never changes.
@@ -59,6 +64,7 @@ class Sandbox:
         tmpfs_mb: int = 512,
         packages: tuple[str, ...] = (),
         preload: tuple[str, ...] = (),
+        programs: bool = False,
     ):
         self.limits = limits or Limits()
         chosen = chosen_level(level)
@@ -68,7 +74,7 @@ class Sandbox:
         self._slots = threading.BoundedSemaphore(servers * slots)
         self._owner = os.getpid()
         self._options = Options(
-            chosen or "", "", slots, spares, tmpfs_mb, tuple(packages), tuple(preload)
+            chosen or "", "", slots, spares, tmpfs_mb, tuple(packages), tuple(preload), programs
         )
         self._finalizer = weakref.finalize(self, _close, self._servers)
         self.own_user = False
@@ -241,22 +247,24 @@ def _close(servers: list[ServerProcess | None]) -> None:
             server.close()
 
 
-_shared: dict[tuple[int, str | None], Sandbox] = {}
+_shared: dict[tuple[int, str | None, bool], Sandbox] = {}
 _shared_lock = threading.Lock()
 
 
-def shared(level: str | None = None) -> Sandbox:
+def shared(level: str | None = None, *, programs: bool = False) -> Sandbox:
     """Return the sandbox that the parts of this process share, made at the first call.
 
     Args:
         level: one of `LEVELS`, or ``None`` for the default.
+        programs: see `Sandbox`; such a sandbox has servers of its own.
 
     Raises:
         SandboxUnavailable: this machine does not offer it.
     """
     name = chosen_level(level)
     with _shared_lock:
-        key = (os.getpid(), name)
+        key = (os.getpid(), name, programs)
         if key not in _shared:
-            _shared[key] = Sandbox(name)
+            preload = _FOR_PROGRAMS if programs else ()
+            _shared[key] = Sandbox(name, programs=programs, preload=preload)
         return _shared[key]

@@ -79,7 +79,7 @@ def _settings(recipe: Recipe) -> dict[str, Any]:
     return {
         "build": BUILD,
         "corpus": _corpus_digest(),
-        "tiny": resolved["model"]["tiny"],
+        "tiny": _tiny_settings(recipe.model.tiny),
         "seed": recipe.seed,
         "context": resolved["context"],
         "template": _digest(repr(TEMPLATES.get(recipe.context.template))),
@@ -95,6 +95,19 @@ def _settings(recipe: Recipe) -> dict[str, Any]:
             )
         ],
     }
+
+
+def _tiny_settings(config: TinyConfig) -> dict[str, Any]:
+    """Return the table; without the keys of the tokenizer where they have the default, so that
+    models keep the names that they had before there were these keys."""
+    import msgspec
+
+    table: dict[str, Any] = msgspec.to_builtins(config)
+    defaults = TinyConfig()
+    for key in ("corpus", "pieces"):
+        if table[key] == getattr(defaults, key):
+            del table[key]
+    return table
 
 
 @lru_cache(maxsize=1)

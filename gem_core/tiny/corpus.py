@@ -1,15 +1,23 @@
-"""The fixed text on which the tiny tokenizer is trained: games as recipes render them.
+"""The text on which the tiny tokenizer is trained: environments as recipes render them.
 
-It does not depend on a recipe, so that all recipes have the same tokenizer.
+`corpus` does not depend on a recipe, so that all recipes that use it have the same tokenizer.
+`own_corpus` is made of a recipe's environments.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from gem_core.episodes.context import Context, get_template
 from gem_core.registration import make
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gem_core.core import Env
+    from gem_core.players import Player
+    from gem_core.training.recipe import Recipe
 
 GAMES = (
     "game:GuessTheNumber-v0-easy",
@@ -21,6 +29,10 @@ GAMES = (
 """The games for which the tiny profile is intended."""
 EPISODES = 200
 """Number of random episodes per game."""
+OWN_EPISODES = 100
+"""Number of episodes per environment of a recipe; half of their actions are the expert's."""
+_OWN_SEED = -2 * 10**12
+"""The first seed of `own_corpus`; the others are below it, apart from all other seeds."""
 
 
 def corpus() -> list[str]:
@@ -37,12 +49,56 @@ def _episodes(game: str) -> Iterator[str]:
 def _transcript(game: str, seed: int, rng: random.Random) -> str:
     """Return one random episode: every prompt and every action, in order."""
     env = make(game)
-    context = Context(get_template("qwen3_game"))
+    return _played(env, "qwen3_game", seed, lambda shown: env.random_action(rng))
+
+
+def own_corpus(recipe: Recipe) -> list[str]:
+    """Return whole episodes of the recipe's training environments as text.
+
+    They depend only on the environments and the template; ``chat`` is rendered as
+    ``qwen3_general``, of which the tiny tokenizer's chat template has the same marks.
+    """
+    from gem_core.training.run_data import env_key, make_for_run
+    from gem_core.training.splits import split_envs
+
+    template = recipe.context.template
+    template = "qwen3_general" if template == "chat" else template
+    texts = []
+    for number, config in enumerate(split_envs(recipe, "train")):
+        for episode in range(OWN_EPISODES):
+            env = make_for_run(config, env_key(recipe, "train", number))
+            texts.append(_half_expert(env, config.id, template, _OWN_SEED - episode))
+            env.close()
+    return texts
+
+
+def _half_expert(env: Env, env_id: str, template: str, seed: int) -> str:
+    from gem_core.tiny.expert import expert_action, expert_player
+
+    rng = random.Random(f"corpus {seed}")
+    player: Player | None = None
+
+    def act(shown: tuple[str, dict[str, Any]]) -> str:
+        nonlocal player
+        if player is None:
+            player = expert_player(env, env_id, seed)
+            player.reset(*shown)
+        action = expert_action(player, env, shown, rng)[0]
+        return env.random_action(rng) if rng.random() < 0.5 else action
+
+    return _played(env, template, seed, act)
+
+
+def _played(
+    env: Env, template: str, seed: int, act: Callable[[tuple[str, dict[str, Any]]], str]
+) -> str:
+    """Play one episode; return every prompt and every action, in order."""
+    context = Context(get_template(template))
     observation, info = env.reset(seed=seed)
     parts = [context.start(observation, info)]
     over = False
     while not over:
-        action = env.random_action(rng)
+        action = act((observation, info))
         observation, _, terminated, truncated, info = env.step(action)
         over = terminated or truncated
         parts += [action, context.template.close]

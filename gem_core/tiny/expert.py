@@ -93,10 +93,10 @@ def _completion(action: str, machine: EpisodeMachine, hf_tokenizer: Any) -> Comp
 
 
 def is_question(env: Env) -> bool:
-    """Return whether an episode is one question and one answer."""
+    """Return whether an episode is one question and one answer, without tools before it."""
     from gem_core.envs.single_turn import SingleTurn
 
-    return isinstance(env.unwrapped, SingleTurn)
+    return isinstance(env.unwrapped, SingleTurn) and not hasattr(env, "tools")
 
 
 def expert_player(env: Env, env_id: str, seed: int) -> Player:

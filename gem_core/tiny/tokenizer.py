@@ -2,8 +2,8 @@
 
 Merges may cross spaces and line ends, so that a prompt of a thousand characters has about twenty
 tokens. Digits and the brackets of an answer are never merged, so that the model spells an action
-instead of memorising it. Every text is encoded and decoded without loss. The files are written here
-in a format that transformers 4.51 to 5.x read in the same way.
+instead of memorising it; `PIECES` has other divisions. Every text is encoded and decoded without
+loss. The files are written here in a format that transformers 4.51 to 5.x read in the same way.
 """
 
 from __future__ import annotations
@@ -21,8 +21,14 @@ START = "<|im_start|>"
 END = "<|im_end|>"
 SPECIAL = (PAD, START, END)
 """Special tokens; their ids are 0, 1 and 2."""
-_APART = r"\\boxed\{|\}|[0-9]"
-"""What is never merged."""
+_CELL = r" *[0-9]| *[A-Z](?![a-z])| *[._#√](?=[ \n])"
+PIECES = {
+    "digits": r"\\boxed\{|\}|[0-9]",
+    "cells": r"\\boxed\{|\}|" + _CELL,
+    "numbers": r"\\boxed\{|\}| +[0-9]+(?=[ \n])| *[._]+(?=[ \n])|[0-9]",
+    "letters": r'\\boxed\{|\}|[0-9]|[A-Za-z](?=[A-Za-z0-9 ]*"\?)|[a-zA-Z](?=" appear)',
+}
+"""``model.tiny.pieces`` -> what is never merged with its neighbours, as a regular expression."""
 _CHAT = (
     "{% for message in messages %}"
     "{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>\n' }}"
@@ -31,17 +37,18 @@ _CHAT = (
 )
 
 
-def train_tokenizer(texts: Iterable[str], vocab: int) -> Tokenizer:
+def train_tokenizer(texts: Iterable[str], vocab: int, pieces: str = "digits") -> Tokenizer:
     """Train the tokenizer.
 
     Args:
         texts: whole episodes, including special tokens as text.
         vocab: upper bound of the vocabulary, which always has the 256 bytes and the special tokens.
+        pieces: what is never merged, a key of `PIECES`.
     """
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
-            pre_tokenizers.Split(Regex(_APART), "isolated"),
+            pre_tokenizers.Split(Regex(PIECES[pieces]), "isolated"),
             pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
         ]
     )

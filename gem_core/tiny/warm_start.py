@@ -19,7 +19,7 @@ import transformers
 from safetensors.torch import save_file
 
 from gem_core.episodes.data import Episode, Segment
-from gem_core.tiny.corpus import corpus
+from gem_core.tiny.corpus import corpus, own_corpus
 from gem_core.tiny.expert import expert_episodes
 from gem_core.tiny.model import initial_model, write_config
 from gem_core.tiny.tokenizer import train_tokenizer, write_json, write_tokenizer
@@ -39,7 +39,9 @@ def build(recipe: Recipe, settings: dict[str, Any], folder: Path) -> None:
     """
     began = time.perf_counter()
     config = recipe.model.tiny
-    write_tokenizer(train_tokenizer(corpus(), config.vocab), folder, config.max_positions)
+    texts = corpus() if config.corpus == "games" else own_corpus(recipe)
+    tokenizer = train_tokenizer(texts, config.vocab, config.pieces)
+    write_tokenizer(tokenizer, folder, config.max_positions)
     hf = transformers.AutoTokenizer.from_pretrained(folder)
     write_config(config, len(hf), hf.eos_token_id, hf.pad_token_id, folder)
     guessed: Counter[str] = Counter()

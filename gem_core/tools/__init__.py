@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gem_core.tools.base import Call, Tool, ToolResult
-from gem_core.tools.registry import list_tools, make_tool
+from gem_core.tools.registry import check_tool, list_tools, make_tool
 from gem_core.tools.tool_env import Budget, Rewards, ToolEnv
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "Tool",
     "ToolEnv",
     "ToolResult",
+    "check_tool",
     "list_tools",
     "make_tool",
 ]

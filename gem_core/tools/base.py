@@ -65,6 +65,10 @@ class Tool(ABC):
         languages: the languages of fenced blocks that are its calls, in the format ``fence``.
         formats: the formats of its calls that are understood.
         slow: whether a call may block.
+        version: increased when the same call gives another result than before.
+        revision: what identifies the tool's data, such as a corpus; ``None``: it has none.
+        shares: tools of one environment with an equal value share a session: the first of them
+            starts, saves, loads and stops it. ``None``: the tool has one of its own.
     """
 
     name: str
@@ -75,6 +79,9 @@ class Tool(ABC):
     languages: tuple[str, ...] = ()
     known_formats: ClassVar[tuple[str, ...]] = ("tag", "tool_call")
     slow: bool = True
+    version: int = 0
+    revision: str | None = None
+    shares: Any = None
 
     def __init__(self, formats: tuple[str, ...] | None = None):
         self.formats = tuple(formats or self.known_formats)
@@ -124,9 +131,23 @@ class Tool(ABC):
         """Return the session that `save` described."""
         return self.start()
 
+    def describe(self) -> dict[str, Any]:
+        """Return what a run records of the tool on this machine, besides its version and data.
+
+        It must be equal in all processes of a run, and where it is resumed.
+
+        Raises:
+            GemError: the tool cannot work here.
+        """
+        return {}
+
     def example(self, format_name: str) -> str:
         """Return how a call is written in a format."""
         return FORMATS[format_name].example(self)
+
+    def write(self, **arguments: Any) -> str:
+        """Return a call of this tool as an agent writes it, in the first of its formats."""
+        return FORMATS[self.formats[0]].write(self, arguments)
 
     @property
     def main_argument(self) -> str:

@@ -29,8 +29,18 @@ class Format(ABC):
         """Return the first complete call of a tool."""
 
     @abstractmethod
+    def write(self, tool: Tool, arguments: Mapping[str, Any]) -> str:
+        """Return a call with these arguments; `Tag` and `Fence` write the main one only."""
+
     def example(self, tool: Tool) -> str:
         """Return a call, as the instructions show it."""
+        return self.write(
+            tool, {name: self.placeholder(name) for name in tool.schema["properties"]}
+        )
+
+    def placeholder(self, argument: str) -> str:
+        """Return what stands for an argument in an example."""
+        return argument
 
     @abstractmethod
     def result(self, text: str, tool: Tool | None) -> str:
@@ -61,9 +71,9 @@ class Tag(Format):
             start = end
         return None
 
-    def example(self, tool: Tool) -> str:
+    def write(self, tool: Tool, arguments: Mapping[str, Any]) -> str:
         """Return a pair of tags."""
-        return f"<{tool.tag}>{tool.main_argument}</{tool.tag}>"
+        return f"<{tool.tag}>{arguments[tool.main_argument]}</{tool.tag}>"
 
     def result(self, text: str, tool: Tool | None) -> str:
         """Return a pair of tags."""
@@ -88,9 +98,9 @@ class Fence(Format):
                 return Written({tool.main_argument: match[2]}, match.start(), match.end())
         return None
 
-    def example(self, tool: Tool) -> str:
+    def write(self, tool: Tool, arguments: Mapping[str, Any]) -> str:
         """Return a block."""
-        return f"```{tool.languages[0]}\n{tool.main_argument}\n```"
+        return f"```{tool.languages[0]}\n{arguments[tool.main_argument]}\n```"
 
     def result(self, text: str, tool: Tool | None) -> str:
         """Return a block that is longer than any fence in it."""
@@ -120,11 +130,14 @@ class ToolCall(Format):
                 return Written(arguments, match.start(), match.end())
         return None
 
-    def example(self, tool: Tool) -> str:
+    def write(self, tool: Tool, arguments: Mapping[str, Any]) -> str:
         """Return a call in JSON."""
-        arguments = {name: f"<{name}>" for name in tool.schema["properties"]}
-        body = json.dumps({"name": tool.name, "arguments": arguments})
+        body = json.dumps({"name": tool.name, "arguments": dict(arguments)})
         return f"<tool_call>\n{body}\n</tool_call>"
+
+    def placeholder(self, argument: str) -> str:
+        """Return the argument's name in angle brackets."""
+        return f"<{argument}>"
 
     def result(self, text: str, tool: Tool | None) -> str:
         """Return a response."""

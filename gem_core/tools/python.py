@@ -54,6 +54,10 @@ class PythonTool(Tool):
         sandbox = shared(self.level)
         return _Interpreter(sandbox, []) if self.keep else None
 
+    def describe(self) -> dict[str, Any]:
+        """Return the sandbox's level."""
+        return {"level": shared(self.level).level}
+
     def stop(self, session: _Interpreter | None) -> None:
         """End the episode's interpreter."""
         if session is not None:

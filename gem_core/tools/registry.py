@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from inspect import signature
 from typing import Any
 
 from gem_core.errors import RegistrationError, unknown
@@ -12,7 +14,11 @@ from gem_core.tools.base import Tool
 GROUP = "gem_core.tools"
 """Entry-point group in which a package offers tools: ``name = "module:Class"``."""
 
-_BUILT_IN = {"python": "gem_core.tools.python:PythonTool"}
+_BUILT_IN = {
+    "mcp": "gem_core.tools.mcp.tool:McpTool",
+    "python": "gem_core.tools.python:PythonTool",
+    "search": "gem_core.tools.search:SearchTool",
+}
 
 
 def list_tools() -> list[str]:
@@ -32,18 +38,44 @@ def make_tool(name: str, **options: Any) -> Tool:
         RegistrationError: the entry point does not give a `Tool`.
         TypeError: the tool has no such option.
     """
-    if name in _BUILT_IN:
-        module, _, attribute = _BUILT_IN[name].partition(":")
-        kind = getattr(import_module(module), attribute)
-    else:
-        points = _points()
-        if name not in points:
-            raise unknown("tool", name, list_tools())
-        kind = _loaded(points[name])
-    tool = kind(**options)
+    tool = _kind(name)(**options)
     if not isinstance(tool, Tool):
         raise RegistrationError(f"The tool {name!r} is a {type(tool).__name__}, not a Tool.")
     return tool
+
+
+def check_tool(name: str, options: Iterable[str]) -> dict[str, Any]:
+    """Check that there is a tool with these options, without making it.
+
+    Args:
+        name: of the tool.
+        options: names of options.
+
+    Returns:
+        The tool's options and their defaults; those that have none are left out.
+
+    Raises:
+        UnknownNameError: there is no such tool, or no such option of it.
+        RegistrationError: its entry point cannot be imported.
+    """
+    parameters = signature(_kind(name)).parameters.values()
+    known = [p.name for p in parameters if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    if not any(p.kind is p.VAR_KEYWORD for p in parameters):
+        for option in options:
+            if option not in known:
+                listing = f"It takes: {', '.join(known) or 'none'}."
+                raise unknown(f"option of the tool {name!r}:", option, known, listing)
+    return {p.name: p.default for p in parameters if p.default is not p.empty}
+
+
+def _kind(name: str) -> Any:
+    if name in _BUILT_IN:
+        module, _, attribute = _BUILT_IN[name].partition(":")
+        return getattr(import_module(module), attribute)
+    points = _points()
+    if name not in points:
+        raise unknown("tool", name, list_tools(), f"There are: {', '.join(list_tools())}.")
+    return _loaded(points[name])
 
 
 def _points() -> dict[str, EntryPoint]:

@@ -62,8 +62,10 @@ class ToolEnv(Wrapper):
         budget: what they may use.
         rewards: rewards for calls.
         end_on_failure: whether a failed call ends the episode, without success.
-        instructions: whether the first observation describes the tools. Switch it off where the
-            chat template does it (`functions`).
+        instructions: whether the first observation describes the tools.
+        native: whether the chat template describes the tools (`functions`) and puts results into
+            messages of the role ``tool``: results are then as the tools return them, with
+            ``info["role"] = "tool"``, and there are no instructions.
         answer_format: how the agent writes its answer, ``"tag"`` or ``"boxed"``; it is then passed
             on in the inner environment's own format. ``None``: actions are passed on as they are.
         count_tokens: counts the tokens of a text; ``None``: one for every four characters.
@@ -83,6 +85,7 @@ class ToolEnv(Wrapper):
         rewards: Rewards | None = None,
         end_on_failure: bool = False,
         instructions: bool = True,
+        native: bool = False,
         answer_format: str | None = None,
         count_tokens: Callable[[str], int] | None = None,
     ):
@@ -91,14 +94,15 @@ class ToolEnv(Wrapper):
         self.budget = budget or Budget()
         self.rewards = rewards or Rewards()
         self.end_on_failure = end_on_failure
-        self.instructions = instructions
+        self.instructions = instructions and not native
+        self.native = native
         self.calls = 0
         self.failures = 0
         self.seconds = 0.0
         self.running = False
         self._answer_format = answer_format
         self._parse_answer = None if answer_format is None else get_parser(answer_format)
-        self._count_tokens = count_tokens or _approximate_tokens
+        self.count_tokens = count_tokens or _approximate_tokens
         self._sessions: dict[str, Any] | None = None
         if not tools or len(self.tools) < len(tools):
             raise ValueError("ToolEnv needs at least one tool, and each needs a name of its own.")
@@ -127,7 +131,7 @@ class ToolEnv(Wrapper):
         """Start an episode; the observation ends with the instructions."""
         obs, info = self.env.reset(seed=seed, options=options)
         self._stop_sessions()
-        self._sessions = {name: tool.start() for name, tool in self.tools.items()}
+        self._sessions = self._shared({t.name: t.start() for t in self._owners()})
         self.calls = 0
         self.failures = 0
         self.seconds = 0.0
@@ -158,7 +162,7 @@ class ToolEnv(Wrapper):
         sessions = self._sessions
         saved = None
         if sessions is not None:
-            saved = {name: tool.save(sessions[name]) for name, tool in self.tools.items()}
+            saved = {tool.name: tool.save(sessions[tool.name]) for tool in self._owners()}
         return {**super().get_state(), "tools": saved}
 
     def set_state(self, state: State) -> None:
@@ -167,7 +171,7 @@ class ToolEnv(Wrapper):
         self._stop_sessions()
         saved = state["tools"]
         if saved is not None:
-            self._sessions = {name: tool.load(saved[name]) for name, tool in self.tools.items()}
+            self._sessions = self._shared({t.name: t.load(saved[t.name]) for t in self._owners()})
 
     def _find(self, action: str) -> list[Call]:
         """Return the calls that are to be run, in their order."""
@@ -205,11 +209,15 @@ class ToolEnv(Wrapper):
             self.seconds += result.seconds
             reward += self.rewards.call if result.ok else self.rewards.failed_call
             text = self._shortened(result.text)
-            texts.append(FORMATS[call.format].result(text, self.tools.get(call.tool)))
+            if not self.native:
+                text = FORMATS[call.format].result(text, self.tools.get(call.tool))
+            texts.append(text)
         failed = not all(noted["ok"] for noted in results)
         terminated = self.end_on_failure and failed
         self.running = not terminated
         info = {**self._counters(), "tool": results[-1]}
+        if self.native:
+            info["role"] = "tool"
         if len(results) > 1:
             info["tools"] = results
         if terminated:
@@ -229,7 +237,7 @@ class ToolEnv(Wrapper):
             return ToolResult(text, "tool_exception", time.monotonic() - started)
 
     def _noted(self, call: Call, result: ToolResult) -> dict[str, Any]:
-        tokens = self._count_tokens(result.text)
+        tokens = self.count_tokens(result.text)
         return {
             "name": call.tool,
             "ok": result.ok,
@@ -241,13 +249,13 @@ class ToolEnv(Wrapper):
 
     def _shortened(self, text: str) -> str:
         """Leave out the middle of a text that has more tokens than a result may have."""
-        tokens = self._count_tokens(text)
+        tokens = self.count_tokens(text)
         most = self.budget.output_tokens
         kept = len(text)
         while tokens > most and kept > 0:
             kept = min(kept - 1, int(kept * most / tokens))
             shorter = _without_middle(text, kept)
-            tokens = self._count_tokens(shorter)
+            tokens = self.count_tokens(shorter)
         return text if kept == len(text) else _without_middle(text, kept)
 
     def _left(self) -> str:
@@ -281,9 +289,21 @@ class ToolEnv(Wrapper):
 
     def _stop_sessions(self) -> None:
         if self._sessions is not None:
-            for name, session in self._sessions.items():
-                self.tools[name].stop(session)
+            for tool in self._owners():
+                tool.stop(self._sessions[tool.name])
             self._sessions = None
+
+    def _owners(self) -> list[Tool]:
+        """Return the tools that start sessions: of those that share one, the first."""
+        return [tool for tool in self.tools.values() if self._owner(tool) is tool]
+
+    def _owner(self, tool: Tool) -> Tool:
+        others = [o for o in self.tools.values() if o.shares == tool.shares is not None]
+        return others[0] if others else tool
+
+    def _shared(self, sessions: dict[str, Any]) -> dict[str, Any]:
+        """Return the session of every tool, given those of the owners."""
+        return {name: sessions[self._owner(tool).name] for name, tool in self.tools.items()}
 
 
 def _approximate_tokens(text: str) -> int:

@@ -13,6 +13,7 @@ AtLeastOne: TypeAlias = Annotated[int, Meta(ge=1)]
 AtLeastZero: TypeAlias = Annotated[int, Meta(ge=0)]
 Positive: TypeAlias = Annotated[float, Meta(gt=0, le=_MOST)]
 NotNegative: TypeAlias = Annotated[float, Meta(ge=0, le=_MOST)]
+Finite: TypeAlias = Annotated[float, Meta(ge=-_MOST, le=_MOST)]
 UnitInterval: TypeAlias = Annotated[float, Meta(ge=0, le=1)]
 """From 0 to 1, both included."""
 PositiveShare: TypeAlias = Annotated[float, Meta(gt=0, le=1)]

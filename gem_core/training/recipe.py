@@ -40,6 +40,7 @@ from gem_core.training.recipe_tables import (
     Split,
     Table,
     TinyConfig,
+    ToolUse,
     TrainConfig,
 )
 
@@ -55,6 +56,7 @@ __all__ = [
     "SamplingConfig",
     "Split",
     "TinyConfig",
+    "ToolUse",
     "TrainConfig",
     "flatten",
     "get_key",
@@ -98,6 +100,9 @@ class Recipe(Table, frozen=True, kw_only=True):
         data: dict[str, Any] = msgspec.to_builtins(self)
         if not self.eval.env:
             del data["eval"]["env"]  # as in the recipes of runs from before there was this key
+        for table in [*data["env"], *data["eval"].get("env", [])]:
+            if table["tools"] is None:  # here, too
+                del table["tools"], table["tool_use"]
         return data
 
     def envs(self, split: Split) -> list[EnvConfig]:

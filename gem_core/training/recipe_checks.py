@@ -11,7 +11,7 @@ from gem_core.errors import AdvantageError, RecipeError, UnknownNameError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gem_core.training.recipe import Recipe
+    from gem_core.training.recipe import EnvConfig, Recipe
 
 _KINDS: tuple[tuple[Any, str], ...] = (
     (bool, "true or false"),
@@ -66,6 +66,28 @@ def _check_environments(recipe: Recipe) -> None:
             with _named(f"{key}.kwargs"):
                 check_kwargs(env.id, env.kwargs)
         _check_kinds(f"{key}.kwargs", env.kwargs, registered)
+        _check_tools(key, env, recipe.context.template)
+
+
+def _check_tools(key: str, env: EnvConfig, template: str) -> None:
+    """Check the names of tools, and the names and kinds of their options."""
+    from gem_core.tools import check_tool
+    from gem_core.training.run_tools import wanted_tools
+
+    _require(
+        env.tools is not None or env.tool_use == type(env.tool_use)(),
+        f"{key}.tool_use",
+        f"goes with {key}.tools and only with it",
+    )
+    _require(
+        not env.tool_use.native or template == "chat",
+        f"{key}.tool_use.native",
+        'goes with context.template = "chat" and only with it',
+    )
+    for number, (name, options) in enumerate(wanted_tools(env, key)):
+        with _named(f"{key}.tools.{number}"):
+            defaults = check_tool(name, options)
+        _check_kinds(f"{key}.tools.{number}", options, defaults)
 
 
 def _check_context(recipe: Recipe) -> None:

@@ -7,8 +7,6 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import msgspec
-
 from gem_core.errors import did_you_mean
 from gem_core.training.recipe_files import LISTS
 
@@ -36,8 +34,9 @@ def _unknown_key(table: str, name: str) -> str:
 
     key = f"{table}.{name}" if table else name
     known: Iterable[str] = recipe_keys()
-    if re.fullmatch(r"(eval\.)?env\.\d+", table):
-        known = [f"{table}.{field.name}" for field in msgspec.structs.fields(EnvConfig)]
+    item = re.match(r"(eval\.)?env\.\d+", table)
+    if item:
+        known = recipe_keys(EnvConfig, f"{item[0]}.")
     same_table = [name for name in known if name.rpartition(".")[0] == table]
     tables = sorted({name.split(".")[0] for name in recipe_keys()})
     near = did_you_mean(key, same_table) or did_you_mean(key, [*known, *tables])
@@ -70,6 +69,6 @@ def _in_words(text: str) -> str:
     bound = re.fullmatch(r"Expected `(?:int|float)` ([<>]=?) (\S+)", text)
     if not bound:
         return text
-    if float(bound.group(2)) == sys.float_info.max:
+    if abs(float(bound.group(2))) == sys.float_info.max:
         return "must be finite"
     return f"must be {words[bound.group(1)]} {float(bound.group(2)):g}"

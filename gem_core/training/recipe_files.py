@@ -35,12 +35,29 @@ def read_tables(
     Raises:
         RecipeError: there is no such file, it is not TOML, or an override is malformed.
     """
-    tables = _read(baseline, "baselines")
+    tables = _with_base(_read(baseline, "baselines"))
     own_profiles = tables.pop("profiles", {})
     if profile is not None:
         tables = merge(tables, _read(profile, "profiles"))
         tables = merge(tables, own_profiles.get(Path(profile).stem, {}))
     return merge_overrides(tables, overrides)
+
+
+def _with_base(tables: dict[str, Any]) -> dict[str, Any]:
+    """Return a baseline merged over the file of ``recipes/bases`` that its key ``base`` names.
+
+    A base holds what the baselines of a category have in common, profiles included. It has no base
+    itself.
+
+    Raises:
+        RecipeError: there is no such base.
+    """
+    base = tables.pop("base", None)
+    if base is None:
+        return tables
+    if not isinstance(base, str):
+        raise RecipeError(f"base: {base!r} is not the name of a base, a text.")
+    return merge(_read(base, "bases"), tables)
 
 
 def merge_overrides(tables: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:

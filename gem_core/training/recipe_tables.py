@@ -14,6 +14,7 @@ from gem_core.training.ranges import (
     AtLeastOne,
     AtLeastZero,
     DecayRate,
+    Finite,
     NotNegative,
     Positive,
     PositiveShare,
@@ -31,6 +32,34 @@ class Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Base of all tables of a recipe: immutable; unknown keys are errors."""
 
 
+class ToolUse(Table, frozen=True, kw_only=True):
+    """What the agent may use the tools of an environment for; goes with ``tools`` of that table."""
+
+    calls: AtLeastZero = 8
+    """Calls in one episode; an action with a further call goes to the environment as it is."""
+    per_turn: AtLeastOne = 1
+    """Calls in one action; what follows them is not read."""
+    output_tokens: AtLeastOne = 512
+    """Tokens of one result; the middle of a longer one is left out."""
+    seconds: Positive = 60.0
+    """Wall seconds of all calls of one episode together."""
+    call_reward: Finite = 0.0
+    """Reward for each call that succeeds, added to the environment's own."""
+    failed_call_reward: Finite = 0.0
+    """Reward for each call that fails."""
+    end_on_failure: bool = False
+    """Whether a failed call ends the episode, without success."""
+    instructions: bool = True
+    """Whether the first observation describes the tools."""
+    native: bool = False
+    """Whether the tokenizer's own chat template describes the tools instead, and shows their
+    results as messages of the role ``tool``; calls are JSON in ``<tool_call>``. Goes with
+    ``context.template = "chat"``."""
+    answer_format: Literal["tag", "boxed"] | None = None
+    """How the agent writes its answer; it is then passed on in the environment's own format.
+    ``None`` = actions are passed on as they are."""
+
+
 class EnvConfig(Table, frozen=True, kw_only=True):
     """One environment of the training, or, as ``[[eval.env]]``, of the evaluation."""
 
@@ -43,6 +72,11 @@ class EnvConfig(Table, frozen=True, kw_only=True):
     evaluation plays its environments in turn."""
     max_turns: AtLeastOne | None = None
     """Turn limit that is not part of the task; ``None`` = no such limit."""
+    tools: list[str | dict[str, Any]] | None = None
+    """Tools that the agent may call: names, or tables of a ``name`` and options of the tool,
+    ``tools = ["search", {name = "python", seconds = 2.0}]``. ``[]`` takes away those of a
+    recipe."""
+    tool_use: ToolUse = ToolUse()
 
 
 class ContextConfig(Table, frozen=True, kw_only=True):
@@ -80,6 +114,13 @@ class TinyConfig(Table, frozen=True, kw_only=True):
     """Peak learning rate of the warm start; it warms up, then decays to zero."""
     expert_noise: UnitInterval = 0.5
     """Probability that an action of the expert is replaced by a random one."""
+    corpus: Literal["games", "own"] = "games"
+    """Text on which the tokenizer is trained: five fixed games, so that recipes share one
+    tokenizer, or the recipe's own environments, whose prompts are then short in tokens."""
+    pieces: Literal["digits", "cells", "numbers", "letters"] = "digits"
+    """What the tokenizer keeps apart from its neighbours: digits; also the cells of a board, with
+    the blank before each; whole numbers, as the cells of a board; also quoted letters and single
+    letters of words in quotes."""
 
 
 class ModelConfig(Table, frozen=True, kw_only=True):
@@ -118,6 +159,13 @@ class AlgorithmConfig(Table, frozen=True, kw_only=True):
     """Whether the KL term is added to the loss or subtracted from the reward."""
     entropy_coef: NotNegative = 0.0
     """Weight of the entropy bonus per action token."""
+    rollout_correction: Literal["none", "tis"] = "none"
+    """Correction for an engine whose probabilities are not quite the trainer's: ``"tis"``,
+    truncated importance sampling, multiplies the policy loss of each action token by
+    min(p_trainer / p_engine, ``rollout_cap``), where p_trainer is that before the step's first
+    update."""
+    rollout_cap: Positive = 2.0
+    """Largest weight of a token with ``rollout_correction``."""
     epochs: AtLeastOne = 1
     """Passes over each batch."""
     minibatches: AtLeastOne = 1
@@ -140,6 +188,9 @@ class AlgorithmConfig(Table, frozen=True, kw_only=True):
     """The gradient's norm is clipped to this."""
     critic_lr: Positive | None = None
     """Learning rate of the critic, if the estimator needs one; ``None`` = ``lr``."""
+    value_clip: Positive = 0.2
+    """Critic: a new value beyond this distance from the old one gets no gradient that leads further
+    away; a large number turns it off."""
 
     @property
     def schedule_name(self) -> str:

@@ -23,6 +23,7 @@ from gem_core.envs._hub import DataUnavailableError
 from gem_core.errors import DataError, GemError, RecipeError
 from gem_core.registration import make
 from gem_core.training.recipe import EnvConfig, Recipe, Split
+from gem_core.training.run_tools import Tools, described_tools, task_digest, tools_key, with_tools
 from gem_core.training.runs import RUN_VARIABLE, RunDir
 from gem_core.training.splits import split_envs
 
@@ -48,28 +49,36 @@ class RunData:
 
     def add(self, row: Row) -> None:
         """Let what is made from now on agree with a further environment."""
-        self._rows.setdefault(_key(row["id"], row["kwargs"]), row)
+        self._rows.setdefault(_row_key(row), row)
         for dataset, commit in _commit_of(row).items():
             self._commits.setdefault(dataset, commit)
 
     def make(self, config: EnvConfig) -> Env:
-        """Make an environment from the recorded data.
+        """Make an environment, without its tools, from the recorded data.
 
         Raises:
             DataError: its data are not available here, or are not the recorded ones.
         """
-        key = _key(config.id, config.kwargs)
-        row = self._rows.get(key)
+        row = self._rows.get(_config_key(config))
         with strict_data(self._commits if row is None else _commit_of(row) or self._commits):
-            env = make(config.id, **config.kwargs)
-        if row is not None and key not in self._compared:
-            self._compare(row, env)
-            self._compared.add(key)
-        return env
+            return make(config.id, **config.kwargs)
 
-    def _compare(self, row: Row, env: Env) -> None:
+    def compare(self, config: EnvConfig, env: Env) -> None:
+        """Compare an environment with the recorded one, at the first call for each.
+
+        Raises:
+            DataError: they differ, in their data or in what their tools are here.
+        """
+        key = _config_key(config)
+        row = self._rows.get(key)
+        if row is not None and key not in self._compared:
+            self._compare(row, config, env)
+            self._compared.add(key)
+
+    def _compare(self, row: Row, config: EnvConfig, env: Env) -> None:
+        self._compare_tools(row.get("tools", []), described_tools(env), row["id"])
         made = _spec_of(env)
-        if made.fingerprint() == row["fingerprint"]:
+        if task_digest(made, config, env) == row["fingerprint"]:
             return
         recorded, here = row["data_revision"], made.data_revision
         if recorded == here:
@@ -80,6 +89,15 @@ class RunData:
                 "the same data in place, or start a new run"
             )
         raise DataError(f"{row['id']}: {self.source} and this process differ: {problem}.")
+
+    def _compare_tools(self, recorded: Tools, here: Tools, env_id: str) -> None:
+        for then, now in zip(recorded, here, strict=True):
+            if then != now:
+                raise DataError(
+                    f"{env_id}: {self.source} was recorded with the tool {then}, and this process "
+                    f"has {now}: make them equal (GEM_CORE_SANDBOX names the sandbox's level, the "
+                    "options of a tool its data), or start a new run."
+                )
 
 
 def make_for_run(config: EnvConfig, key: str) -> Env:
@@ -105,7 +123,7 @@ def task_fingerprint(config: EnvConfig, key: str) -> str:
     """
     env = make_for_run(config, key)
     try:
-        return _spec_of(env).fingerprint()
+        return task_digest(_spec_of(env), config, env)
     finally:
         env.close()
 
@@ -128,7 +146,9 @@ def describe_environments(recipe: Recipe, resumed: RunDir | None = None) -> list
         evaluation plays. ``used_in``: ``train``, ``eval`` or both; ``id``; ``kwargs`` as in the
         recipe, with the part of the data; ``fingerprint`` and ``data_revision`` of what was made;
         ``revision``: its commit on the Hub; ``items`` in its table of data; ``sample``: whether it
-        is a built-in sample. What does not apply is ``None``.
+        is a built-in sample. What does not apply is ``None``. With tools also ``tools``: what each
+        of them is on this machine, such as the sandbox's level; ``tools_key``: a digest of the
+        recipe's ``tools`` and ``tool_use``.
 
     Raises:
         DataError: data are not available, or changed since the run began.
@@ -142,7 +162,7 @@ def describe_environments(recipe: Recipe, resumed: RunDir | None = None) -> list
         splits.append("eval")
     for split in splits:
         for position, config in enumerate(split_envs(recipe, split)):
-            same = [row for row in rows if _key(row["id"], row["kwargs"]) == _config_key(config)]
+            same = [row for row in rows if _row_key(row) == _config_key(config)]
             if split == "eval" and same:
                 for row in same:
                     row["used_in"] = ["train", "eval"]
@@ -219,6 +239,8 @@ def _make(data: RunData, config: EnvConfig, key: str) -> Env:
             "environment, or play the questions without their images: --set "
             f"'{key}.kwargs.images=drop'."
         )
+    env = with_tools(env, config, key)
+    data.compare(config, env)
     return env
 
 
@@ -229,12 +251,15 @@ def _describe(data: RunData, config: EnvConfig, key: str, split: Split) -> Row:
         "used_in": [split],
         "id": config.id,
         "kwargs": json.loads(_json(config.kwargs)),
-        "fingerprint": spec.fingerprint(),
+        "fingerprint": task_digest(spec, config, env),
         "data_revision": spec.data_revision,
         "items": getattr(env.unwrapped, "item_count", None),
         "sample": bool(getattr(env.unwrapped, "is_sample", False)),
     }
     row["revision"] = next(iter(_commit_of(row).values()), None)
+    if config.tools:
+        row["tools"] = described_tools(env)
+        row["tools_key"] = tools_key(config)
     env.close()
     return row
 
@@ -251,11 +276,11 @@ def _commit_of(row: Row) -> dict[str, str]:
 
 
 def _config_key(config: EnvConfig) -> str:
-    return _key(config.id, config.kwargs)
+    return f"{config.id} {_json(config.kwargs)} {tools_key(config)}"
 
 
-def _key(env_id: str, kwargs: Any) -> str:
-    return f"{env_id} {_json(kwargs)}"
+def _row_key(row: Row) -> str:
+    return f"{row['id']} {_json(row['kwargs'])} {row.get('tools_key', '')}"
 
 
 def _json(data: Any) -> str:

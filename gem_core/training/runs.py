@@ -3,7 +3,8 @@
 recipe.json      the resolved recipe
 run.json         trainer, versions, hardware, git commit, command, environments and their data
 metrics.jsonl    one JSON object per step: {"step": 3, "time": 12.5, "reward/mean": 0.4, ...}
-episodes.jsonl   sampled episodes, {"step": 3, "split": "train", **episode}
+episodes.jsonl   sampled episodes, {"step": 3, "split": "train", **episode}, and "advantages", one
+                 per turn, where they are known
 evals.jsonl      evaluations: {"step": 0, "when": "before", ...}
 checkpoints/     the trainer's own checkpoints
 model/           the trained model, Hugging Face format
@@ -157,6 +158,7 @@ class RunDir:
         for number, row in enumerate(self.lines("episodes.jsonl")):
             if number < len(keys) and last[keys[number]] == number:
                 tags = {"step": row.pop("step"), "split": row.pop("split")}
+                row.pop("advantages", None)
                 yield tags, Episode.from_dict(row)
 
     def lines(self, name: str) -> Iterator[dict[str, Any]]:
@@ -188,10 +190,19 @@ class RunDir:
         """Append an evaluation; ``when`` is ``before``, ``during`` or ``after``."""
         self._append("evals.jsonl", {"step": step, "when": when, **metrics})
 
-    def log_episodes(self, step: int, episodes: Iterable[Episode], split: str = "train") -> None:
-        """Append episodes."""
-        for episode in episodes:
-            self._append("episodes.jsonl", {"step": step, "split": split, **episode.to_dict()})
+    def log_episodes(
+        self,
+        step: int,
+        episodes: Iterable[Episode],
+        split: str = "train",
+        advantages: Sequence[Sequence[float]] | None = None,
+    ) -> None:
+        """Append episodes, with the advantage of every turn of each if ``advantages`` has them."""
+        for number, episode in enumerate(episodes):
+            row = {"step": step, "split": split, **episode.to_dict()}
+            if advantages is not None:
+                row["advantages"] = list(advantages[number])
+            self._append("episodes.jsonl", row)
 
     def publish(self, folder: Path) -> None:
         """Move ``folder``, which is on the same disk, to `model`; an old model is deleted."""

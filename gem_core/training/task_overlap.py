@@ -65,7 +65,10 @@ def task_overlap(recipe: Recipe) -> dict[str, int] | None:
 
 
 def _made(recipe: Recipe, split: Split) -> list[Env]:
-    configs = split_envs(recipe, split)
+    from msgspec.structs import replace
+
+    # Without their tools, which do not change the task.
+    configs = [replace(config, tools=None) for config in split_envs(recipe, split)]
     return [make_for_run(config, env_key(recipe, split, k)) for k, config in enumerate(configs)]
 
 

@@ -18,12 +18,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gem_core.episodes.context import Context, HFTokenizer, Template, Tokenizer, get_template
+from gem_core.episodes.context import (
+    Context,
+    HFTokenizer,
+    Template,
+    Tokenizer,
+    chat_template,
+    get_template,
+)
 from gem_core.episodes.data import Episode
 from gem_core.episodes.machine import EpisodeMachine
 from gem_core.errors import GemError, RecipeError
 from gem_core.training.recipe import EnvConfig, Recipe, Split
 from gem_core.training.run_data import env_key, make_for_run
+from gem_core.training.run_tools import count_tokens_with, native_functions
 from gem_core.training.splits import split_envs
 
 _SEEDS_PER_RUN = 1_000_000_000
@@ -114,7 +122,9 @@ class MachineFactory:
         }
         context = recipe.context
         self.template: Template = get_template(context.template, tokenizer, context.system)
-        if one_segment and self.template.renderer is not None:
+        self._templates = self._native_templates(tokenizer)
+        templates = [self.template, *self._templates.values()]
+        if one_segment and any(template.renderer is not None for template in templates):
             raise RecipeError(
                 "context.template = 'chat': the tokenizer's chat template drops or rewrites "
                 "earlier actions (their thinking), so that an episode becomes several token "
@@ -126,6 +136,19 @@ class MachineFactory:
             revision = recipe.model.revision
             same = getattr(tokenizer, "name_or_path", None) == recipe.model.path
             self.tokenizer = HFTokenizer(tokenizer, self.template, revision if same else None)
+
+    def _native_templates(self, tokenizer: Any) -> dict[tuple[Split, int], Template]:
+        """Return the templates of the environments whose tools the chat template describes."""
+        templates: dict[tuple[Split, int], Template] = {}
+        for split, configs in self.envs.items():
+            for number, config in enumerate(configs):
+                if config.tools and config.tool_use.native:
+                    env = make_for_run(config, env_key(self.recipe, split, number))
+                    system = self.recipe.context.system
+                    template = chat_template(tokenizer, system, native_functions(env))
+                    templates[split, number] = template
+                    env.close()
+        return templates
 
     @property
     def stop_ids(self) -> list[int]:
@@ -141,9 +164,13 @@ class MachineFactory:
         limits = self.recipe.limits
         if config.max_turns is not None:
             limits = replace(limits, max_turns=config.max_turns)
+        env = make_for_run(config, env_key(self.recipe, task.split, task.env))
+        if self.tokenizer is not None:
+            count_tokens_with(env, self.tokenizer.encode)
+        template = self._templates.get((task.split, task.env), self.template)
         return EpisodeMachine(
-            make_for_run(config, env_key(self.recipe, task.split, task.env)),
-            Context(self.template, self.tokenizer, context.history, context.window),
+            env,
+            Context(template, self.tokenizer, context.history, context.window),
             limits,
             seed=task.seed,
             group=task.group,

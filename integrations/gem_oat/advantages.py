@@ -58,7 +58,7 @@ def estimate_rows(
     return Estimate(
         advantages=columns.spread(estimated.advantages)[:, 0],
         targets=None if targets is None else columns.spread(targets)[:, 0],
-        metrics={**estimated.metrics, "turns/masked": _masked_turns(rows, reduce)},
+        metrics=estimated.metrics,
     )
 
 
@@ -69,10 +69,12 @@ class GemAdvantages(PPOLearner):
         recipe: the experiment.
         rows: this learner's rows of the step, in the order of Oat's batch.
         summary: the estimator's metrics of the step; empty until Oat has called a hook.
+        turn_advantages: the advantage of each row.
     """
 
     recipe: Recipe
     rows: list[Row]
+    turn_advantages: list[float]
     summary: dict[str, float]
 
     def reduce(self, array: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
@@ -117,6 +119,7 @@ class GemAdvantages(PPOLearner):
             values=values,
         )
         self.summary = estimated.metrics
+        self.turn_advantages = estimated.advantages.tolist()
         return estimated
 
 
@@ -145,9 +148,3 @@ def _bootstraps(rows: Sequence[Row], values: FloatArray) -> dict[int, float]:
         for row, value in zip(rows, values, strict=True)
         if row.bootstrap_state
     }
-
-
-def _masked_turns(rows: Sequence[Row], reduce: Reduce) -> float:
-    """Turns of all ranks that are in no statistic: `TokenRows` takes excluded rows for padding."""
-    own = sum(row.excluded and row.is_turn for row in rows)
-    return float(reduce(np.array([own], dtype=np.float64))[0])

@@ -151,6 +151,7 @@ def _check_values(recipe: Recipe) -> None:
 
 _COPIED = {
     "cliprange": "algorithm.clip_high",
+    "cliprange_value": "algorithm.value_clip",
     "generate_max_length": "limits.max_tokens_per_turn",
     "gpus": "hardware.gpus_per_node",
     "gradient_checkpointing": "model.gradient_checkpointing",
@@ -178,6 +179,7 @@ _COMPUTED: dict[str, tuple[str, Callable[[Recipe], Any]]] = {
     "max_epochs": ("algorithm.epochs and algorithm.minibatches", values.passes_per_item),
     "max_save_num": ("train.keep_checkpoints", values.checkpoints_kept),
     "rollout_batch_size": ("batch.episodes", lambda recipe: recipe.hardware.gpus),
+    "tis_c": ("algorithm.rollout_correction and algorithm.rollout_cap", values.correction_cap),
     "train_batch_size": ("batch.micro_batch and algorithm.minibatches", values.train_rows),
     "train_batch_size_per_device": ("batch.micro_batch", values.micro_batch),
 }
@@ -246,8 +248,6 @@ NATIVE_OWNED: dict[str, str] = {
 NATIVE_DEFAULTS: dict[str, Callable[[Recipe], Any]] = {
     "flash_attn": lambda recipe: values.is_bfloat16(recipe) and values.on_gpu(recipe),
     "master_addr": lambda recipe: "127.0.0.1",
-    # Off: truncated importance sampling, which no other trainer here does by default.
-    "tis_c": lambda recipe: None,
     "use_fused_lm_head": lambda recipe: recipe.batch.micro_batch == 1,
     "vllm_sleep": values.on_gpu,
 }

@@ -25,6 +25,7 @@ from gem_oat.config import FUSED
 from gem_oat.loss import TurnLoss
 from gem_oat.metrics import RunLog
 from gem_oat.rollout import TurnData, pad_rows
+from gem_oat.updates import Updates
 
 _compat.check_private_signatures()
 _compat.fix_process_group(oat.utils.distributed)
@@ -69,6 +70,9 @@ class GemLearner(GemAdvantages):
             self.recipe.algorithm, self._loss_kinds(), self.strategy.world_size, self.reduce
         )
         self.masked_aggregator = self.loss
+        self.updates = Updates(self.recipe.algorithm)
+        self._norm_of = self.strategy.get_gradient_norm
+        self.strategy.get_gradient_norm = self._note_update
         self.run_log = RunLog(self.run_dir, self._wandb)
         self.save_clock = SaveClock(self.run_dir)
         if self.start:
@@ -139,15 +143,18 @@ class GemLearner(GemAdvantages):
         self.summary = {}
         ids = trajectory["input_ids"].to(torch.cuda.current_device())
         self.loss.plan(self.rows, ids, self.args.train_batch_size_per_device)
+        self.updates.begin(self.rows)
         skipped = {engine: engine.skipped_steps for engine in self.engines}
         infos: dict[str, Any] = super().learning_step(trajectory)
-        self.losses = self.loss.finish()
+        losses = self.loss.finish()
+        losses.pop("loss/kl", None)  # aggregated as the loss; the common ``kl`` is a mean of tokens
+        if "loss/value" in losses:
+            losses["loss/value"] /= 2  # Oat halves it after the mean
+        self.losses = {**losses, **self.updates.finish(self.reduce)}
         for engine, before in skipped.items():
             if not updates_were_finite(engine, before):
                 name = "grad_norm" if engine is self.model.model else "grad_norm/critic"
                 self.losses[name] = math.nan
-        trained = sum(not row.excluded for row in self.rows)
-        infos["pg_clipfrac"] *= len(self.rows) / max(1, trained)  # masked rows clip nothing
         return infos
 
     def get_batch_logps(self, *args: Any, **kwargs: Any) -> tuple[torch.Tensor, Any]:
@@ -155,8 +162,18 @@ class GemLearner(GemAdvantages):
         logps, entropy = super().get_batch_logps(*args, **kwargs)
         if kwargs.get("compute_entropy"):
             require_installed(self)
-            self.loss.enter(kwargs["input_ids"], entropy)
+            places = self.loss.enter(kwargs["input_ids"])
+            self.updates.add(places, logps, entropy, self.turn_advantages)
+        else:  # before the updates, row by row in the order of the batch
+            of_policy = kwargs["model"] is self.model
+            (self.updates.old if of_policy else self.updates.initial).extend(logps.detach())
         return logps, entropy
+
+    def _note_update(self, model: Any, **kwargs: Any) -> Any:
+        """Oat's norm of the gradient, which it asks for before every step of the policy."""
+        norm = self._norm_of(model, **kwargs)
+        self.updates.end_update(norm, self.scheduler.get_last_lr()[0])
+        return norm
 
     # -- after the update -------------------------------------------------------------------
 
@@ -207,7 +224,6 @@ class GemLearner(GemAdvantages):
             **self.summary,
             "time/sync": self.weight_sync_elapse,
             "rows/all": len(self.rows) * len(gathered),
-            "lr": self.scheduler.get_last_lr()[0],
         }
         self.run_log.log(step, episodes, logs, metrics)
 

@@ -25,12 +25,10 @@ class LossWeights(NamedTuple):
 
     Attributes:
         policy: of the recipe's loss aggregation: sum of (weight * sum over the row's tokens).
-        token: of the mean over all trained tokens.
         turn: of the mean over all trained turns, for what a turn has once.
     """
 
     policy: FloatArray
-    token: FloatArray
     turn: FloatArray
 
 
@@ -58,7 +56,7 @@ def loss_weights(
         policy = trained / (np.maximum(sequence_tokens[sequence], 1.0) * all_sequences)
     else:
         policy = trained / ((algorithm.loss_constant or 1) * all_sequences)
-    return LossWeights(policy, token=trained / all_tokens, turn=trained / all_turns)
+    return LossWeights(policy, turn=trained / all_turns)
 
 
 class TurnLoss:
@@ -88,7 +86,6 @@ class TurnLoss:
         """Weighted sums of this rank so far, by metric."""
         self._micro_batches: Iterator[tuple[Tensor, Tensor]] = iter(())
         self._pending_kinds: Iterator[str] = iter(())
-        self._entropy: Tensor | None = None
 
     def plan(self, rows: Sequence[Row], input_ids: Tensor, micro: int) -> None:
         """Compute the weights of the coming update.
@@ -114,12 +111,11 @@ class TurnLoss:
         self._scale = float(len(rows) // self.algorithm.minibatches * self.ranks)
         self.sums = defaultdict(float)
 
-    def enter(self, input_ids: Tensor, entropy: Tensor | None) -> None:
-        """Begin the next micro-batch.
+    def enter(self, input_ids: Tensor) -> Tensor:
+        """Begin the next micro-batch; return which rows it has.
 
         Args:
             input_ids: [rows, tokens] of the micro-batch.
-            entropy: [rows, tokens] of the policy, or None.
 
         Raises:
             GemError: it is not the predicted one.
@@ -130,9 +126,9 @@ class TurnLoss:
                 "Oat's minibatches are not the predicted ones, so the weights of its loss would be "
                 "wrong: something else draws from numpy's global generator during an update."
             )
-        self._policy, self._token, self._turn = weights.to(input_ids.device)
+        self._policy, self._turn = weights.to(input_ids.device)
         self._pending_kinds = iter(self.kinds)
-        self._entropy = entropy
+        return places
 
     def __call__(self, values: Tensor, mask: Tensor, axis: int | None = None) -> Tensor:
         """Per row, what Oat's means turn into its share of the loss.
@@ -152,9 +148,6 @@ class TurnLoss:
             weight = self._turn
         shares = (values * mask).sum(1) * weight
         self.sums[f"loss/{kind}"] += float(shares.detach().sum())
-        if kind == "policy" and self._entropy is not None:
-            entropies = (self._entropy * mask).sum(1) * self._token
-            self.sums["entropy"] += float(entropies.sum())
         return shares * self._scale
 
     def finish(self) -> dict[str, float]:

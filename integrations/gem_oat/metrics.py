@@ -12,8 +12,6 @@ from gem_core.episodes.metrics import episode_metrics
 from gem_core.training.runs import RunDir
 
 NAMES = {
-    "train/policy_grad_norm": "grad_norm",  # before clipping, the largest of the updates
-    "train/pg_clipfrac": "clip_ratio",
     "train/learn_batch_time": "time/update",
     "actor/total_time": "time/rollout",
 }
@@ -52,8 +50,7 @@ class RunLog:
         Raises:
             GemError: a loss or the gradient is not finite.
         """
-        turns = sum(len(episode.turns) for episode in episodes)
-        trained = turns - metrics["turns/masked"]
+        trained = sum(not turn.aborted for episode in episodes for turn in episode.turns)
         line = {
             **self.common(logs),
             **metrics,

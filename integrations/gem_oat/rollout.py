@@ -13,7 +13,7 @@ from oat.algorithms.ppo import PPOActor
 from oat.types import TransitionData
 
 from gem_core.adapters.completions import vllm_completion
-from gem_core.episodes.data import Completion, Episode, StopReason
+from gem_core.episodes.data import Completion, Episode
 from gem_core.episodes.machine import EpisodeMachine
 from gem_core.episodes.rollout import Request, play_batch, require_healthy
 from gem_core.training.recipe import Recipe
@@ -55,18 +55,6 @@ def to_native(
 def pad_rows(rows: list[TurnData], count: int) -> list[TurnData]:
     """``rows`` filled up to ``count`` with masked rows."""
     return rows + [_turn_data(Row(-1)) for _ in range(count - len(rows))]
-
-
-def bootstrap_state(machine: EpisodeMachine) -> list[int]:
-    """Ids of the state in which the turn limit cut the episode; empty for every other end.
-
-    Also empty where the state fills the context: its row has one token more.
-    """
-    if machine.episode.stop_reason is not StopReason.TRUNCATED_TURNS:
-        return []
-    state = machine.bootstrap_state()
-    limit = machine.limits.max_context_tokens
-    return state if limit is None or len(state) < limit else []
 
 
 @dataclass(frozen=True)
@@ -175,7 +163,7 @@ class GemActor(PPOActor):
         rows: list[TurnData] = []
         for machine in machines:
             env = train_task(self.recipe, machine.index).env
-            state = bootstrap_state(machine) if has_critic else []
+            state = machine.bootstrap_state() if has_critic else []
             rows += to_native(machine.episode, machine.index, env, state)
         rows = pad_rows(rows, 1)
         rows[0].episodes = [machine.episode for machine in machines]

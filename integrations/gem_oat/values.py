@@ -70,3 +70,9 @@ def warmup_ratio(recipe: Recipe) -> float:
     """Share of the updates whose ceiling is those in the warm-up's training steps."""
     half_below = max(0.0, recipe.algorithm.warmup_steps * updates_per_step(recipe) - 0.5)
     return half_below / max(1, recipe.train.steps * updates_per_step(recipe))
+
+
+def correction_cap(recipe: Recipe) -> float | None:
+    """Largest weight of a token; None without a correction."""
+    algorithm = recipe.algorithm
+    return algorithm.rollout_cap if algorithm.rollout_correction == "tis" else None

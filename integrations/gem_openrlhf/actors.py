@@ -7,13 +7,15 @@ in the driver would not arrive in the worker.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import inspect
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
 import ray
 from openrlhf.trainer import ppo_trainer, ppo_trainer_async
+from openrlhf.trainer import ray as ray_trainers
 from openrlhf.trainer.ray import ppo_actor, ppo_critic
 
 from gem_core.training.runs import current_run
@@ -156,10 +158,24 @@ SUBCLASSES: tuple[tuple[Any, str, type], ...] = (
 """Module, name of the stock class, and what stands there during a run."""
 
 
+def _with_logprobs(create_engines: Callable[..., Any]) -> Callable[..., Any]:
+    """Have vLLM report the probabilities that it samples from, also without a correction."""
+    signature = inspect.signature(create_engines)
+
+    def create(*args: Any, **kwargs: Any) -> Any:
+        arguments = signature.bind(*args, **kwargs)
+        arguments.arguments["logprobs_mode"] = "processed_logprobs"
+        return create_engines(*arguments.args, **arguments.kwargs)
+
+    return create
+
+
 @contextmanager
 def installed() -> Iterator[None]:
     """Put the subclasses where ``train_ppo_ray`` and its controllers look for the stock classes."""
     with ExitStack() as stack:
         for module, name, subclass in SUBCLASSES:
             stack.enter_context(patch.object(module, name, ray.remote(subclass)))
+        engines = _with_logprobs(ray_trainers.create_vllm_engines)
+        stack.enter_context(patch.object(ray_trainers, "create_vllm_engines", engines))
         yield

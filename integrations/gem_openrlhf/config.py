@@ -138,6 +138,7 @@ _COPIED = {
     "critic.adam.betas": "algorithm.betas",
     "critic.adam.weight_decay": "algorithm.weight_decay",
     "critic.max_norm": "algorithm.max_grad_norm",
+    "critic.value_clip": "algorithm.value_clip",
     "data.max_len": "limits.max_context_tokens",
     "eval.temperature": "eval.temperature",
     "rollout.n_samples_per_prompt": "batch.group_size",
@@ -153,6 +154,14 @@ _COMPUTED: dict[str, tuple[str, Callable[[Recipe], Any]]] = {
     "actor.lr_scheduler": ("algorithm.lr_schedule", values.schedule),
     "actor.lr_warmup_ratio": ("algorithm.warmup_steps", values.warmup_ratio),
     "algo.advantage.estimator": ("algorithm.estimator", values.estimator),
+    "algo.advantage.is_correction_level": (
+        "algorithm.rollout_correction",
+        lambda recipe: "token" if recipe.algorithm.rollout_correction == "tis" else "off",
+    ),
+    "algo.advantage.is_correction_threshold": (
+        "algorithm.rollout_cap",
+        lambda recipe: [0.0, recipe.algorithm.rollout_cap],
+    ),
     "algo.kl.use_loss": ("algorithm.kl_in", lambda recipe: recipe.algorithm.kl_in == "loss"),
     "ckpt.save_steps": ("train.save_every", values.save_steps),
     "critic.adam.lr": ("algorithm.critic_lr", values.critic_lr),
@@ -171,7 +180,10 @@ _COMPUTED: dict[str, tuple[str, Callable[[Recipe], Any]]] = {
 }
 """Flag -> the recipe key that decides it, and how."""
 _ROWS = "prompts come from the environments, and the adapter writes the rows for them"
+_CORRECTION = "algorithm.rollout_correction is truncated importance sampling"
 _FIXED: dict[str, tuple[Any, str]] = {
+    "algo.advantage.is_correction_gating": ("ratio", _CORRECTION),
+    "algo.advantage.is_correction_mode": ("clip", _CORRECTION),
     "ckpt.best_metric_key": ("none", "the newest checkpoints are kept, none as the best"),
     "data.label_key": ("label", _ROWS),
     "eval.n_samples_per_prompt": (1, "an evaluation plays each of its episodes once"),
@@ -243,15 +255,13 @@ def _default_flags(recipe: Recipe) -> dict[str, Any]:
     """Return flags that suit better than OpenRLHF's own defaults, see `NATIVE_DEFAULTS`."""
     return {
         **values.layout_flags(recipe),
-        # Async batches are an update old: weight each token by pi_train / pi_rollout.
-        "algo.advantage.is_correction_level": "token" if values.is_async(recipe) else "off",
         "algo.kl.estimator": "k3" if recipe.algorithm.kl_in == "loss" else "k1",
     }
 
 
 NATIVE_DEFAULTS = _keys(
-    "algo.advantage.is_correction_level algo.kl.estimator ds.attn_implementation ds.enable_sleep "
-    "train.colocate_all vllm.enable_prefix_caching vllm.enable_sleep vllm.gpu_memory_utilization "
-    "vllm.num_engines vllm.sync_backend"
+    "algo.kl.estimator ds.attn_implementation ds.enable_sleep train.colocate_all "
+    "vllm.enable_prefix_caching vllm.enable_sleep vllm.gpu_memory_utilization vllm.num_engines "
+    "vllm.sync_backend"
 )
 """Native flags that the adapter sets, and that ``[trainer.openrlhf]`` may set otherwise."""

@@ -10,16 +10,7 @@ from gem_core.episodes.data import Episode
 from gem_core.training.runs import RunDir
 
 NAMES = {
-    "policy_loss": "loss/policy",
-    "critic_loss": "loss/value",
-    "actor_grad_norm": "grad_norm",
-    "critic_grad_norm": "grad_norm/critic",
-    "actor_lr": "lr",
-    "entropy_loss": "entropy",
-    "kl": "kl",
-    "vllm_kl": "sampling/logprob_difference",
-    "is_filter_ratio": "sampling/filtered",
-    "ppo_clip_ratio": "clip_ratio",
+    "is_filter_ratio": "rollout/filtered",
     "timing/step_total": "time/step",
     "timing/generation": "time/rollout",
     "timing/make_experience": "time/experience",
@@ -27,6 +18,10 @@ NAMES = {
     "timing/broadcast": "time/sync",
 }
 """OpenRLHF's name -> the common name."""
+
+
+PREFIX = "gem/"
+"""What common names begin with among OpenRLHF's own, see `gem_openrlhf.updates`."""
 
 
 class RunLog:
@@ -60,6 +55,9 @@ class RunLog:
         metrics = {
             name: float(status[native]) for native, name in NAMES.items() if native in status
         }
+        for name, number in status.items():
+            if name.startswith(PREFIX):
+                metrics[name.removeprefix(PREFIX)] = float(number)
         log_step(self.run, step, episodes, {**estimator_metrics, **metrics})
 
     def log_evaluation(self, step: int, episodes: Sequence[Episode]) -> None:

@@ -43,6 +43,7 @@ class EnginePolicy:
         self.params = deepcopy(params)
         self.params.stop_token_ids = list(stop_ids)
         self.params.top_k = top_k
+        self.params.logprobs = 1  # also where OpenRLHF's loss does not need them
         self.params.min_tokens = 0  # OpenRLHF's 1 forbids an empty action
         self.params.__post_init__()  # vLLM derives its set of stop ids there
 
@@ -88,8 +89,7 @@ class GemAgentExecutor(AgentExecutorBase):
             llm_engine, sampling_params, self._factory.stop_ids, self.recipe.sampling.top_k
         )
         episode = await play(machine, policy)
-        needs_logprobs = sampling_params.logprobs is not None
-        return to_native(episode, machine.bootstrap_state(), needs_logprobs)
+        return to_native(episode, machine.bootstrap_state())
 
     def _make_factory(self, tokenizer: Any, max_length: int) -> MachineFactory:
         """Return the factory of machines whose context is at most the engine's."""
@@ -137,9 +137,7 @@ def dataset_rows(recipe: Recipe, split: str) -> list[dict[str, str]]:
     ]
 
 
-def to_native(
-    episode: Episode, bootstrap_state: list[int] | None = None, needs_logprobs: bool = False
-) -> dict[str, Any]:
+def to_native(episode: Episode, bootstrap_state: list[int] | None = None) -> dict[str, Any]:
     """Convert an episode to what OpenRLHF's SamplesGenerator turns into an Experience.
 
     The episode itself travels in ``label``, beside the state it was cut off in. ``reward`` stays
@@ -149,22 +147,20 @@ def to_native(
     Args:
         episode: a finished episode with one token sequence.
         bootstrap_state: ids of the state in which a limit cut it; None or empty for other ends.
-        needs_logprobs: the loss corrects for the sampling policy.
 
     Raises:
-        GemError: the episode has several token sequences, or no log-probabilities though the loss
-            needs them.
+        GemError: the episode has several token sequences, or no log-probabilities.
     """
     if len(episode.segments) > 1:
         raise GemError("OpenRLHF trains one sequence per episode; set context.history to 'append'.")
     segment = episode.segments[0] if episode.segments else Segment()
-    if needs_logprobs and segment.logprobs is None:
-        raise GemError(
-            "The importance correction needs the engine's log-probabilities, which it did not "
-            "return; set trainer.openrlhf.algo.advantage.is_correction_level to 'off'."
-        )
     filler = [0] * max(0, 2 - len(segment.token_ids))  # an Experience has at least two tokens
-    logprobs = [*(segment.logprobs or []), *filler]
+    if segment.logprobs is None:
+        raise GemError(
+            "The engine's log-probabilities of an episode are missing; every token's is recorded. "
+            "Install a tested version of the engine (`gem-core doctor`)."
+        )
+    logprobs = [*segment.logprobs, *filler]
     trained_spans = [
         (start, end) for _, start, end in segment.spans if all(segment.loss_mask[start:end])
     ]
@@ -175,7 +171,7 @@ def to_native(
         "reward": None,
         "observation_tokens": [*segment.token_ids, *filler],
         "action_ranges": trained_spans,
-        "rollout_log_probs": logprobs if needs_logprobs else None,
+        "rollout_log_probs": logprobs,
         "truncated": last_turn_cut,
         "extra_logs": {},
     }

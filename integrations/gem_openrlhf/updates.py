@@ -1,4 +1,8 @@
-"""OpenRLHF's actors that update a model, with two repairs of what they report.
+"""OpenRLHF's actors that update a model, and what they report of it.
+
+OpenRLHF reports the last norm and the rate after the last step, and weights a loss that is already
+divided by the minibatch's tokens by those of a forward pass; here the tensors of its loss are read
+instead (`PolicyRecorder`). Two repairs besides:
 
 DeepSpeed reports a finite norm for gradients that are not finite, see `gem_core.adapters.updates`;
 `gem_openrlhf.metrics.RunLog` stops the run on what is reported here instead. And OpenRLHF divides
@@ -8,25 +12,32 @@ by the number of trained tokens of a micro-batch, which is 0 where it holds fail
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
+import torch.distributed as dist
 from openrlhf.trainer.ray.ppo_actor import PolicyModelActor
 from openrlhf.trainer.ray.ppo_critic import CriticModelActor
 
+from gem_core.adapters.update_means import UpdateMeans
 from gem_core.adapters.updates import updates_were_finite
+from gem_openrlhf.metrics import PREFIX
 
 NO_TOKENS = 1e-9
 """Weight of a micro-batch without trained tokens in the means over tokens; it must not be 0."""
 
 
 class GemPolicyModelActor(PolicyModelActor.__ray_metadata__.modified_class):
-    """The policy; ``actor_grad_norm`` is NaN after a gradient that is not finite."""
+    """The policy; its ``grad_norm`` is NaN after a gradient that is not finite."""
 
     def init_model_from_pretrained(self, *args: Any, **kwargs: Any) -> None:
         """Load the model and make OpenRLHF's trainer."""
         super().init_model_from_pretrained(*args, **kwargs)
+        clip = self.strategy.args.actor.eps_clip_low_high
+        self.recorder = PolicyRecorder(self.trainer, clip)
         self.trainer.training_step = _with_weight(self.trainer.training_step)
 
     def fit(self, kl_ctl: float = 0) -> dict[str, float]:
@@ -34,21 +45,127 @@ class GemPolicyModelActor(PolicyModelActor.__ray_metadata__.modified_class):
         engine = self.actor.model
         skipped = engine.skipped_steps
         status: dict[str, float] = super().fit(kl_ctl)
+        status |= self.recorder.metrics()
         if not updates_were_finite(engine, skipped):
-            status["actor_grad_norm"] = math.nan
+            status[PREFIX + "grad_norm"] = math.nan
         return status
 
 
 class GemCriticModelActor(CriticModelActor.__ray_metadata__.modified_class):
-    """The critic; ``critic_grad_norm`` is NaN after a gradient that is not finite."""
+    """The critic; its ``grad_norm`` is NaN after a gradient that is not finite."""
+
+    def init_model_from_pretrained(self, *args: Any, **kwargs: Any) -> None:
+        """Load the model and make OpenRLHF's trainer."""
+        super().init_model_from_pretrained(*args, **kwargs)
+        self.recorder = Recorder(self.trainer, self.critic, "critic_loss", "critic_grad_norm")
 
     def fit(self) -> dict[str, float]:
         """Update the model; return OpenRLHF's status."""
         skipped = self.critic.skipped_steps
         status: dict[str, float] = super().fit()
-        if not updates_were_finite(self.critic, skipped):
-            status["critic_grad_norm"] = math.nan
+        loss, norm = self.recorder.finish()
+        finite = updates_were_finite(self.critic, skipped)
+        status[PREFIX + "loss/value"] = loss
+        status[PREFIX + "grad_norm/critic"] = norm if finite else math.nan
         return status
+
+
+class Recorder:
+    """Keeps loss and norm of every optimizer step of one of OpenRLHF's trainers.
+
+    Args:
+        trainer: its ``training_step``, on one forward pass, is wrapped.
+        engine: DeepSpeed's engine of the model.
+        loss: OpenRLHF's name of the loss.
+        norm: OpenRLHF's name of the norm.
+    """
+
+    def __init__(self, trainer: Any, engine: Any, loss: str, norm: str) -> None:
+        self.engine = engine
+        self.names = (loss, norm)
+        self.losses: list[float] = []
+        self.norms: list[float] = []
+        self._passes: list[float] = []
+        self._step = trainer.training_step
+        trainer.training_step = self.training_step
+
+    def training_step(self, experience: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """Make OpenRLHF's step on a forward pass, and note what it saw."""
+        updates = self.engine.global_steps
+        status: dict[str, Any] = self._step(experience, *args, **kwargs)
+        loss, norm = self.names
+        logged = status.get("metrics", status)  # the critic's are not in a table of their own
+        self._passes.append(float(logged[loss]))
+        if self.engine.global_steps != updates:
+            # OpenRLHF scales the loss of a forward pass by their number, as DeepSpeed divides.
+            self.losses.append(sum(self._passes) / len(self._passes))
+            self.norms.append(float(logged[norm]))
+            self._passes = []
+        return status
+
+    def finish(self) -> tuple[float, float]:
+        """Return the mean loss and norm of a training step; a collective call."""
+        own = np.array([np.mean(self.losses or [0.0]), np.mean(self.norms or [0.0])])
+        self.losses = []
+        self.norms = []
+        loss, norm = (_sum_over_ranks(own) / dist.get_world_size()).tolist()
+        return loss, norm
+
+
+class PolicyRecorder(Recorder):
+    """Also reads the tensors of the policy's loss, and the learning rate.
+
+    Args:
+        trainer: OpenRLHF's trainer of the policy.
+        clip: ``algorithm.clip_low`` and ``algorithm.clip_high``.
+    """
+
+    def __init__(self, trainer: Any, clip: Sequence[float]) -> None:
+        super().__init__(trainer, trainer.actor.model, "policy_loss", "actor_grad_norm")
+        self.trainer = trainer
+        self.means = UpdateMeans(clip)
+        self.lr = 0.0
+        self._scores: Any = None
+        trainer.actor.register_forward_hook(self._keep_scores)
+
+    def _keep_scores(self, module: Any, inputs: Any, outputs: Any) -> None:
+        if torch.is_grad_enabled():
+            logprobs, rest = outputs
+            self._scores = (logprobs, rest.entropy)
+
+    def training_step(self, experience: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """Make OpenRLHF's step on a forward pass, and note what it saw."""
+        self.lr = self.trainer.actor_scheduler.get_last_lr()[0]
+        updates = len(self.losses)
+        status = super().training_step(experience, *args, **kwargs)
+        logprobs, entropy = self._scores
+        mask = experience.action_mask
+        self.means.add(
+            mask=mask,
+            logprobs=logprobs,
+            old=experience.action_log_probs,
+            advantages=experience.advantages,
+            entropy=entropy[:, -mask.shape[1] :],
+            initial=experience.base_action_log_probs,
+            rollout=experience.rollout_log_probs,
+        )
+        if len(self.losses) > updates:
+            self.means.end_update()
+        return status
+
+    def metrics(self) -> dict[str, float]:
+        """Return the metrics of a training step, under `PREFIX`; a collective call."""
+        loss, norm = self.finish()
+        metrics = {"loss/policy": loss, "grad_norm": norm, "lr": self.lr}
+        metrics |= self.means.finish(_sum_over_ranks)
+        return {PREFIX + name: number for name, number in metrics.items()}
+
+
+def _sum_over_ranks(array: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    parts: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(parts, array)
+    total: npt.NDArray[np.float64] = np.sum(parts, axis=0)
+    return total
 
 
 def _with_weight(training_step: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:

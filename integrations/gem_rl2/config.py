@@ -39,6 +39,7 @@ NAMES = {
     "algorithm.weight_decay": "actor.weight_decay",
     "algorithm.max_grad_norm": "actor.max_grad_norm",
     "algorithm.critic_lr": "critic.lr",
+    "algorithm.value_clip": "critic.clip",
     "batch.episodes": "train_data.prompts_per_rollout",
     "batch.group_size": "train_data.responses_per_prompt",
     "batch.micro_batch": "actor.max_length_per_device",
@@ -57,6 +58,8 @@ APPLIED = frozenset(
     {
         "seed",
         "algorithm.options",
+        "algorithm.rollout_correction",
+        "algorithm.rollout_cap",
         "train.keep_checkpoints",
         "train.log_episodes",
         "train.save_minutes",
@@ -73,7 +76,11 @@ REFUSED = {
 """Keys that cannot be honoured, and what to do instead."""
 TRANSLATED = frozenset(recipe_keys()) - core_keys() - APPLIED - REFUSED.keys()
 """Keys that `translate` turns into native ones, or refuses by value."""
-NATIVE_DEFAULTS = {"trainer.project": "gem-core", "trainer.use_wandb": False}
+NATIVE_DEFAULTS = {
+    "trainer.project": "gem-core",
+    "trainer.use_wandb": False,
+    "actor.kl.loss_estimator": "k3",
+}
 """What suits better than RL2's own defaults; ``[trainer.rl2]`` may set it otherwise."""
 NATIVE_FREE = frozenset(
     f"{worker}.max_inference_length_per_device" for worker in ("actor", "ref_actor", "critic")
@@ -89,12 +96,14 @@ ADAPTER_OWNED = {
     "rollout.env_path": "gem-core plays the episodes: set env instead",
     "rollout.max_turns": "set limits.max_turns instead",
     "rollout.dynamic_filtering": "the estimator needs every episode of a step, so it must stay off",
+    "actor.tis_coef": "set algorithm.rollout_correction instead",
     f"{TRAIN}.no_stop_trim": _STOP,
     f"{TRAIN}.stop_token_ids": _STOP,
     f"{TRAIN}.stop": _STOP,
     f"{TEST}.no_stop_trim": _STOP,
     f"{TEST}.stop_token_ids": _STOP,
     f"{TEST}.stop": _STOP,
+    "critic.avg_level": "the critic's error is a mean over all that it is trained on",
     "adv.global_norm": _STATISTICS,
     "adv.norm_var": _STATISTICS,
     "trainer.save_dir": "checkpoints are in the run directory: set --run instead",
@@ -159,6 +168,7 @@ def translate(
     keys["rollout.dynamic_filtering"] = False
     keys["++critic.betas"] = "${actor.betas}"
     keys["++critic.epochs"] = "${actor.epochs}"
+    keys["critic.avg_level"] = "token"  # as in every trainer: the mean over what it is trained on
     if newer:
         keys = key_names.to_newer(keys)
     keys |= settings or {}
@@ -218,6 +228,11 @@ def _refuse(recipe: Recipe, newer: bool) -> None:
             "algorithm.epochs",
             newer and algorithm.epochs > 1,
             "the newer API has one pass; set it to 1",
+        ),
+        (
+            "algorithm.rollout_correction",
+            newer and algorithm.rollout_correction != "none",
+            "the adapter corrects in 0.0.2 alone",
         ),
         (
             "train.save_minutes",

@@ -20,8 +20,6 @@ NAMES = {
     "actor/entropy": "entropy",
     "actor/grad_norm": "grad_norm",
     "actor/clip_ratio": "clip_ratio",
-    "actor/kl": "kl",
-    "actor/old_ref_approx_kl": "kl",
     "critic/loss": "loss/value",
     "critic/grad_norm": "grad_norm/critic",
     "timing/rollout": "time/rollout",
@@ -67,15 +65,23 @@ class RunLog:
         Args:
             step: counts from 1.
             episodes: those of the step, in task order.
-            extra: metrics under the common names that RL2 does not log.
+            extra: metrics under the common names that RL2 does not log, or in another meaning.
         """
-        metrics = {"episodes/untrained": float(sum(not _is_trained(e) for e in episodes))}
-        metrics |= extra
-        metrics |= _common(self.logged)
+        metrics = {**_common(self.logged), **extra}
+        metrics["loss/policy"] += self._terms(metrics)
         metrics["time/step"] = time.perf_counter() - self.began
         log_step(self.run, step, episodes, metrics)
         prune_checkpoints(self.run.checkpoints, self.keep_checkpoints)
         self.begin()
+
+    def _terms(self, metrics: Mapping[str, float]) -> float:
+        """Return what takes the entropy bonus and the KL term out of RL2's loss."""
+        algorithm = self.run.recipe.algorithm
+        aggregated = self.logged.get("actor/entropy", [0.0])  # as the loss is
+        bonus = algorithm.entropy_coef * sum(aggregated) / len(aggregated)
+        if algorithm.kl_in == "reward":
+            return bonus
+        return bonus - algorithm.kl_coef * metrics.get("kl", 0.0)  # by the same estimator
 
 
 def _common(logged: Mapping[str, Sequence[float]]) -> dict[str, float]:
@@ -85,13 +91,11 @@ def _common(logged: Mapping[str, Sequence[float]]) -> dict[str, float]:
         for native, common in NAMES.items()
         if native in logged
     }
+    if "loss/value" in metrics:
+        metrics["loss/value"] /= 2  # what `gem_rl2.worker.Critic` trains on: half RL2's error
     metrics["time/update"] = sum(
         sum(values)
         for native, values in logged.items()
         if native.startswith("timing/") and native not in NAMES
     )
     return metrics
-
-
-def _is_trained(episode: Episode) -> bool:
-    return any(any(segment.loss_mask) for segment in episode.segments)

@@ -30,6 +30,7 @@ from gem_rl2.advantages import Advantages, require_installed
 from gem_rl2.config import native_config, settings_of
 from gem_rl2.metrics import RunLog
 from gem_rl2.rollout import Player, to_native
+from gem_rl2.updates import Updates
 
 
 class _Updates(Worker):
@@ -44,9 +45,13 @@ class _Updates(Worker):
             for group in self.optimizer.param_groups:
                 group["betas"] = tuple(self.config.betas)
 
+    used_lr: float = 0.0
+    """Learning rate of the last optimizer step."""
+
     def optimizer_step(self) -> float:
         # RL2 clips each rank's shards by their own norm; after this, that changes nothing.
         norm = self.model.clip_grad_norm_(self.config.max_grad_norm)
+        self.used_lr = self.scheduler.get_last_lr()[0]
         super().optimizer_step()
         return float(norm)
 
@@ -57,14 +62,44 @@ class _Updates(Worker):
 
 
 class Actor(_Updates, ppo.Actor):
-    """RL2's actor."""
+    """RL2's actor.
+
+    Attributes:
+        updates: what its optimizer steps saw.
+    """
+
+    def __init__(self, config: Any, train: bool) -> None:
+        super().__init__(config, train)
+        if train:
+            self.updates = Updates(config.clip)
 
     def update(self, tensors: Any, step: int) -> None:
-        """Several passes need the log-probs before the first, which RL2 has with minibatches."""
+        """Update the policy with the log-probabilities of the policy before the update.
+
+        RL2 has them with minibatches or a KL term; several passes and the correction for the
+        engine need them, too.
+        """
         config = self.config
-        if config.epochs > 1 and config.update_per_rollout == 1 and config.kl.coef == 0:
+        has_old = config.update_per_rollout > 1 or config.kl.coef > 0
+        corrects = self.updates.corrects
+        if not has_old and (config.epochs > 1 or corrects):
             tensors = self.compute_logps(tensors, step)
+        if corrects and tensors is not None:
+            tensors = self.updates.correct(tensors)
         super().update(tensors, step)
+
+    def forward(self, minibatch: Any, return_entropy: bool = False) -> Any:
+        """RL2's log-probabilities and entropies; those of an update are noted."""
+        result = super().forward(minibatch, return_entropy)
+        if return_entropy:  # RL2 asks for it in updates alone
+            self.updates.add(minibatch, *result)
+        return result
+
+    def optimizer_step(self) -> float:
+        """RL2's step; returns the norm of the gradient before clipping."""
+        norm = super().optimizer_step()
+        self.updates.means.end_update()
+        return norm
 
 
 class Critic(_Updates, ppo.Critic):
@@ -87,6 +122,10 @@ class Critic(_Updates, ppo.Critic):
             summed = ("action_mask", "values", "returns")
             tensors = {**tensors, **{name: tensors[name] * mask for name in summed}}
         super().update(tensors, step)
+
+    def backward(self, loss: Any) -> None:
+        """Take half the squared error, as every trainer here; RL2 takes all of it."""
+        super().backward(loss / 2)
 
 
 class Rollout(ppo.Rollout):
@@ -135,8 +174,9 @@ class Rollout(ppo.Rollout):
     def update(self, actor: Any, step: int) -> None:
         """Send the weights to the engines, which ends a training step."""
         super().update(actor, step)
+        updates = actor.updates.finish()
         if self.advantages.episodes:  # on rank 0, but not where a resumed run sends its weights
-            extra = {**self.advantages.metrics, "lr": actor.scheduler.get_last_lr()[0]}
+            extra = {**self.advantages.metrics, **updates, "lr": actor.used_lr}
             self.log.finish(step, self.advantages.episodes, extra)
             self.advantages.episodes = None
 
@@ -181,6 +221,7 @@ class PPOTrainer(ppo.PPOTrainer):
 
     def __init__(self, config: Any, run: RunDir) -> None:
         super().__init__(config)
+        self.actor.updates.algorithm = run.recipe.algorithm
         self.save_clock = SaveClock(run)
         ppo.save_ckpt = save_when_due
 

@@ -46,7 +46,7 @@ class StepBatch:
             turn is excluded, empty without a critic.
         row_scale: factor of the advantages that makes TRL's mean over rows one over the episodes
             that train.
-        metrics: ``advantage/*``, and counts of what is not trained on.
+        metrics: the estimator's.
         installed: sum of the absolute advantages that TRL was given; ``None`` before
             `replace_advantages`.
 
@@ -77,10 +77,7 @@ class StepBatch:
         if recipe.algorithm.loss_aggregation != "token":
             # TRL's mean over sequences counts rows without a trained token; ours does not.
             self.row_scale = len(episodes) / max(1, trained)
-        self.metrics = {
-            **result.metrics,
-            "episodes/untrained": float(len(episodes) - trained),
-        }
+        self.metrics = result.metrics
         self.installed: float | None = None
 
     def token_rows(self, width: int) -> np.ndarray:
@@ -130,7 +127,7 @@ def replace_advantages(batch: StepBatch, output: dict[str, Any]) -> None:
             "[trainer.trl], or install a TRL that was tested (`gem-core doctor --trainer trl`)."
         )
     output["advantages"] = advantages
-    batch.installed = _absolute_sum(advantages)
+    batch.installed = absolute_sum(advantages)
 
 
 def require_installed(trainer: GemTrainer) -> None:
@@ -149,7 +146,7 @@ def require_installed(trainer: GemTrainer) -> None:
             "TRL is about to train on its own advantages, not on the estimator's: install a TRL "
             "that was tested (`gem-core doctor --trainer trl`)."
         )
-    total = sum(_absolute_sum(part) for part in buffered)
+    total = sum(absolute_sum(part) for part in buffered)
     if not np.isclose(total, batch.installed, rtol=1e-6, atol=1e-9):
         raise GemError(
             "TRL is about to train on other advantages than the estimator gave: remove what "
@@ -157,7 +154,8 @@ def require_installed(trainer: GemTrainer) -> None:
         )
 
 
-def _absolute_sum(advantages: torch.Tensor) -> float:
+def absolute_sum(advantages: torch.Tensor) -> float:
+    """Return the sum of the absolute advantages, by which they are known again."""
     return float(advantages.double().abs().sum())
 
 

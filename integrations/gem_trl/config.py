@@ -25,6 +25,7 @@ APPLIED = frozenset({
     "algorithm.gamma",
     "algorithm.lam",
     "algorithm.critic_lr",
+    "algorithm.value_clip",
     "eval.every",
     "eval.inside_episodes",
     "train.log_episodes",
@@ -107,6 +108,11 @@ def _check_values(recipe: Recipe) -> None:
             engine == "sglang" or (on_cpu and engine == "vllm"),
             "use engine = 'hf', or 'vllm' on a GPU",
         ),
+        (
+            "algorithm.rollout_correction",
+            recipe.algorithm.rollout_correction != "none" and not on_cpu and engine == "hf",
+            "transformers' generate reports no log-probabilities; use engine = 'vllm'",
+        ),
         ("batch.episodes", recipe.batch.episodes < 2, "it needs at least 2 episodes per step"),
     ]
     refuse_values(recipe, "TRL", checks)
@@ -164,6 +170,7 @@ _COPIED = {
     "num_iterations": "algorithm.epochs",
     "epsilon": "algorithm.clip_low",
     "epsilon_high": "algorithm.clip_high",
+    "vllm_importance_sampling_clip_max": "algorithm.rollout_cap",
     "beta": "algorithm.kl_coef",
     "entropy_coef": "algorithm.entropy_coef",
     "learning_rate": "algorithm.lr",
@@ -197,10 +204,13 @@ _COMPUTED: dict[str, tuple[str, Callable[[Recipe], Any]]] = {
     "adam_beta2": ("algorithm.betas", lambda r: r.algorithm.betas[1]),
     "top_k": ("sampling.top_k", lambda r: max(r.sampling.top_k, 0)),
     "use_vllm": ("hardware.engine", _uses_vllm),
+    "vllm_importance_sampling_correction": (
+        "algorithm.rollout_correction",
+        lambda r: _uses_vllm(r) and r.algorithm.rollout_correction == "tis",
+    ),
     "vllm_max_model_length": ("limits.max_context_tokens", _model_length),
     "use_cpu": ("hardware.device", lambda r: r.hardware.device == "cpu"),
     "bf16": ("model.dtype", lambda r: r.model.dtype == "bfloat16"),
-    "logging_steps": ("train.steps", updates_per_step),
 }
 """Field -> the recipe key that decides it, and how."""
 _REPLACED = {
@@ -236,9 +246,12 @@ _REPLACED = {
 }
 """Field that would compete with a recipe key -> that key."""
 _FIXED: dict[str, Any] = {
+    "vllm_importance_sampling_mode": "token_truncate",
+    "vllm_importance_sampling_clip_min": None,
     "shuffle_dataset": False,
     "remove_unused_columns": False,
     "logging_strategy": "steps",
+    "logging_steps": 1,
     "logging_first_step": False,
     "logging_nan_inf_filter": False,
     "save_strategy": "steps",
@@ -246,6 +259,8 @@ _FIXED: dict[str, Any] = {
 }
 """Fields that must have this value, see `_REASONS`."""
 _REASONS = {
+    "vllm_importance_sampling_mode": "algorithm.rollout_correction is per token",
+    "vllm_importance_sampling_clip_min": "algorithm.rollout_cap is the only bound",
     "output_dir": "checkpoints are in the run directory: set --run instead",
     "resume_from_checkpoint": "use --resume instead",
     "shuffle_dataset": "each step plays its tasks in order",
@@ -254,7 +269,7 @@ _REASONS = {
     "sync_ref_model": "the reference of algorithm.kl_coef is the initial model",
     "ref_model_mixup_alpha": "the reference of algorithm.kl_coef is the initial model",
     "ref_model_sync_steps": "the reference of algorithm.kl_coef is the initial model",
-    "logging_steps": "metrics.jsonl has one line per training step",
+    "logging_steps": "metrics.jsonl has one line per training step, of all its updates",
     "logging_strategy": "metrics.jsonl has one line per training step",
     "logging_first_step": "metrics.jsonl has one line per training step",
     "logging_nan_inf_filter": "it would replace a loss that is not finite by the last finite one",
@@ -273,8 +288,6 @@ NATIVE_OWNED: dict[str, str] = {
 """Native key -> what decides it: refused in ``[trainer.trl]``."""
 NATIVE_DEFAULTS: dict[str, Any] = {
     "vllm_mode": "colocate",
-    # A ratio over all turns of an episode leaves any clip range: whole episodes would be masked.
-    "vllm_importance_sampling_mode": "token_truncate",
     # The KL term by its formula, as in the other trainers, not times the ratio of the policies.
     "use_bias_correction_kl": False,
     # Weights stay float32 under autocast: at lr 1e-6 bfloat16 weights would not move.

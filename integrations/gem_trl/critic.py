@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -22,6 +22,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gem_trl.trainer import GemTrainer
 
+_Item = TypeVar("_Item")
 FILE = "critic.pt"
 """Name of the critic in a checkpoint."""
 
@@ -55,6 +56,20 @@ class States(NamedTuple):
         return cls(list(token_ids), positions, False)
 
 
+class Example(NamedTuple):
+    """What the critic learns from an episode; arrays are float64, one number per position.
+
+    Attributes:
+        states: where it reads the episode.
+        values: what it read there at the beginning of the training step.
+        targets: NaN where there is none.
+    """
+
+    states: States
+    values: np.ndarray
+    targets: np.ndarray
+
+
 class TurnCritic:
     """Values of states, and their regression on the targets of turn-level GAE.
 
@@ -78,12 +93,12 @@ class TurnCritic:
             betas=algorithm.betas,
             weight_decay=algorithm.weight_decay,
         )
-        self.passes = algorithm.epochs * algorithm.minibatches
+        updates = algorithm.epochs * algorithm.minibatches
         self.scheduler = get_scheduler(
             algorithm.schedule_name,
             self.optimizer,
-            algorithm.warmup_steps * self.passes,
-            max(recipe.train.steps, 1) * self.passes,
+            algorithm.warmup_steps * updates,
+            max(recipe.train.steps, 1) * updates,
         )
 
     def read(self, states: Sequence[States]) -> list[np.ndarray]:
@@ -93,25 +108,35 @@ class TurnCritic:
         ends = np.cumsum([len(episode.positions) for episode in states])
         return np.split(np.concatenate(values), ends[:-1])
 
-    def learn(self, states: Sequence[States], targets: Sequence[np.ndarray]) -> dict[str, float]:
-        """Make as many passes as the policy has updates.
+    def learn(
+        self,
+        states: Sequence[States],
+        values: Sequence[np.ndarray],
+        targets: Sequence[np.ndarray],
+    ) -> dict[str, float]:
+        """Make as many updates as the policy, on minibatches of this rank's episodes.
 
         Args:
             states: the states of this rank's episodes.
+            values: of each episode what `read` returned, from which ``value_clip`` counts.
             targets: of each episode one value per turn with tokens, NaN where a turn is excluded.
 
         Returns:
-            ``loss/value``, half the squared error before the first pass, mean over the turns of all
-            ranks; and ``grad_norm/critic``, the largest norm before clipping.
+            ``loss/value``, half the squared error, mean over the turns of all ranks and over the
+            updates; and ``grad_norm/critic``, the largest norm before clipping.
         """
-        padded = []
-        for episode, values in zip(states, targets, strict=True):
+        examples = []
+        for state, old, wanted in zip(states, values, targets, strict=True):
             # The state in which a limit cut the episode is read, but has no target.
-            padded.append(np.append(values, np.nan) if episode.truncated else values)
-        count = self._total(sum(int(np.isfinite(values).sum()) for values in padded))
-        updates = [self._update(states, padded, max(count, 1.0)) for _ in range(self.passes)]
+            padded = np.append(wanted, np.nan) if state.truncated else wanted
+            examples.append(Example(state, old, padded))
+        updates = [
+            self._update([examples[episode] for episode in minibatch])
+            for minibatch in self._minibatches(len(examples))
+        ]
         norm = float(np.max([norm for _, norm in updates]))  # NaN where one is
-        return {"loss/value": updates[0][0], "grad_norm/critic": norm}
+        loss = float(np.mean([loss for loss, _ in updates]))
+        return {"loss/value": loss, "grad_norm/critic": norm}
 
     def save(self, folder: Path) -> None:
         """Write the critic beside a checkpoint of the policy."""
@@ -128,17 +153,26 @@ class TurnCritic:
     def _state(self) -> dict[str, Any]:
         return {"model": self.model, "optimizer": self.optimizer, "scheduler": self.scheduler}
 
-    def _update(
-        self, states: Sequence[States], targets: Sequence[np.ndarray], count: float
-    ) -> tuple[float, float]:
-        """Make one optimizer step on the whole batch; return the loss and the norm before it."""
+    def _minibatches(self, count: int) -> list[list[int]]:
+        """Divide ``count`` episodes into minibatches, in another order in each epoch."""
+        algorithm = self.recipe.algorithm
+        done = self.scheduler.last_epoch  # saved in checkpoints, so that a run resumes alike
+        generator = np.random.default_rng([self.recipe.seed, done])
+        return [
+            part.tolist()
+            for _ in range(algorithm.epochs)
+            for part in np.array_split(generator.permutation(count), algorithm.minibatches)
+        ]
+
+    def _update(self, examples: Sequence[Example]) -> tuple[float, float]:
+        """Make one optimizer step; return the loss and the norm before it."""
+        own = sum(int(np.isfinite(example.targets).sum()) for example in examples)
+        count = max(self._total(own), 1.0)
         loss = 0.0
-        first = 0
-        for part in self._parts(states):
-            error = self._squared_error(part, targets[first : first + len(part)]) / (2 * count)
+        for part in self._parts(examples):
+            error = self._squared_error(part) / (2 * count)
             error.backward()
             loss += error.item()
-            first += len(part)
         for parameter in self.model.parameters():
             if parameter.grad is not None:
                 parameter.grad = self.accelerator.reduce(parameter.grad, "sum")
@@ -150,18 +184,24 @@ class TurnCritic:
         self.scheduler.step()
         return self._total(loss), float(norm)
 
-    def _squared_error(
-        self, states: Sequence[States], targets: Sequence[np.ndarray]
-    ) -> torch.Tensor:
-        """Return the sum over the positions that have a target."""
-        expected = torch.from_numpy(np.concatenate(targets))
-        expected = expected.to(self.accelerator.device, torch.float32)
-        known = expected.isfinite()
-        return (self._values(states) - expected)[known].square().sum()
+    def _squared_error(self, examples: Sequence[Example]) -> torch.Tensor:
+        """Return the sum over the positions that have a target, see ``algorithm.value_clip``."""
+        targets = self._tensor([example.targets for example in examples])
+        known = targets.isfinite()
+        targets = targets[known]
+        values = self._values([example.states for example in examples])[known]
+        old = self._tensor([example.values for example in examples])[known]
+        clip = self.recipe.algorithm.value_clip
+        near = old + (values - old).clamp(-clip, clip)
+        return torch.maximum((values - targets).square(), (near - targets).square()).sum()
 
-    def _parts(self, states: Sequence[States]) -> list[Sequence[States]]:
-        size = self.recipe.batch.micro_batch or len(states)
-        return [states[first : first + size] for first in range(0, len(states), size)]
+    def _tensor(self, arrays: Sequence[np.ndarray]) -> torch.Tensor:
+        numbers = torch.from_numpy(np.concatenate(arrays))
+        return numbers.to(self.accelerator.device, torch.float32)
+
+    def _parts(self, items: Sequence[_Item]) -> list[Sequence[_Item]]:
+        size = self.recipe.batch.micro_batch or len(items)
+        return [items[first : first + size] for first in range(0, len(items), size or 1)]
 
     def _values(self, states: Sequence[States]) -> torch.Tensor:
         """Return the values of all positions, in order; padding is behind what is read."""

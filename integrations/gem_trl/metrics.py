@@ -19,16 +19,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gem_trl.trainer import GemTrainer
 
-NAMES = {
-    "grad_norm": "grad_norm",
-    "learning_rate": "lr",
-    "entropy": "entropy",
-    "kl": "kl",
-    "clip_ratio/region_mean": "clip_ratio",
-    "sampling/sampling_logp_difference/mean": "sampling/logprob_difference",
-}
-"""TRL's name -> ours."""
-
 
 class RunLog(TrainerCallback):
     """Writes a line of metrics per training step, sampled episodes, and evaluations.
@@ -60,8 +50,15 @@ class RunLog(TrainerCallback):
         if state.global_step % updates_per_step(self.trainer.recipe) == 0:
             self.began = time.perf_counter()
 
+    def on_pre_optimizer_step(
+        self, args: Any, state: Any, control: Any, optimizer: Any = None, **kwargs: Any
+    ) -> None:
+        """Keep the learning rate that the coming optimizer step uses."""
+        self.trainer.updates.lr = float(optimizer.param_groups[0]["lr"])
+
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Stop the clock at the last update; evaluate and save where it is due."""
+        self.trainer.updates.end_update()
         config = self.trainer.recipe.eval
         step, remainder = divmod(state.global_step, updates_per_step(self.trainer.recipe))
         self.seconds = time.perf_counter() - self.began
@@ -93,7 +90,7 @@ class RunLog(TrainerCallback):
         logs: Mapping[str, float] | None = None,
         **kwargs: Any,
     ) -> None:
-        """Write the line of a training step.
+        """Write the line of a training step after its last optimizer step; TRL logs each.
 
         Raises:
             GemError: a loss or the gradient is not finite; on every rank.
@@ -102,20 +99,23 @@ class RunLog(TrainerCallback):
             return  # the summary at the end of training
         batch = self.trainer.step_batch
         assert batch is not None, "TRL logs a training step after it"
-        step = state.global_step // updates_per_step(self.trainer.recipe)
-        metrics = self._metrics(batch, logs)
+        step, remainder = divmod(state.global_step - 1, updates_per_step(self.trainer.recipe))
         # What is differentiated has the entropy bonus in it, the policy's loss has not.
-        require_finite(step, {**metrics, "loss/policy": logs["loss"]})
+        require_finite(step + 1, {"grad_norm": logs["grad_norm"], "loss/policy": logs["loss"]})
+        self.trainer.updates.norms.append(logs["grad_norm"])
+        if remainder + 1 < updates_per_step(self.trainer.recipe):
+            return
+        metrics = self._metrics(batch)
+        require_finite(step + 1, metrics)
         if state.is_world_process_zero:
-            log_step(self.run, step, batch.episodes, metrics)
+            log_step(self.run, step + 1, batch.episodes, metrics)
 
-    def _metrics(self, batch: StepBatch, logs: Mapping[str, float]) -> dict[str, float]:
-        native = {name: logs[key] for key, name in NAMES.items() if logs.get(key) is not None}
+    def _metrics(self, batch: StepBatch) -> dict[str, float]:
+        trainer = self.trainer
         return {
             **batch.metrics,
-            **native,
-            "loss/policy": logs.get("policy_loss", logs["loss"]),
+            **trainer.updates.finish(trainer.sum_over_ranks, trainer.world),
             "time/step": self.seconds,
-            "time/rollout": self.trainer.rollout_seconds,
-            "time/update": self.seconds - self.trainer.rollout_seconds,
+            "time/rollout": trainer.rollout_seconds,
+            "time/update": self.seconds - trainer.rollout_seconds,
         }

@@ -101,6 +101,7 @@ class EnginePolicy:
             self._finish_reason(ids[:end]),
             self.stop_ids,
             request.max_tokens,
+            reports_logprobs=self.trainer.use_vllm,  # TRL reads none from transformers' generate
         )
 
     def _finish_reason(self, ids: list[int]) -> str | None:

@@ -7,20 +7,31 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+import torch
 from transformers import PrinterCallback, TrainerCallback
 
 from gem_core.adapters.estimate import needs_critic
+from gem_core.adapters.rollout_correction import truncated_weights
 from gem_core.episodes.data import Episode
 from gem_core.episodes.rollout import require_healthy
 from gem_core.errors import GemError, RecipeError
 from gem_core.training.recipe import Recipe
 from gem_core.training.tasks import MachineFactory, Task, eval_task, require_step, train_task
 from gem_trl._compat import GRPOTrainer
-from gem_trl.advantages import AdvantageCheck, StepBatch, pool, replace_advantages
+from gem_trl.advantages import (
+    AdvantageCheck,
+    StepBatch,
+    absolute_sum,
+    pool,
+    replace_advantages,
+)
 from gem_trl.batching import generations, processes, updates_per_step
 from gem_trl.config import native_config
 from gem_trl.critic import CriticCheckpoint, States, TurnCritic
 from gem_trl.rollout import engine_policy, episode_return, rollout, sampling_at, task_rows
+from gem_trl.updates import Updates
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class GemTrainer(GRPOTrainer):
-    """TRL's trainer on a recipe; overrides ``_generate_and_score_completions`` alone.
+    """TRL's trainer on a recipe: it plays the batch, and reads what its loss computes.
 
     Args:
         recipe: the experiment.
@@ -44,6 +55,7 @@ class GemTrainer(GRPOTrainer):
         bootstrap_states: per episode that this rank played last, see
             `gem_core.episodes.machine.EpisodeMachine.bootstrap_state`.
         critic: ``None`` where the estimator needs none.
+        updates: what the optimizer steps of the current training step saw.
         rank: number of this process.
         world: number of processes.
 
@@ -66,6 +78,8 @@ class GemTrainer(GRPOTrainer):
         self.step_batch: StepBatch | None = None
         self.rollout_seconds = 0.0
         self.bootstrap_states: list[list[int]] = []
+        self.updates = Updates(recipe)
+        self._scores: Any = None
         callbacks = [AdvantageCheck(), CriticCheckpoint(), *callbacks]
         for callback in callbacks:
             callback.trainer = self
@@ -123,7 +137,57 @@ class GemTrainer(GRPOTrainer):
                 "(`gem-core doctor --trainer trl`)."
             )
         replace_advantages(self.step_batch, output)
+        # TRL's mean over sequences counts rows without a trained token in the KL term, too.
+        self.beta = self.args.beta * self.step_batch.row_scale
+        if self.recipe.algorithm.rollout_correction == "tis" and not self.use_vllm:
+            self._correct(output)
         return output
+
+    def _correct(self, output: dict[str, Any]) -> None:
+        """Weight the advantages for the engine's probabilities; TRL does so with vLLM only.
+
+        The weight is a constant factor of a token's loss, and so of its advantage.
+        """
+        assert self.step_batch is not None
+        if "old_per_token_logps" not in output:  # TRL has none where a batch makes one update
+            output["old_per_token_logps"] = self._logprobs(output)
+        weights = truncated_weights(
+            self.recipe.algorithm,
+            output["old_per_token_logps"],
+            output["sampling_per_token_logps"],
+            output["completion_mask"] * output["tool_mask"],
+        )
+        output["advantages"] = output["advantages"] * weights
+        self.step_batch.installed = absolute_sum(output["advantages"])
+
+    def _logprobs(self, output: dict[str, Any]) -> torch.Tensor:
+        """Return TRL's log-probabilities of the completions, [rows, tokens]."""
+        ids = torch.cat([output["prompt_ids"], output["completion_ids"]], dim=1)
+        mask = torch.cat([output["prompt_mask"], output["completion_mask"]], dim=1)
+        size = self.args.per_device_train_batch_size
+        with torch.no_grad():
+            result = self._get_per_token_logps_and_entropies(
+                self.model, ids, mask, output["completion_ids"].shape[1], batch_size=size
+            )
+        logprobs: torch.Tensor = result[0]
+        return logprobs
+
+    def _get_per_token_logps_and_entropies(self, *args: Any, **kwargs: Any) -> Any:
+        result = super()._get_per_token_logps_and_entropies(*args, **kwargs)
+        self._scores = result[:2]
+        return result
+
+    def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
+        loss: torch.Tensor = super()._compute_loss(model, inputs)
+        self.updates.add(self, inputs, self._scores, loss)
+        self._scores = None
+        return loss
+
+    def sum_over_ranks(self, array: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Return the sum of an array over the ranks; a collective call."""
+        local = torch.as_tensor(array, device=self.accelerator.device)
+        result: npt.NDArray[np.float64] = self.accelerator.reduce(local, "sum").cpu().numpy()
+        return result
 
     def first_task(self, count: int) -> int:
         """Return the task of this rank's first slot, where each rank has ``count``."""
@@ -178,9 +242,9 @@ class GemTrainer(GRPOTrainer):
             return StepBatch(self.recipe, episodes, part)
         pairs = zip(episodes[part], self.bootstrap_states, strict=True)
         states = [States.of(episode, state) for episode, state in pairs]
-        values = pool(self.critic.read(states), self.world)
-        batch = StepBatch(self.recipe, episodes, part, values)
-        batch.metrics |= self.critic.learn(states, batch.targets)
+        values = self.critic.read(states)
+        batch = StepBatch(self.recipe, episodes, part, pool(values, self.world))
+        batch.metrics |= self.critic.learn(states, values, batch.targets)
         return batch
 
     def play_evaluation(self, count: int) -> list[Episode]:

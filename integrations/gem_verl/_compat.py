@@ -25,6 +25,7 @@ PRIVATE_SIGNATURES = {
     f"{_TRAINER_BASE}:PPOTrainer._add_prompts_to_generate": "self num_prompts",
     f"{_REPLAY_BUFFER}:ReplayBuffer.sample": "self global_steps partition_id batch_size",
     f"{_AGENT_LOOP}:AgentLoopOutput.as_dict": "self",
+    "verl.workers.utils.losses:ppo_loss": "config model_output data dp_group",
 }
 """What the adapter overrides, wraps or calls of verl's inside, with its parameters in verl 0.9."""
 

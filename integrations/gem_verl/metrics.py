@@ -20,14 +20,10 @@ NAMES = {
     "timing_s/old_log_prob": "time/logprobs",
     "timing_s/save_checkpoint": "time/checkpoint",
     "actor/pg_loss": "loss/policy",
-    "actor/kl_loss": "loss/kl",
     "critic/vf_loss": "loss/value",
     "actor/grad_norm": "grad_norm",
     "critic/grad_norm": "grad_norm/critic",
     "actor/lr": "lr",
-    "actor/entropy": "entropy",
-    "actor/pg_clipfrac": "clip_ratio",
-    "training/rollout_probs_diff_max": "logprobs/rollout_diff_max",
 }
 """Name in verl -> common name; what is not listed stays in verl's own logs."""
 
@@ -69,8 +65,8 @@ class RunLog:
         """Return those of verl's metrics that have a common name, under that name."""
         metrics: dict[str, float] = {}
         for name, value in data.items():
-            if name.startswith(PREFIX):
-                metrics[name.removeprefix(PREFIX)] = float(value)
+            if name.startswith((PREFIX, "actor/" + PREFIX)):
+                metrics[name.removeprefix("actor/").removeprefix(PREFIX)] = float(value)
             elif name in NAMES:
                 metrics[NAMES[name]] = float(value)
         return metrics

@@ -82,7 +82,7 @@ class GemSampler(ReplayBuffer):
         trained = [bool(mask.any()) for mask in rows["response_mask"].unbind()]
         batch = _keep_trained(batch, extras, trained)
         self._set_mini_batch(len(batch))
-        return batch, metrics | _batch_metrics(episodes, trained)
+        return batch, metrics | _batch_metrics(episodes)
 
     def _set_mini_batch(self, rows: int) -> None:
         """Split this batch into at most the recipe's number of minibatches.
@@ -98,12 +98,9 @@ class GemSampler(ReplayBuffer):
         config.critic.ppo_mini_batch_size = unit * units
 
 
-def _batch_metrics(episodes: Sequence[Episode], trained: Sequence[bool]) -> dict[str, float]:
+def _batch_metrics(episodes: Sequence[Episode]) -> dict[str, float]:
     """Return metrics of a batch for all of verl's loggers, `RunLog` among them."""
     metrics = episode_metrics(episodes)
-    aborted = [turn.aborted for episode in episodes for turn in episode.turns]
-    metrics["turns/masked"] = float(sum(aborted))
-    metrics["rows/masked"] = float(trained.count(False))
     return {PREFIX + name: float(value) for name, value in metrics.items()}
 
 

@@ -37,8 +37,9 @@ DIRECT: dict[str, tuple[str, ...]] = {
     "algorithm.clip_high": (f"{ACTOR}.clip_ratio_high",),
     "algorithm.kl_coef": (f"{ACTOR}.kl_loss_coef",),
     "algorithm.entropy_coef": (f"{ACTOR}.entropy_coeff",),
+    "algorithm.rollout_cap": ("algorithm.rollout_correction.rollout_is_threshold",),
     "algorithm.epochs": (f"{ACTOR}.ppo_epochs", "critic.ppo_epochs"),
-    "algorithm.loss_constant": (f"{ACTOR}.loss_scale_factor", "critic.loss_scale_factor"),
+    "algorithm.loss_constant": (f"{ACTOR}.loss_scale_factor",),
     "algorithm.lr": (f"{ACTOR}.optim.lr",),
     "algorithm.lr_schedule": (
         f"{ACTOR}.optim.lr_scheduler_type",
@@ -51,6 +52,7 @@ DIRECT: dict[str, tuple[str, ...]] = {
     "algorithm.betas": (f"{ACTOR}.optim.betas", "critic.optim.betas"),
     "algorithm.weight_decay": (f"{ACTOR}.optim.weight_decay", "critic.optim.weight_decay"),
     "algorithm.max_grad_norm": (f"{ACTOR}.optim.clip_grad", "critic.optim.clip_grad"),
+    "algorithm.value_clip": ("critic.cliprange_value",),
     "batch.episodes": ("data.train_batch_size",),
     "batch.micro_batch": (
         f"{ACTOR}.ppo_micro_batch_size_per_gpu",
@@ -135,13 +137,18 @@ COMPUTED: list[tuple[str, tuple[str, ...], Value]] = [
     ),
     (
         "algorithm.loss_aggregation",
-        (f"{ACTOR}.loss_agg_mode", "critic.loss_agg_mode"),
+        (f"{ACTOR}.loss_agg_mode",),
         lambda recipe: LOSSES[recipe.algorithm.loss_aggregation],
     ),
     (
         "algorithm.kl_coef",
         (f"{ACTOR}.use_kl_loss",),
         lambda recipe: bool(recipe.algorithm.kl_coef),
+    ),
+    (
+        "algorithm.rollout_correction",
+        ("algorithm.rollout_correction.rollout_is",),
+        lambda recipe: "token" if recipe.algorithm.rollout_correction == "tis" else None,
     ),
     (
         "batch.micro_batch",
@@ -183,7 +190,9 @@ COMPUTED: list[tuple[str, tuple[str, ...], Value]] = [
 ]
 """Recipe key, the native keys that it decides, and their value."""
 WIRING: dict[str, Any] = {
-    f"{MODEL}.external_lib": "gem_verl.plugin",
+    f"{MODEL}.external_lib": "gem_verl.worker_plugin",
+    f"{ACTOR}.calculate_entropy": True,  # the update's entropy is a common metric
+    f"{ROLLOUT}.calculate_log_probs": True,
     f"{ROLLOUT}.agent.default_agent_loop": "gem",
     "data.custom_cls.path": "pkg://gem_verl.rollout",
     "data.custom_cls.name": "TaskDataset",
@@ -199,6 +208,7 @@ WIRING: dict[str, Any] = {
     f"{ACTOR}.rollout_n": 1,
     f"{REF}.rollout_n": 1,
     "critic.rollout_n": 1,
+    "critic.loss_agg_mode": "token-mean",  # the policy's loss_aggregation is not the critic's
     "algorithm.use_kl_in_reward": False,  # a KL per token would count as reward of turns
 }
 """Where the adapter is plugged in; without one of these verl would train on something else."""
@@ -208,6 +218,16 @@ REPLACED: dict[str, str] = {
     "algorithm.kl_coef": (
         "algorithm.kl_ctrl.type algorithm.kl_ctrl.kl_coef algorithm.kl_ctrl.horizon "
         "algorithm.kl_ctrl.target_kl"
+    ),
+    "algorithm.rollout_correction": " ".join(
+        f"algorithm.rollout_correction.{name}"
+        for name in (
+            "rollout_rs",
+            "rollout_rs_threshold",
+            "bypass_mode",
+            "loss_type",
+            "rollout_is_batch_normalize",
+        )
     ),
     "algorithm.options": "algorithm.norm_adv_by_std_in_grpo",
     "algorithm.lr": f"{_OPTIM}.override_optimizer_config.lr",

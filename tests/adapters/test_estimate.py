@@ -23,7 +23,6 @@ def test_it_is_the_estimator_and_its_metrics() -> None:
         result.advantages, compute_advantages("rebn", batch(), gamma=0.9, lam=0.95)
     )
     assert result.targets is None
-    assert result.metrics["turns/masked"] == 1.0
     assert result.metrics["groups/singleton"] == 0.0
     assert result.metrics["advantage/constant"] == 0.0
     assert result.metrics["advantage/std"] == pytest.approx(result.advantages[:3].std())

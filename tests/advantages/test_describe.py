@@ -28,6 +28,7 @@ def test_counts_and_moments():
             "return_std": np.std([3, 5, 0]),
             "advantage_mean": np.mean([3, 2, 5, 0]),
             "advantage_std": np.std([3, 2, 5, 0]),
+            "advantage_cubed": (27 + 8 + 125) / 4,
             "constant": 0.0,
         }
     )

@@ -22,7 +22,16 @@ TOGETHER = {
     "algorithm.estimator": {"algorithm.estimator": "grpo", "batch.group_size": 4},
     "algorithm.options": {"algorithm.options": {"eps": 1e-3}},
     "algorithm.lam": {"algorithm.lam": 0.5, "algorithm.estimator": "gae"},
+    "algorithm.rollout_correction": {
+        "algorithm.rollout_correction": "tis",
+        "hardware.device": "gpu",
+    },
+    "algorithm.rollout_cap": {
+        "algorithm.rollout_cap": 3.0,
+        "algorithm.rollout_correction": "tis",
+    },
     "algorithm.critic_lr": {"algorithm.critic_lr": 0.25, "algorithm.estimator": "gae"},
+    "algorithm.value_clip": {"algorithm.value_clip": 0.3, "algorithm.estimator": "gae"},
     "batch.group_size": {"batch.group_size": 4},
     "batch.episodes": {"batch.episodes": 32},
     "batch.micro_batch": {"batch.micro_batch": 8},

@@ -12,10 +12,14 @@ import math
 import subprocess
 import sys
 from collections import defaultdict
+from importlib import import_module
 
 import pytest
 
-from gem_core.episodes.data import StopReason
+from gem_core.episodes.data import Episode, StopReason
+from gem_core.episodes.metric_names import COMMON, undefined
+from gem_core.parity.reference_metrics import ReferenceMetrics
+from gem_core.tiny import model_path
 from gem_core.training.runs import RunDir
 
 REWARDS = {
@@ -40,7 +44,12 @@ OVERRIDES = (
     "model.tiny.warm_start_batch=10",
     "model.tiny.expert_noise=0.8",
     f"batch.episodes={EPISODES}",
-    "algorithm.epochs=1",
+    "algorithm.epochs=2",
+    "algorithm.clip_low=0.02",
+    "algorithm.clip_high=0.02",
+    "algorithm.kl_coef=0.05",
+    "algorithm.lr=2e-4",  # verl and OpenRLHF cut the KL term of a token off at 10
+    "algorithm.max_grad_norm=0.1",
     f"train.steps={STEPS}",
     f"train.log_episodes={EPISODES}",
     "train.save_every=0",
@@ -106,3 +115,33 @@ def test_a_question_that_is_too_long_ends_without_a_turn(run: RunDir) -> None:
     cut = [e for _, e in run.episodes() if e.stop_reason is StopReason.CONTEXT_OVERFLOW]
     assert {episode.env_id for episode in cut} == {"qa:HotpotQA"}
     assert not any(episode.turns for episode in cut)
+
+
+# -- the metrics ----------------------------------------------------------------------------------
+
+
+def batches(run: RunDir) -> list[list[Episode]]:
+    """Return the training episodes of each step, in task order."""
+    steps: dict[int, list[Episode]] = defaultdict(list)
+    for tags, episode in run.episodes():
+        if tags["split"] == "train":
+            steps[tags["step"]].append(episode)
+    return [sorted(steps[step], key=lambda episode: episode.index) for step in sorted(steps)]
+
+
+def test_every_metric_has_a_definition(run: RunDir) -> None:
+    for row in run.metrics():
+        assert undefined(row) == []
+        assert row.keys() >= COMMON
+
+
+def test_metrics_mean_what_their_definition_says(run: RunDir, package: str) -> None:
+    traits = import_module(f"{package}.cpu.replay").TRAITS
+    reference = ReferenceMetrics(run.recipe, model_path(run.recipe), traits, {})
+    for row, episodes in zip(run.metrics(), batches(run), strict=True):
+        expected = reference.metrics(episodes)
+        difference = expected.pop("rollout/logprob_difference")
+        assert row["rollout/logprob_difference"] < 1e-5 and difference < 1e-5
+        assert {name: row[name] for name in expected} == pytest.approx(expected, rel=1e-4)
+        assert expected["clip_ratio"] > 0 and expected["kl"] > 0
+        assert expected["grad_norm"] > run.recipe.algorithm.max_grad_norm

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from gem_core.adapters.native_keys import bare
+from gem_core.compare.grid import ALGORITHMS, Cell
 from gem_core.errors import GemError, RecipeError
 from gem_core.training.recipe import Recipe, get_key, load_recipe, recipe_from_dict, shipped
 
@@ -178,10 +179,12 @@ def test_native_keys_that_are_free_are_seen_and_change_no_other(
         assert same(value, native.value(check(native, recipe), key)), key
 
 
-@pytest.mark.parametrize("profile", ["paper", "tiny"])
-def test_every_baseline_loads_with_every_profile(native, profile):
-    for baseline in shipped("baselines"):
-        check(native, load_recipe(baseline, profile))
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_every_cell_of_the_suite_is_accepted(native, trainer_name, algorithm):
+    """The 24 baselines with every profile, in the trainer's own configuration."""
+    for profile in shipped("profiles"):
+        for baseline in shipped("baselines"):
+            check(native, Cell(baseline, trainer_name, algorithm, 0).recipe(profile))
 
 
 def test_fast_compositions_are_those_of_hydra(native, config, accepted):

@@ -19,6 +19,8 @@ SETTINGS = (
     "eval.every=1",
     "eval.inside_episodes=4",
     "train.log_episodes=8",
+    'env.0.tools=["python"]',
+    "env.0.tool_use.instructions=false",
 )
 BUSY = "while True: sum(range(1000))"
 
@@ -54,6 +56,7 @@ def test_a_run_repeats_to_the_digit_and_plays_what_every_trainer_plays(train):
     assert numbers(first.metrics()) == numbers(second.metrics())
     assert numbers(first.evals()) == numbers(second.evals())
     assert_first_step_is_the_cores(first)
+    assert_tools_are_recorded_and_counted(first)
 
 
 def assert_first_step_is_the_cores(directory):
@@ -72,6 +75,14 @@ def assert_first_step_is_the_cores(directory):
     for episode in episodes:
         tokens = [segment.token_ids for segment in episode.segments]
         assert [ids for ids, _ in logged[episode.index]] == tokens
+
+
+def assert_tools_are_recorded_and_counted(directory):
+    """The recipe's tools are in every environment of the run, whatever process makes it."""
+    rows = directory.info["environments"]
+    assert [tool["name"] for row in rows for tool in row["tools"]] == ["python"] * len(rows)
+    for line in [*directory.metrics(), *directory.evals()]:
+        assert line["tool/calls"] >= 0 and "tool/failed" in line
 
 
 def test_the_seed_of_the_recipe_decides(tiny):

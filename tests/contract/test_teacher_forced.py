@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib import import_module
 
 import pytest
@@ -9,15 +10,11 @@ import pytest
 from gem_core.errors import RecipeError
 from gem_core.parity.bounds import WEIGHTS
 from gem_core.parity.cases import RUNS
-from gem_core.parity.teacher_forced import teacher_forced
-from gem_core.training.recipe import override
+from gem_core.parity.recorded import StepTrace, recorded_run
+from gem_core.parity.teacher_forced import Follower, teacher_forced
+from gem_core.parity.traits import Traits
 
 STEPS = 3
-OPEN = {
-    ("verl", "loss constant"): "with two minibatches verl's update differs from the reference from "
-    "the second step on (relative 1.4e-3 after three), with one it does not; the cause is not found"
-}
-"""(trainer, case) -> a difference that is known and not repaired."""
 
 
 @pytest.fixture(scope="module")
@@ -27,9 +24,7 @@ def adapter(package):
 
 
 @pytest.mark.parametrize("name", list(RUNS))
-def test_weights_after_every_step(adapter, config, refused, model_dir, name, trainer_name, request):
-    if (trainer_name, name) in OPEN:
-        request.applymarker(pytest.mark.xfail(reason=OPEN[trainer_name, name], strict=True))
+def test_weights_after_every_step(adapter, config, refused, model_dir, name):
     case = RUNS[name]
     recipe = case.recipe(list(refused), STEPS)
     refusal = case.refusal(refused)
@@ -54,10 +49,23 @@ def test_what_is_left_out_is_really_refused(config, refused, key):
             config.translate(recipe)
 
 
-def test_a_trait_that_the_trainer_does_not_have_is_found(adapter, refused, model_dir):
-    from dataclasses import replace
+def test_every_trait_is_the_trainers(adapter, refused, model_dir):
+    """Without any one of the declared traits the reference leaves the trainer's weights."""
+    large = ("algorithm.lr=2e-3", "algorithm.weight_decay=0.5", "algorithm.entropy_coef=0.5")
+    large = (*large, "algorithm.kl_coef=0.5")
+    recipe = replace(RUNS["ppo, whitened"], also=large).recipe(list(refused), STEPS)
+    traces: list[StepTrace] = []
+    batches = recorded_run(recipe)
+    adapter.replay_run(recipe, batches, model_dir, lambda done, trace: traces.append(trace))
+    assert followed(recipe, model_dir, adapter.TRAITS, traces) == []
+    for name in adapter.TRAITS.differences():
+        traits = replace(adapter.TRAITS, **{name: getattr(Traits(), name)})
+        assert followed(recipe, model_dir, traits, traces), f"{name} is not needed"
 
-    other = "matrices" if adapter.TRAITS.decayed == "all" else "all"
-    traits = replace(adapter.TRAITS, decayed=other)
-    recipe = override(RUNS["rebn"].recipe(list(refused), STEPS + 2), ["algorithm.lr=1e-3"])
-    assert teacher_forced(recipe, model_dir, adapter.replay_run, traits).faults
+
+def followed(recipe, model_dir, traits, traces):
+    """What the reference with ``traits`` says of what a trainer did."""
+    follower = Follower(recipe, recorded_run(recipe), model_dir, traits)
+    for done, trace in enumerate(traces):
+        follower(done, trace)
+    return follower.finish().faults

@@ -116,3 +116,16 @@ def test_the_random_variant_has_turns_to_spare() -> None:
     for seed in range(40):
         env.reset(seed=seed)
         assert env._budget == len(cells(env)) + 10
+
+
+def test_few_clues_are_the_first_of_the_list():
+    env = gem_core.make("game:Crosswords-v0-easy", num_words=1, num_clues=3)
+    shown = {
+        env.reset(seed=seed)[1]["suffix"].split(": ")[-1].splitlines()[0] for seed in range(30)
+    }
+    assert shown == {clue for _, clue in clues(False)[:3]}
+
+
+def test_fewer_clues_than_words_are_refused():
+    with pytest.raises(ValueError, match="num_clues must be at least num_words"):
+        gem_core.make("game:Crosswords-v0-easy", num_words=3, num_clues=2)

@@ -15,6 +15,7 @@ from gem_core.data.words import LISTS, upper_words, words
 from gem_core.envs.games.hangman import Hangman
 from gem_core.envs.games.wordle import Wordle, marks
 from gem_core.errors import UnknownNameError
+from gem_core.players import get_player
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
 import make_word_lists
@@ -170,3 +171,26 @@ def test_compat_wordle_counts_a_tab_as_a_letter() -> None:
         env = with_word("APPLE", WORDLE, compat=compat)
         assert env.step("\\boxed{AP\tLE}")[4].get("error") == error
         assert env.step("\\boxed{A PP LE}")[4]["success"]
+
+
+def test_wordle_draws_from_words_that_are_given():
+    env = gem_core.make("game:Wordle-v0-easy", words=["cat", "dog", "horse"])
+    player = get_player("expert", env.spec.id, 0, env=env)
+    drawn = set()
+    for seed in range(20):
+        observation, info = env.reset(seed=seed)
+        player.reset(observation, info)
+        over = False
+        while not over:
+            action = player.act(observation, info)
+            observation, _, terminated, truncated, info = env.step(action)
+            over = terminated or truncated
+        assert info["success"]
+        drawn.add(env.unwrapped._word)
+    assert drawn == {"CAT", "DOG"}
+
+
+@pytest.mark.parametrize("words", [["horse"], ["c4t"], [3]])
+def test_words_that_cannot_be_drawn_are_refused(words):
+    with pytest.raises(ValueError, match="word"):
+        gem_core.make("game:Wordle-v0-easy", words=words)

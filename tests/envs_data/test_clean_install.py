@@ -15,7 +15,7 @@ import gem_core
 ROOT = Path(gem_core.__file__).resolve().parent.parent
 REQUIRED = ("msgspec", "numpy")
 """What `pip install gem-core` brings."""
-EXTRA_OF = {"rg": "rg", "webshop": "webshop"}
+EXTRA_OF = {"rg": "rg", "webshop": "webshop", "mcp": "mcp"}
 
 PROGRAM = """
 import json, sys

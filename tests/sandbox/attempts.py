@@ -53,6 +53,12 @@ class Attempt(NamedTuple):
     levels: tuple[str, ...] = ALL
     harmless: str = ""
 
+    @property
+    def starts_processes(self) -> bool:
+        """Whether it tries what a sandbox with ``programs=True`` allows on purpose."""
+        words = ("fork", "exec", "spawn", "system(", "subprocess", "clone")
+        return any(word in self.name + self.code for word in words)
+
 
 def guarded_by(*codes: str) -> str:
     """Return a program that tries each piece, whatever the others raise."""

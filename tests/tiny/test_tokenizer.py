@@ -73,3 +73,38 @@ def test_any_text_survives(tokenizer, text):
     if not any(token in text for token in special):
         assert tokenizer.decode(ids, skip_special_tokens=True) == text
     assert tokenizer.decode(ids, skip_special_tokens=False) == text
+
+
+@pytest.mark.parametrize(
+    ("pieces", "text", "tokens"),
+    [
+        ("cells", " 0  1  .  #\n", ["  1", "  .", "  #"]),
+        ("numbers", " 16   2   .\n", [" 16", "   2", "   ."]),
+        ("letters", 'letter "h" appear in "hat"?', ["h", "a", "t"]),
+    ],
+)
+def test_other_pieces_are_tokens_of_their_own(tmp_path, pieces, text, tokens):
+    from tokenizers import pre_tokenizers
+
+    from gem_core.tiny.tokenizer import train_tokenizer
+
+    trained = train_tokenizer([text] * 20, 400, pieces)
+    ids = trained.encode(text, add_special_tokens=False).ids
+    assert isinstance(trained.pre_tokenizer, pre_tokenizers.Sequence)
+    shown = [trained.decode([i]) for i in ids]
+    assert set(tokens) <= set(shown)
+    assert trained.decode(ids) == text
+
+
+def test_a_corpus_of_its_own_makes_prompts_short():
+    from gem_core.tiny.corpus import corpus, own_corpus
+    from gem_core.tiny.tokenizer import train_tokenizer
+    from gem_core.training.recipe import load_recipe
+
+    recipe = load_recipe("sokoban-easy", "tiny")
+    env = make("game:Sokoban-v0-easy", **recipe.env[0].kwargs)
+    prompt = Context(get_template("qwen3_game")).start(*env.reset(seed=5))
+    own = train_tokenizer(own_corpus(recipe), 700)
+    games = train_tokenizer(corpus(), 700)
+    assert own_corpus(recipe) == own_corpus(recipe)
+    assert 3 * len(own.encode(prompt).ids) < len(games.encode(prompt).ids)

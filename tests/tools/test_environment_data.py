@@ -34,8 +34,8 @@ def requirements(name: str) -> list[Requirement]:
     return [Requirement(text) for step in steps for text in step["install"]]
 
 
-def test_the_environments_are_core_and_the_trainers() -> None:
-    assert ["core", *TRAINERS] == NAMES
+def test_the_environments_are_core_the_trainers_and_the_browser() -> None:
+    assert ["core", *TRAINERS, "view"] == NAMES
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -317,10 +317,10 @@ class Point:
 
 
 def test_tools_of_other_packages(monkeypatch: pytest.MonkeyPatch) -> None:
-    points = [Point("search", Search), Point("bad", dict), Point("gone", ImportError("no module"))]
+    points = [Point("finder", Search), Point("bad", dict), Point("gone", ImportError("no module"))]
     monkeypatch.setattr(registry, "entry_points", lambda group: points)
-    assert registry.list_tools() == ["bad", "gone", "python", "search"]
-    assert isinstance(make_tool("search", formats=("tag",)), Search)
+    assert {"bad", "finder", "gone", "python", "search"} <= set(registry.list_tools())
+    assert isinstance(make_tool("finder", formats=("tag",)), Search)
     assert isinstance(make_tool("python", keep=True), PythonTool)
     with pytest.raises(RegistrationError, match="not a Tool"):
         make_tool("bad")

@@ -283,3 +283,9 @@ def test_refuse_names_key_value_and_reason():
 def test_tables_become_dotted_keys():
     table = {"a": {"b": {"c": 1}, "d": [1, 2]}, "e": None}
     assert flatten(table) == {"a.b.c": 1, "a.d": [1, 2], "e": None}
+
+
+def test_options_of_generators_are_parameters_of_their_environment():
+    """`ReasoningGym` hands its ``**config`` to the generator, not to its base class."""
+    recipe = load_recipe(GUESS, "tiny", ["env=[{id='rg:chain_sum', kwargs={max_terms=2}}]"])
+    assert recipe.env[0].kwargs == {"max_terms": 2}

@@ -26,6 +26,7 @@ class Crosswords(Game):
     Args:
         hardcore: whether rarer words are drawn; ``None`` decides at random at each reset.
         num_words: number of words, from 1 to 6.
+        num_clues: draw from this many clues only, the first of the list; ``None``: from all.
         max_turns: number of letters that may be entered; ``None``: 10 more than the grid has.
         **options: see `gem_core.envs.games.game.Game`.
     """
@@ -45,11 +46,15 @@ class Crosswords(Game):
         hardcore: bool | None = False,
         num_words: int | None = 3,
         max_turns: int | None = 30,
+        num_clues: int | None = None,
         **options: Any,
     ):
         super().__init__(max_turns=max_turns, **options)
         if num_words is not None and not 1 <= num_words <= 6:
             raise ValueError(f"num_words must be from 1 to 6, not {num_words}.")
+        if num_clues is not None and not (num_words or 3) <= num_clues:
+            raise ValueError(f"num_clues must be at least num_words, not {num_clues}.")
+        self.num_clues = num_clues
         self.hardcore = hardcore
         self.num_words = num_words
         self._varies = max_turns is None
@@ -59,7 +64,7 @@ class Crosswords(Game):
         hardcore = self.hardcore
         if hardcore is None:
             hardcore = rng.random() < 0.5
-        known = clues(hardcore)
+        known = clues(hardcore)[: self.num_clues]
         count = self.num_words or 3
         while True:
             drawn = dict(rng.sample(known, count))

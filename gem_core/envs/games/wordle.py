@@ -26,7 +26,7 @@ class Wordle(Game):
         max_turns: number of guesses; ``None``: 5 per letter.
         words: the word list from which the word is drawn: ``"basic"`` (157 words of 3 letters, 600
             of 5, 675 of 7), ``"basic850"`` (65, 152, 119; 850 in all, as in GEM) or ``"english"``
-            (478, 3,454, 6,716). See `gem_core.data.words`.
+            (478, 3,454, 6,716); see `gem_core.data.words`. Or the words themselves.
         **options: see `gem_core.envs.games.game.Game`.
     """
 
@@ -41,7 +41,7 @@ class Wordle(Game):
         *,
         word_length: int | None = 5,
         max_turns: int | None = 25,
-        words: str = "basic",
+        words: str | list[str] = "basic",
         **options: Any,
     ):
         super().__init__(max_turns=max_turns, **options)

@@ -21,6 +21,7 @@ class Confinement:
     Args:
         level: ``"strict"``, ``"confined"`` or ``"limited"``.
         packages: more folders that a program may read.
+        programs: whether a program may execute the system's programs, and files of its own.
 
     Attributes:
         landlock: version of Landlock that is used; 0: none.
@@ -31,7 +32,7 @@ class Confinement:
         OSError: this machine does not offer the level; the message says why.
     """
 
-    def __init__(self, level: str, packages: tuple[str, ...] = ()):
+    def __init__(self, level: str, packages: tuple[str, ...] = (), *, programs: bool = False):
         self.landlock = 0 if level == "limited" else landlock.abi()
         self.first_uid = _first_uid()
         self.library = 0
@@ -42,7 +43,16 @@ class Confinement:
         self._readable = [*library.readable_paths(), *packages]
         if self.first_uid is not None and not library.open_to_all(packages):
             self.library = library.open_folders(packages)
-        self._filters = {forks: Filter(processes=forks) for forks in (False, True)}
+        self._programs = library.program_paths() if programs else []
+        self._filters = {
+            forks: Filter(
+                processes=forks,
+                programs=programs,
+                own_user=self.own_user,
+                own_signals=self.landlock >= landlock.SCOPES_SIGNALS,
+            )
+            for forks in (False, True)
+        }
 
     @property
     def own_user(self) -> bool:
@@ -59,7 +69,11 @@ class Confinement:
             return -1
         rules = [(path, landlock.READ) for path in self._readable if os.path.exists(path)]
         rules += [("/dev/null", landlock.WRITE)]
-        return landlock.ruleset([*rules, (folder, landlock.WRITE)], self.landlock)
+        own = landlock.WRITE
+        if self._programs:
+            rules += [(path, landlock.EXECUTE) for path in self._programs]
+            own |= landlock.EXECUTE
+        return landlock.ruleset([*rules, (folder, own)], self.landlock)
 
     def enter(self, uid: int | None, ruleset: int, parent: int, *, forks: bool) -> None:
         """Confine this process for ever."""

@@ -29,9 +29,15 @@ _IOCTL_DEV = 1 << 15
 _OF_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
 
 READ = _READ_FILE | _READ_DIR
+EXECUTE = READ | _EXECUTE
+"""Read and execute."""
 _CHANGE = _REMOVE_DIR | _REMOVE_FILE | _MAKE_DIR | _MAKE_REG | _MAKE_SYM | _REFER
 WRITE = READ | _WRITE_FILE | _TRUNCATE | _CHANGE
 """Everything below a folder but to execute, and to make devices, pipes and sockets."""
+
+
+SCOPES_SIGNALS = 6
+"""The first version that keeps signals inside."""
 
 
 def abi() -> int:
@@ -63,8 +69,8 @@ def ruleset(rules: Iterable[tuple[str, int]], version: int) -> int:
     """
     files = handled(version)
     network = 3 if version >= 4 else 0
-    scoped = 3 if version >= 6 else 0
-    size = 8 if version < 4 else 16 if version < 6 else 24
+    scoped = 3 if version >= SCOPES_SIGNALS else 0
+    size = 8 if version < 4 else 16 if version < SCOPES_SIGNALS else 24
     attributes = struct.pack("QQQ", files, network, scoped)[:size]
     made = libc.call(
         "landlock_create_ruleset", _CREATE_RULESET, ctypes.c_char_p(attributes), size, 0

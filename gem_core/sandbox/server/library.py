@@ -31,6 +31,25 @@ def readable_paths() -> list[str]:
     return [path for path in dict.fromkeys(paths) if not _inside_another(path, paths)]
 
 
+def program_paths() -> list[str]:
+    """Return what a program may execute where it may execute anything: the system's programs.
+
+    Their libraries are among them: the loader of a program is executed too.
+    """
+    paths = [
+        "/bin",
+        "/usr/bin",
+        "/lib",
+        "/lib64",
+        "/usr/lib",
+        "/usr/lib64",
+        "/usr/libexec/git-core",
+        "/usr/share/git-core",
+        "/etc/alternatives",
+    ]
+    return [path for path in paths if os.path.isdir(path)]
+
+
 def _inside_another(path: str, paths: list[str]) -> bool:
     return any(path.startswith(other + "/") for other in paths)
 

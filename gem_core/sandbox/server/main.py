@@ -91,9 +91,11 @@ def _make_server(control: socket.socket) -> Server:
     packages = tuple(_OPTIONS["packages"])
     if _OPTIONS["namespaces"]:
         readable = [*library.readable_paths(), *packages]
+        if _OPTIONS["programs"]:
+            readable += library.program_paths()
         namespaces.enter(folder, readable, _OPTIONS["tmpfs_mb"])
         folder = namespaces.WORK
     libc.adopt_orphans()
     level = _INNER_LEVEL.get(_OPTIONS["level"], _OPTIONS["level"])
-    confinement = confine.Confinement(level, packages)
+    confinement = confine.Confinement(level, packages, programs=_OPTIONS["programs"])
     return Server(control, confinement, folder, _OPTIONS["slots"], _OPTIONS["spares"])

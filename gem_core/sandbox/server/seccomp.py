@@ -71,6 +71,7 @@ lsetxattr removexattr setxattr
 _IOCTL = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)  # TCGETS TIOCGWINSZ FIO*
 _FCNTL_REFUSED = (8, 10, 15, 1024, 1026, 1031)  # F_SETOWN F_SETSIG F_SETOWN_EX F_SETLEASE ...
 _PRCTL = (15, 16)  # PR_SET_NAME, PR_GET_NAME
+_MODES = {"chmod": 1, "fchmod": 1, "fchmodat": 2, "fchmodat2": 2}  # where their mode is
 _CLONE_THREAD = 0x10000
 _CLONE_REFUSED = 0x7E020080 | 0x8000 | 0x2000  # namespaces, CLONE_PARENT, CLONE_PTRACE
 
@@ -106,11 +107,25 @@ class Filter:
     """The filter of a program, built once; `install` puts the process id in.
 
     Args:
-        processes: whether it may fork. It can never execute another program.
+        processes: whether it may fork.
+        programs: whether it may execute other programs, which have the same filter.
+        own_user: whether no other process has its uid: then it may change the rights of files, and
+            with ``programs`` send signals to processes by their id.
+        own_signals: whether something else keeps its signals inside, as Landlock does.
     """
 
-    def __init__(self, *, processes: bool):
-        self._parts = _assemble(_rules(processes)).split(struct.pack("I", _PID_MARK))
+    def __init__(
+        self,
+        *,
+        processes: bool,
+        programs: bool = False,
+        own_user: bool = False,
+        own_signals: bool = False,
+    ):
+        rules = _rules(processes)
+        if programs:
+            rules.update(_rules_of_programs(own_user, own_user or own_signals))
+        self._parts = _assemble(rules).split(struct.pack("I", _PID_MARK))
 
     def install(self, pid: int) -> None:
         """Confine this process, whose id is ``pid``, for ever. `libc.no_new_privs` comes first."""
@@ -142,6 +157,44 @@ def _rules(processes: bool) -> dict[int, list[Instruction]]:
     if processes:
         by_name["fork"] = _answer(_ALLOW)
     return {NUMBERS[name]: code for name, code in by_name.items() if name in NUMBERS}
+
+
+def _rules_of_programs(own_user: bool, own_signals: bool) -> dict[int, list[Instruction]]:
+    """Return the rules that differ where other programs may be executed.
+
+    Process groups and sessions stay refused, so that the server ends all processes by their group.
+    """
+    by_name = {name: _answer(_ALLOW) for name in ("execve", "fork", "vfork")}
+    by_name["clone"] = _clone(True)
+    if own_user:
+        by_name.update({name: _answer(_ALLOW) for name in PRETENDED})
+        by_name.update({name: _mode(argument) for name, argument in _MODES.items()})
+    if own_signals:
+        by_name["kill"] = _kill_by_id()
+        by_name["tgkill"] = _kill_by_id()
+    return {NUMBERS[name]: code for name, code in by_name.items() if name in NUMBERS}
+
+
+def _mode(argument: int) -> list[Instruction]:
+    """Rights without those by which a program runs as its owner."""
+    set_user_or_group = 0o6000
+    return [
+        _load(argument),
+        (_IF_ANY_BIT, 0, 1, set_user_or_group),
+        (_RETURN, 0, 0, _EPERM),
+        (_RETURN, 0, 0, _ALLOW),
+    ]
+
+
+def _kill_by_id() -> list[Instruction]:
+    """Signals to one process: 0 and negative numbers mean groups, or all processes of the user."""
+    return [
+        _load(0),
+        (_IF_EQUAL, 1, 0, 0),
+        (_IF_AT_LEAST, 0, 1, 1 << 31),
+        (_RETURN, 0, 0, _EPERM),
+        (_RETURN, 0, 0, _ALLOW),
+    ]
 
 
 def _answer(value: int) -> list[Instruction]:

@@ -21,15 +21,8 @@ from gem_core.training.runs import RunDir
 from gem_oat import rows
 from gem_oat.cpu import install
 
-TRAITS = Traits(
-    decayed="matrices",
-    value_decayed="matrices",
-    value_clip=0.2,
-    bootstrapped="turn limit",
-)
-"""Oat excludes norms from weight decay; its critic stays near its old values; the adapter's
-bootstrap states are those of turn limits.
-"""
+TRAITS = Traits(decayed="matrices", value_decayed="matrices")
+"""Oat excludes norms from weight decay."""
 
 
 class TrainedRow(NamedTuple):
@@ -98,14 +91,14 @@ def replay_run(
 
 def _rows_of(recipe: Recipe, batch: FrozenBatch) -> list[Any]:
     """Return what Oat's actor would give the learner for a step."""
-    from gem_oat.rollout import bootstrap_state, to_native
+    from gem_oat.rollout import to_native
 
     env_ids = sorted({episode.env_id for episode in batch.episodes})
     critic = needs_critic(recipe)
     data = []
     for machine in batch.machines:
         episode = machine.episode
-        state = bootstrap_state(machine) if critic else []
+        state = machine.bootstrap_state() if critic else []
         data += to_native(episode, episode.index, env_ids.index(episode.env_id), state)
     return data
 

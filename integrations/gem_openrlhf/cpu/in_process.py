@@ -93,12 +93,9 @@ class InProcess:
         episodes: Sequence[Episode],
         *,
         states: Mapping[int, list[int]] = MappingProxyType({}),
-        logprobs: bool = False,
     ) -> list[Experience]:
         """Convert episodes with the adapter's `to_native` and OpenRLHF's SamplesGenerator."""
-        responses = [
-            to_native(episode, states.get(episode.index), logprobs) for episode in episodes
-        ]
+        responses = [to_native(episode, states.get(episode.index)) for episode in episodes]
         max_len = self.args.data.max_len
         return [
             self._generator._process_response_into_experience(response, max_len=max_len)

@@ -17,14 +17,14 @@ from gem_core.training.recipe import Recipe
 from gem_openrlhf.cpu.in_process import InProcess
 
 TRAITS = Traits(
+    kl_mean="tokens",
+    entropy_mean="tokens",
     decayed="matrices",
     value_decayed="matrices",
-    value_clip=0.5,
     value_at="tokens",
 )
-"""OpenRLHF excludes norms from weight decay; it trains its critic before every action token, near
-its old values.
-"""
+"""OpenRLHF's KL term and entropy are means over tokens always; it excludes norms from weight decay;
+it trains its critic before every action token."""
 
 
 def replay(recipe: Recipe, episodes: Sequence[Episode], model_dir: str) -> Replay:

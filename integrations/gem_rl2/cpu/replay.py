@@ -24,9 +24,8 @@ from gem_core.parity.traits import Traits
 from gem_core.training.recipe import Recipe
 from gem_rl2.cpu import enable
 
-TRAITS = Traits(kl_estimator="k2", kl_mean="tokens", value_clip=0.5, value_scale=1.0)
-"""RL2's KL term is k2, over tokens; its critic stays near its old values; its error is not halved.
-"""
+TRAITS = Traits(kl_mean="tokens")
+"""RL2's KL term is a mean over tokens always."""
 
 
 def replay(recipe: Recipe, episodes: Sequence[Episode], model_dir: str) -> Replay:
@@ -43,6 +42,7 @@ def replay(recipe: Recipe, episodes: Sequence[Episode], model_dir: str) -> Repla
     from gem_rl2.advantages import Advantages
 
     actor, logged = _actor(recipe, model_dir)
+    actor.updates.algorithm = recipe.algorithm
     tensors, cu_seqs = batch(episodes)
     Advantages(recipe, episodes)(None, tensors, cu_seqs, 1)
     actor.update(tensors, 1)

@@ -100,6 +100,8 @@ def train(run: RunDir, resume: bool) -> None:
     trainer = ppo.PPOTrainer(native_config(run.recipe, settings(run)))
     if needs_critic(run.recipe):
         trainer.critic.model.dropout.p = 0.0  # of the head alone, see worker.py
+        scale = trainer.critic._scale_loss
+        trainer.critic._scale_loss = lambda loss: scale(loss) / 2  # half the squared error
     if dist.get_rank() == 0:
         play_and_log(trainer, run, advantages)
     asyncio.run(trainer.train())

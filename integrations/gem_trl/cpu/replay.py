@@ -30,10 +30,9 @@ TRAITS = Traits(
     divisor="batch share",
     entropy_mean="tokens",
     decayed="matrices",
-    value_passes="whole batch",
 )
 """TRL's loss divides by the batch's tokens over the number of minibatches; transformers' trainer
-excludes norms from weight decay; the critic is the adapter's own."""
+excludes norms from weight decay."""
 
 
 class _Replayer(GemTrainer):
@@ -135,6 +134,7 @@ class _RunReplayer(_Replayer):
 
     batches: Sequence[FrozenBatch]
     minibatches: list[list[Unit]]
+    critic_minibatches: list[list[Unit]]
 
     def play(self, tasks: Sequence[Any]) -> list[Episode]:
         """Return the recorded episodes, and keep their bootstrap states."""
@@ -166,6 +166,9 @@ class _Report(TrainerCallback):
     def on_train_begin(self, *args: Any, **kwargs: Any) -> None:
         """Report the initial weights."""
         self.trainer.minibatches = []
+        self.trainer.critic_minibatches = []
+        if self.trainer.critic is not None:
+            _record(self.trainer)
         self.on_step(0, self._trace([]))
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -187,9 +190,22 @@ class _Report(TrainerCallback):
             body, head = trainer.critic.model
             trace.critic = {f"body.{n}": _array(weight) for n, weight in body.named_parameters()}
             trace.critic |= {f"head.{n}": _array(weight) for n, weight in head.named_parameters()}
-            everything: list[Unit] = [(n, None) for n in range(trainer.recipe.batch.episodes)]
-            trace.critic_minibatches = [everything] * len(minibatches)
+            trace.critic_minibatches = trainer.critic_minibatches
+            trainer.critic_minibatches = []
         return trace
+
+
+def _record(trainer: _RunReplayer) -> None:
+    """Note the episodes of the critic's minibatches."""
+    critic: Any = trainer.critic
+    divide = critic._minibatches
+
+    def recorded(count: int) -> list[list[int]]:
+        minibatches: list[list[int]] = divide(count)
+        trainer.critic_minibatches += [[(n, None) for n in part] for part in minibatches]
+        return minibatches
+
+    critic._minibatches = recorded
 
 
 def _array(weight: torch.Tensor) -> np.ndarray:

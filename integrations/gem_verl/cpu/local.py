@@ -24,6 +24,7 @@ from tokenizers import Tokenizer, models
 from transformers import AutoConfig, PreTrainedTokenizerFast
 from verl.plugin.platform import set_platform
 from verl.protocol import DataProto
+from verl.trainer.ppo.rollout_corr_helper import compute_rollout_correction_and_add_to_batch
 from verl.utils import tensordict_utils as tu
 from verl.workers.utils.padding import response_from_nested, response_to_nested
 
@@ -126,6 +127,9 @@ class LocalActor:
         advantages, returns = self._advantages(batch, samples)
         batch["advantages"] = response_to_nested(advantages, mask)
         batch["returns"] = response_to_nested(returns, mask)
+        correction = self.config.algorithm.rollout_correction
+        if correction.rollout_is:
+            batch["rollout_is_weights"] = response_to_nested(self._weights(batch, correction), mask)
         return batch
 
     def update(self, batch: TensorDict) -> dict[str, Any]:
@@ -173,6 +177,15 @@ class LocalActor:
             temperature=self.recipe.sampling.temperature,
         )
         return _result(self.worker.compute_log_prob(inputs))["log_probs"]
+
+    def _weights(self, batch: TensorDict, correction: Any) -> torch.Tensor:
+        """Return what verl's own correction multiplies the loss of each token by."""
+        names = ("response_mask", "old_log_probs", "rollout_log_probs")
+        padded = {name: batch[name].to_padded_tensor(0) for name in names}
+        data = DataProto(batch=TensorDict(padded, batch_size=len(batch)))
+        data, _ = compute_rollout_correction_and_add_to_batch(data, correction)
+        weights: torch.Tensor = data.batch["rollout_is_weights"]
+        return weights
 
     def _advantages(
         self, batch: TensorDict, samples: Sequence[TurnOutput]

@@ -25,13 +25,14 @@ from gem_verl.cpu.local import LocalActor, tokenizer_dir
 from gem_verl.rollout import TurnOutput, to_native
 
 TRAITS = Traits(
+    divisor="padded minibatch",
     rate_per="training step",
-    value_clip=0.5,
     value_at="tokens",
     bootstrapped="none",
 )
-"""verl steps its schedules once per batch; its critic is trained before every action token, and its
-estimators get no value of a last state."""
+"""verl's means over sequences count the rows that fill a batch up to equal minibatches. It steps
+its schedules once per batch. Its critic is trained before every action token, and its estimators
+get no value of a last state."""
 
 
 def replay(recipe: Recipe, episodes: Sequence[Episode], model_dir: str) -> Replay:

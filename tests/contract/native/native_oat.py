@@ -49,6 +49,11 @@ def kl(r, where):
     return r.algorithm.kl_coef if r.algorithm.kl_in == where else 0.0
 
 
+def cap(r):
+    """Largest weight of a token; None without a correction."""
+    return r.algorithm.rollout_cap if r.algorithm.rollout_correction == "tis" else None
+
+
 EXPECTED = {
     "seed": lambda r: {"seed": r.seed},
     "model.dtype": lambda r: {"bf16": r.model.dtype == "bfloat16", "fp16": False},
@@ -60,6 +65,8 @@ EXPECTED = {
         "adam_beta_2": r.algorithm.betas[1],
     },
     "algorithm.clip_low": lambda r: {"cliprange": r.algorithm.clip_low},
+    "algorithm.rollout_correction": lambda r: {"tis_c": cap(r)},
+    "algorithm.rollout_cap": lambda r: {"tis_c": cap(r)},
     "algorithm.clip_high": lambda r: {"cliprange": r.algorithm.clip_high},
     "algorithm.kl_coef": lambda r: {"beta": kl(r, "loss"), "kl_penalty_coef": kl(r, "reward")},
     "algorithm.kl_in": lambda r: {"beta": kl(r, "loss"), "kl_penalty_coef": kl(r, "reward")},
@@ -77,6 +84,7 @@ EXPECTED = {
             r.algorithm.lr if r.algorithm.critic_lr is None else r.algorithm.critic_lr
         )
     },
+    "algorithm.value_clip": lambda r: {"cliprange_value": r.algorithm.value_clip},
     "algorithm.lr_schedule": lambda r: (  # set after parsing
         {"lr_scheduler": SCHEDULES[r.algorithm.lr_schedule]} if r.hardware.device == "cpu" else {}
     ),
@@ -98,5 +106,5 @@ EXPECTED = {
     "hardware.gpus_per_node": lambda r: {"gpus": r.hardware.gpus_per_node},
 }
 """Recipe key -> argument -> its value, or a function that says whether a value is right."""
-FREE = {"cliprange_value": 0.25, "vf_coef": 3.5, "zero_stage": 3}
+FREE = {"bon_temperature": 0.25, "vf_coef": 3.5, "zero_stage": 3}
 """Arguments that no recipe key decides, with a value that is not their default."""

@@ -57,6 +57,16 @@ EXPECTED = {
     "algorithm.clip_low": lambda r: {
         "actor.eps_clip_low_high": lambda pair: pair[0] == r.algorithm.clip_low
     },
+    "algorithm.rollout_correction": lambda r: {
+        "algo.advantage.is_correction_level": (
+            "token" if r.algorithm.rollout_correction == "tis" else "off"
+        ),
+        "algo.advantage.is_correction_mode": "clip",
+        "algo.advantage.is_correction_gating": "ratio",
+    },
+    "algorithm.rollout_cap": lambda r: {
+        "algo.advantage.is_correction_threshold": [0.0, r.algorithm.rollout_cap]
+    },
     "algorithm.clip_high": lambda r: {
         "actor.eps_clip_low_high": lambda pair: pair[1] == r.algorithm.clip_high
     },
@@ -77,6 +87,7 @@ EXPECTED = {
     "algorithm.critic_lr": lambda r: {
         "critic.adam.lr": r.algorithm.lr if r.algorithm.critic_lr is None else r.algorithm.critic_lr
     },
+    "algorithm.value_clip": lambda r: {"critic.value_clip": r.algorithm.value_clip},
     "algorithm.lr_schedule": lambda r: both("lr_scheduler", SCHEDULES[r.algorithm.lr_schedule]),
     "algorithm.warmup_steps": lambda r: both("lr_warmup_ratio", warm_up(r)),
     "algorithm.weight_decay": lambda r: both("adam.weight_decay", r.algorithm.weight_decay),
@@ -104,5 +115,5 @@ EXPECTED = {
     },
 }
 """Recipe key -> flag -> its value, or a function that says whether a value is right."""
-FREE = {"actor.adam.eps": 0.25, "critic.value_clip": 3.5, "ds.zero_stage": 3}
+FREE = {"actor.adam.eps": 0.25, "actor.dual_clip": 3.5, "ds.zero_stage": 3}
 """Flags that no recipe key decides, with a value that is not their default."""

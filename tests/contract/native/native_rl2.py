@@ -59,11 +59,15 @@ EXPECTED = {
     "algorithm.lam": lambda r: {"adv.lamda": r.algorithm.lam},
     "algorithm.epochs": lambda r: both("epochs", r.algorithm.epochs),
     "algorithm.minibatches": lambda r: both("update_per_rollout", r.algorithm.minibatches),
-    "algorithm.loss_aggregation": lambda r: both("avg_level", r.algorithm.loss_aggregation),
+    "algorithm.loss_aggregation": lambda r: {
+        "actor.avg_level": r.algorithm.loss_aggregation,
+        "critic.avg_level": "token",
+    },
     "algorithm.lr": lambda r: {"actor.lr": r.algorithm.lr},
     "algorithm.critic_lr": lambda r: {
         "critic.lr": r.algorithm.lr if r.algorithm.critic_lr is None else r.algorithm.critic_lr
     },
+    "algorithm.value_clip": lambda r: {"critic.clip": r.algorithm.value_clip},
     "algorithm.lr_schedule": lambda r: both("scheduler", SCHEDULES[r.algorithm.lr_schedule]),
     "algorithm.warmup_steps": lambda r: both("warmup_ratio", warm_up(r)),
     "algorithm.weight_decay": lambda r: both("weight_decay", r.algorithm.weight_decay),
@@ -91,5 +95,5 @@ EXPECTED = {
     "hardware.engine": lambda r: {},
 }
 """Recipe key -> native path -> its value, or a function that says whether a value is right."""
-FREE = {"actor.tis_coef": 0.25, "critic.clip": 3.5, "actor.sp_size": 3}
+FREE = {"actor.freeze_steps": 2, "actor.sp_size": 3}
 """Native keys that no recipe key decides, with a value that is not their default."""

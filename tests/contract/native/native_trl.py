@@ -73,6 +73,16 @@ EXPECTED = {
     "algorithm.clip_high": lambda r: {"epsilon_high": r.algorithm.clip_high},
     "algorithm.kl_coef": lambda r: {"beta": r.algorithm.kl_coef},
     "algorithm.entropy_coef": lambda r: {"entropy_coef": r.algorithm.entropy_coef},
+    "algorithm.rollout_correction": lambda r: {
+        "vllm_importance_sampling_correction": (
+            engine(r) == "vllm" and r.algorithm.rollout_correction == "tis"
+        ),
+        "vllm_importance_sampling_mode": "token_truncate",
+    },
+    "algorithm.rollout_cap": lambda r: {
+        "vllm_importance_sampling_clip_max": r.algorithm.rollout_cap,
+        "vllm_importance_sampling_clip_min": None,
+    },
     "algorithm.epochs": lambda r: {"num_iterations": r.algorithm.epochs},
     "algorithm.minibatches": lambda r: {
         "steps_per_generation": accumulation(r) * r.algorithm.minibatches,

@@ -92,21 +92,32 @@ EXPECTED = {
         "algorithm.use_kl_in_reward": False,
     },
     "algorithm.entropy_coef": lambda r: {f"{ACTOR}.entropy_coeff": r.algorithm.entropy_coef},
+    "algorithm.rollout_correction": lambda r: {
+        "algorithm.rollout_correction.rollout_is": (
+            "token" if r.algorithm.rollout_correction == "tis" else None
+        ),
+        "algorithm.rollout_correction.bypass_mode": False,
+    },
+    "algorithm.rollout_cap": lambda r: {
+        "algorithm.rollout_correction.rollout_is_threshold": r.algorithm.rollout_cap
+    },
     "algorithm.epochs": lambda r: both("ppo_epochs", r.algorithm.epochs),
     "algorithm.minibatches": lambda r: {
         **both("ppo_mini_batch_size", r.batch.episodes // r.algorithm.minibatches),
         **both("shuffle", r.algorithm.minibatches > 1),
     },
-    "algorithm.loss_aggregation": lambda r: both(
-        "loss_agg_mode", LOSSES[r.algorithm.loss_aggregation]
-    ),
-    "algorithm.loss_constant": lambda r: both("loss_scale_factor", r.algorithm.loss_constant),
+    "algorithm.loss_aggregation": lambda r: {
+        f"{ACTOR}.loss_agg_mode": LOSSES[r.algorithm.loss_aggregation],
+        "critic.loss_agg_mode": "token-mean",
+    },
+    "algorithm.loss_constant": lambda r: {f"{ACTOR}.loss_scale_factor": r.algorithm.loss_constant},
     "algorithm.lr": lambda r: {f"{ACTOR}.optim.lr": r.algorithm.lr},
     "algorithm.critic_lr": lambda r: {
         "critic.optim.lr": (
             r.algorithm.lr if r.algorithm.critic_lr is None else r.algorithm.critic_lr
         )
     },
+    "algorithm.value_clip": lambda r: {"critic.cliprange_value": r.algorithm.value_clip},
     "algorithm.lr_schedule": lambda r: both("optim.lr_scheduler_type", r.algorithm.lr_schedule),
     "algorithm.warmup_steps": lambda r: both("optim.lr_warmup_steps", r.algorithm.warmup_steps),
     "algorithm.weight_decay": lambda r: both("optim.weight_decay", r.algorithm.weight_decay),
@@ -135,5 +146,5 @@ EXPECTED = {
     "hardware.gpus_per_node": lambda r: {"trainer.n_gpus_per_node": r.hardware.gpus_per_node},
 }
 """Recipe key -> native path -> its value, or a function that says whether a value is right."""
-FREE = {"trainer.critic_warmup": 7, "critic.cliprange_value": 3.5, f"{ACTOR}.tau_pos": 0.25}
+FREE = {"trainer.critic_warmup": 7, f"{ACTOR}.tau_neg": 3.5, f"{ACTOR}.tau_pos": 0.25}
 """Native keys that no recipe key decides, with a value that is not their default."""

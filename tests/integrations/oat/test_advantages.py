@@ -52,7 +52,7 @@ def test_the_same_numbers_as_from_episodes(recipe, episodes, rows, estimator):
         assert advantage == (per_episode[row.episode][row.turn] if row.is_turn else 0.0)
     assert estimated.targets is None
     assert estimated.metrics == expected.metrics
-    assert estimated.metrics["turns/masked"] > 0
+    assert any(row.is_turn and row.excluded for row in any_order)
 
 
 def test_options_and_third_party_estimators_arrive(recipe, rows):
@@ -149,7 +149,6 @@ def test_oats_hook_returns_the_estimate_and_is_noticed(recipe):
     advantages = GemAdvantages.compute_monte_carlo_advantages(learner, oats_rewards, None)
     assert advantages.tolist() == pytest.approx([0.1, 0.7, 0.3])
     require_installed(learner)
-    assert learner.summary["turns/masked"] == 0.0
 
 
 def test_two_ranks_make_one_batch(recipe, rows, tmp_path):
@@ -172,7 +171,6 @@ def test_two_ranks_make_one_batch(recipe, rows, tmp_path):
             worker.wait()
     ranks = [pickle.loads((tmp_path / f"{n}.pkl").read_bytes()) for n in range(2)]
     expected = estimate_rows(turns, rebn.algorithm)
-    assert expected.metrics["turns/masked"] > 0
     for first, second in zip(*ranks, strict=True):
         both = np.concatenate([first.advantages, second.advantages])
         np.testing.assert_allclose(both, expected.advantages, atol=1e-12)

@@ -63,7 +63,6 @@ def test_weights_are_those_of_the_aggregation(aggregation, constant, expected):
     settings = AlgorithmConfig(loss_aggregation=aggregation, loss_constant=constant)
     weights = loss_weights(SOME, settings)
     np.testing.assert_allclose(weights.policy, expected)
-    np.testing.assert_allclose(weights.token, [1 / 8] * 3 + [0, 0])
     np.testing.assert_allclose(weights.turn, [1 / 3] * 3 + [0, 0])
 
 
@@ -97,7 +96,7 @@ def oats_chain(loss, micro, minibatches, epochs, ids, mask, values, kinds):
             sums = dict.fromkeys(kinds, 0.0)
             for at in range(begin, begin + per_minibatch, micro):
                 picked = order[at : at + micro]
-                loss.enter(ids[picked], None)
+                loss.enter(ids[picked])
                 for kind in kinds:
                     rows = loss(values[picked], mask[picked], axis=1)
                     sums[kind] += float(rows.mean()) / (per_minibatch // micro)
@@ -170,7 +169,7 @@ def test_another_order_than_predicted_is_noticed(recipe):
     loss.plan(ROWS, ids, 4)
     np.random.permutation(3)  # somebody else draws
     with pytest.raises(GemError, match="not the predicted ones"):
-        loss.enter(ids[np.random.permutation(8)[:4]], None)
+        loss.enter(ids[np.random.permutation(8)[:4]])
 
 
 def test_updates_that_were_not_made_are_noticed(recipe):

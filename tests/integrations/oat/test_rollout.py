@@ -7,14 +7,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from gem_core.core import Env
-from gem_core.episodes.context import Context, Template
-from gem_core.episodes.data import Completion, FinishReason
-from gem_core.episodes.machine import EpisodeMachine, Limits
 from gem_core.errors import GemError
 from gem_core.training.tasks import step_tasks
 from gem_oat.cpu.in_process import MemoryClient
-from gem_oat.rollout import bootstrap_state, pad_rows, to_native
+from gem_oat.rollout import pad_rows, to_native
 from gem_oat.rows import Row, turn_rows
 
 
@@ -128,11 +124,15 @@ def test_logprobs_are_the_policys(recipe, actor):
         assert data.response_logprobs == pytest.approx(logps.tolist(), abs=1e-4)
 
 
-def test_the_state_after_a_turn_limit_is_given_to_the_critic(recipe, actor):
-    gae = recipe("algorithm.estimator=gae", "limits.max_turns=1", "limits.max_tokens_per_turn=5")
+@pytest.mark.parametrize(
+    ("limit", "reason"),
+    [("max_turns=1", "truncated_turns"), ("max_episode_tokens=6", "truncated_tokens")],
+)
+def test_the_state_after_a_limit_is_given_to_the_critic(recipe, actor, limit, reason):
+    gae = recipe("algorithm.estimator=gae", f"limits.{limit}", "limits.max_tokens_per_turn=5")
     rows = collected(actor(gae), "0/0/1")
     states = [data for data in rows if data.row.bootstrap_state]
-    cut = [e for e in rows[0].episodes if e.stop_reason.value == "truncated_turns"]
+    cut = [e for e in rows[0].episodes if e.stop_reason.value == reason]
     assert len(states) == len(cut) > 0
     by_episode = {r.row.episode: r for r in rows if not r.row.bootstrap_state}
     for state in states:
@@ -175,68 +175,6 @@ def test_a_request_that_the_engine_gives_up_aborts_its_episode(recipe, actor):
     machines = player.play(step_tasks(recipe(), 0), policy)
     aborted = [machine.episode.stop_reason.value == "aborted" for machine in machines]
     assert aborted == [True] + [False] * 7
-
-
-# -- the state in which a limit cut an episode ------------------------------------------------
-
-
-class Bytes:
-    """id = byte + 1; 0 stops."""
-
-    stop_ids = frozenset({0})
-
-    def encode(self, text):
-        return [byte + 1 for byte in text.encode()]
-
-    def decode(self, token_ids):
-        return bytes(i - 1 for i in token_ids if i > 0).decode()
-
-
-class TwoTurns(Env):
-    """Ends at the second action."""
-
-    turn = 0
-
-    def _reset(self, options):
-        return "begin", {}
-
-    def _step(self, action):
-        self.turn += 1
-        return "next", 0.5, self.turn == 2, False, {}
-
-
-STOPPED = Completion([98, 99, 0], [-1.0] * 3, FinishReason.STOP)
-CUT = Completion([98, 99, 100], [-1.0] * 3, FinishReason.LENGTH)
-
-
-def played(completion, **limits):
-    context = Context(Template("t", "<{observation}>", "[{observation}]", close="!"), Bytes())
-    machine = EpisodeMachine(TwoTurns(), context, Limits(**limits), group=5, index=7)
-    prompt = machine.start()
-    while prompt is not None:
-        prompt = machine.feed(completion)
-    return machine
-
-
-@pytest.mark.parametrize("completion", [STOPPED, CUT], ids=["stopped", "cut"])
-def test_the_state_is_the_prompt_that_the_next_turn_would_have_had(completion):
-    cut = played(completion, max_turns=1)
-    whole = turn_rows(played(completion).episode, 0, 0)
-    assert bootstrap_state(cut) == list(whole[1].prompt)
-
-
-def test_other_ends_have_no_state():
-    assert bootstrap_state(played(STOPPED)) == []
-    assert bootstrap_state(played(STOPPED, max_episode_tokens=5)) == []
-
-
-def test_a_state_that_fills_the_context_has_no_row():
-    """The row has one token more than the state."""
-    length = len(bootstrap_state(played(STOPPED, max_turns=1)))
-    full = played(STOPPED, max_turns=1, max_context_tokens=length)
-    fits = played(STOPPED, max_turns=1, max_context_tokens=length + 1)
-    assert bootstrap_state(full) == []
-    assert len(bootstrap_state(fits)) == length
 
 
 def test_a_broken_environment_stops_the_run(recipe, actor, monkeypatch):

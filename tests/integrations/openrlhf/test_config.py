@@ -53,12 +53,14 @@ def test_the_paper_profile_parses(baseline):
     assert args.train.micro_batch_size * 8 <= 128
 
 
-def test_async_splits_the_gpus_and_corrects_the_loss():
-    args = parsed(paper(ASYNC))
+def test_async_splits_the_gpus_and_the_recipe_corrects_the_loss():
+    assert parsed(paper(ASYNC)).algo.advantage.is_correction_level == "off"
+    args = parsed(paper(ASYNC, "algorithm.rollout_correction=tis"))
     assert (args.actor.num_gpus_per_node, args.vllm.num_engines) == (4, 4)
     assert args.train.async_enable
     assert not args.vllm.enable_sleep
     assert args.algo.advantage.is_correction_level == "token"
+    assert args.algo.advantage.is_correction_threshold == [0.0, 2.0]
 
 
 def test_gae_brings_the_critic(tiny):

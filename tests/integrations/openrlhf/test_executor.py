@@ -82,7 +82,7 @@ def test_an_episode_becomes_a_response(tiny, engine, tokenizer):
     for (start, end), (prompt_ids, _) in requests:
         assert segment.token_ids[:start] == prompt_ids  # token in, token out
         assert segment.token_ids[end - 1] == tokenizer.eos_token_id
-    assert response["extra_logs"] == {} and response["rollout_log_probs"] is None
+    assert response["extra_logs"] == {} and response["rollout_log_probs"] == segment.logprobs
     assert train_task(tiny(), 0).seed == episode.seed
 
 
@@ -249,6 +249,6 @@ def test_an_episode_without_a_first_prompt_still_has_a_row():
     from gem_core.episodes.data import Episode
 
     failed = Episode("game:X", 1, index=3, stop_reason=StopReason.ENV_ERROR)
-    response = rollout.to_native(failed, needs_logprobs=True)
+    response = rollout.to_native(failed)
     assert len(response["observation_tokens"]) == len(response["rollout_log_probs"]) == 2
     assert response["action_ranges"] == []

@@ -9,9 +9,9 @@ import pytest
 from gem_core.errors import GemError
 from gem_core.parity.frozen import frozen_episodes
 from gem_core.training.runs import RunDir
-from gem_openrlhf.metrics import NAMES, RunLog
+from gem_openrlhf.metrics import PREFIX, RunLog
 
-STATUS = {"policy_loss": 0.25, "actor_grad_norm": 1.5, "actor_lr": 1e-3, "reward": 7.0}
+STATUS = {"gem/loss/policy": 0.25, "gem/grad_norm": 1.5, "gem/lr": 1e-3, "reward": 7.0}
 
 
 @pytest.fixture
@@ -32,17 +32,17 @@ def test_a_step_is_logged_under_the_common_names(run):
 
 
 @pytest.mark.parametrize(
-    ("native", "value"),
+    ("name", "value"),
     [
-        ("policy_loss", math.nan),
-        ("critic_loss", math.inf),
-        ("actor_grad_norm", math.nan),
-        ("critic_grad_norm", math.nan),
+        ("loss/policy", math.nan),
+        ("loss/value", math.inf),
+        ("grad_norm", math.nan),
+        ("grad_norm/critic", math.nan),
     ],
 )
-def test_a_loss_or_gradient_that_is_not_finite_stops_the_run(run, native, value):
-    with pytest.raises(GemError, match=f"{NAMES[native]} is (nan|inf) in step 2"):
-        RunLog(run).log_step(2, frozen_episodes(8), {}, {**STATUS, native: value})
+def test_a_loss_or_gradient_that_is_not_finite_stops_the_run(run, name, value):
+    with pytest.raises(GemError, match=f"{name} is (nan|inf) in step 2"):
+        RunLog(run).log_step(2, frozen_episodes(8), {}, {**STATUS, PREFIX + name: value})
     assert run.metrics() == []
 
 

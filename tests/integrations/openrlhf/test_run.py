@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from gem_core.episodes.metrics import COMMON
+from gem_core.episodes.metric_names import COMMON
 from gem_core.training.runs import RunDir
 from gem_core.training.tasks import step_tasks
 from gem_openrlhf import launch
@@ -22,7 +22,6 @@ from gem_openrlhf.config import flags, render
 SCRIPT = Path(__file__).parents[3] / "recipes" / "openrlhf" / "train.py"
 PROGRAM = ("-m", "gem_core.cli", "train", "guess-the-number-easy", "--profile", "tiny")
 SMALL = ("batch.episodes=16", "train.log_episodes=16", "train.save_every=1", "eval.episodes=0")
-CORRECTION = "trainer.openrlhf.algo.advantage.is_correction_level"
 ASYNC = "trainer.openrlhf.train.async_enable=true"
 
 
@@ -83,14 +82,16 @@ def loads_plainly(run):
 def test_synchronous(tmp_path):
     path = tmp_path / "run"
     overrides = ("train.steps=3", "batch.group_size=2", "eval.every=2", "eval.inside_episodes=5")
-    finish(start(path, *overrides, f"{CORRECTION}=token"), path)
+    finish(start(path, *overrides, "algorithm.rollout_correction=tis"), path)
     run, rows = check(path, 3)
     loads_plainly(run)
-    # Mean of log pi_rollout - log pi_train over what was sampled: zero only if the engine sampled
-    # from the very weights that are trained, in every step.
-    assert all(abs(row["sampling/logprob_difference"]) < 1e-5 for row in rows)
+    # Small only if the engine sampled from the very weights that are trained, in every step.
+    assert all(row["rollout/logprob_difference"] < 1e-5 for row in rows)
+    assert all(row["rollout/filtered"] == 0 for row in rows)
     assert any(row["clip_ratio"] > 0 for row in rows)  # so later epochs did move off the batch
-    cosine = [0.5 * (1 + math.cos(math.pi * row["step"] / 3)) for row in rows]
+    updates = run.recipe.algorithm.epochs  # the rate is that of a step's last one
+    done = [row["step"] * updates - 1 for row in rows]
+    cosine = [0.5 * (1 + math.cos(math.pi * count / (3 * updates))) for count in done]
     lr = run.recipe.algorithm.lr
     assert [row["lr"] for row in rows] == pytest.approx([lr * x for x in cosine], abs=1e-9)
     (evaluation,) = run.evals()
@@ -153,11 +154,11 @@ def test_a_run_whose_loss_is_not_finite_ends(tmp_path, overrides):
 @pytest.mark.slow
 def test_asynchronous_with_importance_correction(tmp_path):
     path = tmp_path / "run"
-    finish(start(path, "train.steps=3", ASYNC), path)
+    finish(start(path, "train.steps=3", ASYNC, "algorithm.rollout_correction=tis"), path)
     run, rows = check(path, 3)
     loads_plainly(run)
-    assert all(abs(row["sampling/logprob_difference"]) < 0.5 for row in rows)
-    assert abs(rows[0]["sampling/logprob_difference"]) < 1e-3  # the first batch is on-policy
+    assert rows[0]["rollout/logprob_difference"] < 1e-5  # the first batch is on-policy
+    assert all(1e-4 < row["rollout/logprob_difference"] < 0.5 for row in rows[1:])  # old weights
     assert "GemTrainingActor" in Path(f"{path}.log").read_text()
 
 

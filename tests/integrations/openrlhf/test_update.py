@@ -135,7 +135,7 @@ def test_whole_steps_leave_the_weights_of_plain_torch(tiny, model_dir):
     trainer = InProcess(recipe, model_dir)
     for episodes in batches:
         status = trainer.train(trainer.experiences(episodes))
-    assert status["actor_grad_norm"] > 0.05 and status["ppo_clip_ratio"] > 0
+    assert status["gem/grad_norm"] > 0.05 and status["gem/clip_ratio"] > 0
     expected = plain_training(recipe, model_dir, batches)
     actual = dict(trainer.actor.actor.model.module.named_parameters())
     initial = dict(InProcess(recipe, model_dir).actor.actor.model.module.named_parameters())

@@ -20,11 +20,13 @@ def log(tiny, tmp_path, monkeypatch):
 
 def test_passes_are_averaged_and_times_of_the_update_summed(log):
     wandb.log({"timing/rollout": 3.0}, step=1)
+    wandb.log({"actor/clip_ratio": 0.75}, step=1)
     wandb.log({"actor/loss": 1.0, "actor/grad_norm": 0.5, "timing/update_actor": 2.0}, step=1)
     wandb.log({"actor/loss": 2.0, "actor/grad_norm": 0.5, "timing/update_actor": 4.0}, step=1)
-    log.finish(1, frozen_episodes(4), {"lr": 0.25})
+    log.finish(1, frozen_episodes(4), {"lr": 0.25, "clip_ratio": 0.125})
     (row,) = log.run.metrics()
     assert (row["step"], row["loss/policy"], row["lr"]) == (1, 1.5, 0.25)
+    assert row["clip_ratio"] == 0.125  # the adapter's figure, not RL2's
     assert (row["time/rollout"], row["time/update"]) == (3.0, 6.0)
     assert len(list(log.run.episodes())) == 2
 

@@ -76,10 +76,10 @@ def test_every_key_that_follows_an_owned_one_is_owned():
 
 
 def test_other_keys_are_passed_through(with_native):
-    table = {"actor": {"tis_coef": 2.0, "kl": {"loss_estimator": "k3"}}, "trainer.use_wandb": True}
-    config = native_config(with_native(table), {})
-    assert config.actor.tis_coef == 2.0
-    assert config.actor.kl.loss_estimator == "k3"
+    actor = {"freeze_steps": 2, "kl": {"loss_estimator": "k2"}}
+    config = native_config(with_native({"actor": actor, "trainer.use_wandb": True}), {})
+    assert config.actor.freeze_steps == 2
+    assert config.actor.kl.loss_estimator == "k2"
     assert config.trainer.use_wandb is True
 
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from gem_core.episodes.metrics import COMMON
+from gem_core.episodes.metric_names import COMMON
 from gem_core.errors import GemError
 from gem_core.tiny import model_path
 from gem_core.training.runs import RunDir

@@ -37,7 +37,7 @@ def test_batching_epochs_and_minibatches(make_recipe, tmp_path):
     assert config.steps_per_generation == 6
     assert config.generation_batch_size == 24
     assert config.num_iterations == 2
-    assert (config.max_steps, config.save_steps, config.logging_steps) == (18, 12, 6)
+    assert (config.max_steps, config.save_steps, config.logging_steps) == (18, 12, 1)
 
 
 @pytest.mark.parametrize("size, group, rows", [(8, 1, 2), (9, 1, 3), (7, 1, 7), (8, 4, 4)])

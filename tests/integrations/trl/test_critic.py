@@ -38,6 +38,11 @@ STATES = [
 ]
 
 
+def learn(critic, targets):
+    """One training step on `STATES`."""
+    return critic.learn(STATES, critic.read(STATES), targets)
+
+
 def test_states_are_before_the_actions():
     several_turns = 0
     for episode in frozen_episodes(12):
@@ -69,7 +74,7 @@ def test_an_episode_is_read_alike_alone_and_in_a_batch(critic):
 def test_it_learns_targets_and_leaves_excluded_turns_alone(critic):
     targets = [np.array([1.0, -1.0]), np.array([0.5]), np.array([]), np.array([0.0, np.nan, 2.0])]
     made = critic("train.steps=60", "algorithm.epochs=4", "algorithm.lr_schedule=constant")
-    losses = [made.learn(STATES, targets)["loss/value"] for _ in range(60)]
+    losses = [learn(made, targets)["loss/value"] for _ in range(60)]
     values = made.read(STATES)
     assert losses[0] > 0.1 and losses[-1] < 0.01 * losses[0]
     np.testing.assert_allclose(values[0], targets[0], atol=0.3)
@@ -79,7 +84,7 @@ def test_it_learns_targets_and_leaves_excluded_turns_alone(critic):
 def test_micro_batches_change_nothing(critic):
     targets = [np.array([1.0, -1.0]), np.array([0.5]), np.array([]), np.array([0.0, 1.0, 2.0])]
     whole, parts = critic(), critic("batch.micro_batch=1")
-    assert whole.learn(STATES, targets) == pytest.approx(parts.learn(STATES, targets), rel=1e-5)
+    assert learn(whole, targets) == pytest.approx(learn(parts, targets), rel=1e-5)
     for a, b in zip(whole.model.parameters(), parts.model.parameters(), strict=True):
         torch.testing.assert_close(a, b, atol=1e-4, rtol=1e-3)
 
@@ -87,11 +92,11 @@ def test_micro_batches_change_nothing(critic):
 def test_a_loaded_critic_continues_where_the_saved_one_was(critic, tmp_path):
     targets = [np.array([1.0, -1.0]), np.array([0.5]), np.array([]), np.array([0.0, 1.0, 2.0])]
     made = critic()
-    made.learn(STATES, targets)
+    learn(made, targets)
     made.save(tmp_path)
     again = critic()
     again.load(tmp_path)
-    assert made.learn(STATES, targets) == again.learn(STATES, targets)
+    assert learn(made, targets) == learn(again, targets)
     np.testing.assert_array_equal(
         np.concatenate(made.read(STATES)), np.concatenate(again.read(STATES))
     )

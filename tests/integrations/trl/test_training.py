@@ -15,7 +15,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerState
 from trl import GRPOTrainer
 
-from gem_core.episodes.metrics import COMMON
+from gem_core.episodes.metric_names import COMMON
 from gem_core.errors import GemError, RecipeError, RunError
 from gem_core.parity.frozen import frozen_episodes
 from gem_core.parity.reference import compare, reference

@@ -16,7 +16,8 @@ STEP = {
     "actor/pg_loss": 0.5,
     "actor/grad_norm": 1.5,
     "critic/vf_loss": 2.5,
-    "gem/rows/masked": 3.0,
+    "gem/turns/masked": 3.0,
+    "actor/gem/clip_ratio": 0.25,
     "perf/throughput": 9.0,
 }
 
@@ -40,8 +41,8 @@ def tracking(run):
 def test_a_step_is_logged_under_common_names(run, tracking):
     tracking.log(data=STEP, step=1)
     (row,) = run.metrics()
-    names = ("step", "loss/policy", "grad_norm", "loss/value", "rows/masked", "episodes")
-    assert [row[name] for name in names] == [1, 0.5, 1.5, 2.5, 3.0, 4.0]
+    names = ("step", "loss/policy", "grad_norm", "loss/value", "turns/masked", "clip_ratio")
+    assert [row[name] for name in names] == [1, 0.5, 1.5, 2.5, 3.0, 0.25]
     assert "perf/throughput" not in row
     assert len(list(run.episodes())) == 2
 

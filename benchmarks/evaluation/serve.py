@@ -1,0 +1,139 @@
+"""The same model by `transformers serve` and by gem-core's engine, greedily: the same episodes?
+
+    python benchmarks/evaluation/serve.py RUN --serve-python ENV/bin/python
+
+``RUN`` is a finished run, as `make quickstart` makes it. ``ENV`` is an environment in which
+`transformers serve` works (``pip install openai fastapi uvicorn`` beside transformers and torch);
+this program runs where gem-core evaluates local models.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from gem_core.training import provenance
+from gem_core.training.runs import RunDir
+
+_SERVE = "import sys; from transformers.cli.transformers import main; sys.exit(main())"
+_VERSION = "import transformers; print(transformers.__version__)"
+_START_S = 120
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("run", type=Path)
+    parser.add_argument("--serve-python", required=True)
+    parser.add_argument("--episodes", type=int, default=30)
+    parser.add_argument("--out", type=Path)
+    provenance.add_option(parser)
+    options = parser.parse_args()
+    provenance.check_option(parser, options)
+    command = [options.serve_python, "-c", _VERSION]
+    served_by = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    result = {
+        "commit": provenance.commit(),
+        "transformers_here": version("transformers"),
+        "transformers_serve": served_by,
+        "episodes": options.episodes,
+        "apis": {},
+    }
+    with (
+        served(options.serve_python, options.run / "model") as url,
+        tempfile.TemporaryDirectory() as t,
+    ):
+        for api in ("completions", "chat"):
+            result["apis"][api] = same_episodes(api, url, options.run, options.episodes, Path(t))
+    text = json.dumps(result, indent=1) + "\n"
+    print(text, end="")
+    if options.out:
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        options.out.write_text(text, encoding="utf-8")
+    if any(api["same"] < options.episodes for api in result["apis"].values()):
+        raise SystemExit("Some episodes differ.")
+
+
+@contextmanager
+def served(python: str, model: Path) -> Iterator[str]:
+    """Run the server on the loopback interface."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    words = ["serve", str(model), "--host", "127.0.0.1", "--port", str(port)]
+    environ = {**os.environ, "HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": ""}
+    server = subprocess.Popen(
+        [python, "-c", _SERVE, *words, "--device", "cpu", "--dtype", "float32"],
+        env=environ,
+        stderr=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+    )
+    try:
+        _wait(server, f"http://127.0.0.1:{port}/health")
+        yield f"http://127.0.0.1:{port}/v1"
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def _wait(server: subprocess.Popen[bytes], url: str) -> None:
+    ends = time.monotonic() + _START_S
+    while time.monotonic() < ends:
+        if server.poll() is not None:
+            raise SystemExit("transformers serve ended; start it by hand to see why.")
+        try:
+            with urllib.request.urlopen(url, timeout=1):
+                return
+        except OSError:
+            time.sleep(0.2)
+    raise SystemExit(f"transformers serve did not start within {_START_S} s.")
+
+
+def same_episodes(api: str, url: str, run: Path, episodes: int, folder: Path) -> dict[str, Any]:
+    """Evaluate by both; chat is compared with the template that the tokenizer has."""
+    common = ["--episodes", str(episodes), "--set", "eval.temperature=0"]
+    if api == "chat":
+        common += ["--set", "context.template=chat"]
+    endpoint = ["--base-url", url, "--api", api, "--model", str((run / "model").resolve())]
+    local = evaluated(run, folder / f"{api}-local", common)
+    remote = evaluated(run, folder / f"{api}-remote", [*common, *endpoint, "--concurrency", "4"])
+    pairs = zip(_turns(local), _turns(remote), strict=True)
+    rates = [RunDir(path).result["metrics"]["success/mean"] for path in (local, remote)]
+    return {
+        "same": sum(a == b for a, b in pairs),
+        "success_local": rates[0],
+        "success_endpoint": rates[1],
+    }
+
+
+def evaluated(run: Path, out: Path, words: list[str]) -> Path:
+    command = [sys.executable, "-m", "gem_core.cli", "eval", str(run), "--out", str(out), *words]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return out
+
+
+def _turns(path: Path) -> list[Any]:
+    """What happened in each episode, in the order of the items."""
+    episodes = {episode.index: episode for _, episode in RunDir(path).episodes()}
+    return [
+        [
+            (turn.observation, turn.action, turn.reward, turn.finish_reason)
+            for turn in episodes[index].turns
+        ]
+        for index in sorted(episodes)
+    ]
+
+
+if __name__ == "__main__":
+    main()

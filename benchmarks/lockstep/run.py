@@ -1,0 +1,202 @@
+"""Five trainers, one curve: runs of one recipe compared token by token.
+
+    .venvs/core/bin/python benchmarks/lockstep/run.py                # run what is missing
+    .venvs/core/bin/python benchmarks/lockstep/run.py --table-only   # from the results
+
+Each experiment is what ``gem-core compare --lockstep`` runs. The controls are runs of one trainer
+that were made to differ: they show how small a difference would have been seen. The exit code is 1
+if trainers part by more than rounding, or before the fifteenth step.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from gem_core.compare.grid import Cell, make_grid
+from gem_core.compare.lockstep.differences import LOGPROBS, differences, drifts
+from gem_core.compare.lockstep.page import headline, sections, title
+from gem_core.compare.lockstep.partings import first_parting
+from gem_core.compare.lockstep.plots import picture
+from gem_core.compare.lockstep.recipe import overrides
+from gem_core.compare.lockstep.report import write_summary
+from gem_core.compare.lockstep.summary import Summary, faults, summarize
+from gem_core.compare.lockstep.traces import Trace, read_trace
+from gem_core.compare.results import read_cells
+from gem_core.compare.runner import Plan, run_grid
+from gem_core.report import markdown_table
+from gem_core.training import provenance
+from gem_core.training.runs import RunDir
+
+HERE = Path(__file__).resolve().parent
+RESULTS = HERE / "results"
+PAGE = HERE / "README.md"
+TRAINERS = ("oat", "openrlhf", "rl2", "trl", "verl")
+PROFILE = "tiny"
+
+
+class Experiment(NamedTuple):
+    """One recipe in every trainer.
+
+    Attributes:
+        name: of its result file.
+        baseline: the recipe.
+        steps: training steps.
+        extra: overrides beyond those of every lockstep run.
+        why: why there are such.
+    """
+
+    name: str
+    baseline: str
+    steps: int
+    extra: tuple[str, ...] = ()
+    why: str = ""
+
+
+EXPERIMENTS = (
+    Experiment("guess", "guess-the-number-easy", 20),
+    Experiment(
+        "hanoi",
+        "tower-of-hanoi-easy",
+        16,
+        ("algorithm.lr=2e-4",),
+        "The learning rate is a fifth of the profile's. At 1e-3 each step makes the differences of "
+        "rounding about three times larger (this batch has 32 episodes, the other 96), so that the "
+        "first tokens flip at the tenth step.",
+    ),
+)
+CONTROL_STEPS = 6
+CONTROLS = {
+    "learning rate 0.1 % higher": ("algorithm.lr=1.001e-3",),
+    "clip range 0.2 -> 0.21": ("algorithm.clip_low=0.21", "algorithm.clip_high=0.21"),
+    "gamma 0.9 -> 0.899": ("algorithm.gamma=0.899",),
+}
+"""What was changed in one trainer -> the overrides; on the first experiment."""
+CONTROLLED = "openrlhf"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--out", type=Path, default=Path("build/lockstep"), help="(%(default)s)")
+    parser.add_argument("--table-only", action="store_true", help="run nothing")
+    provenance.add_option(parser)
+    arguments = parser.parse_args()
+    if not arguments.table_only:
+        provenance.check_option(parser, arguments)
+        for experiment in EXPERIMENTS:
+            write_summary(run(experiment, arguments.out), RESULTS / f"{experiment.name}.json")
+        write_summary({"controls": run_controls(arguments.out)}, RESULTS / "controls.json")
+    summaries = [read(experiment.name) for experiment in EXPERIMENTS]
+    controls = read("controls")["controls"]
+    for experiment, summary in zip(EXPERIMENTS, summaries, strict=True):
+        first = experiment is EXPERIMENTS[0]
+        lines = {row["change"]: row["drift"] for row in controls} if first else {}
+        picture(summary, HERE / f"{experiment.name}.png", lines)
+    PAGE.write_text(page(summaries, controls), encoding="utf-8")
+    print(PAGE.read_text(encoding="utf-8"))
+    return int(any(faults(summary) for summary in summaries))
+
+
+def read(name: str) -> Any:
+    return json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def run(experiment: Experiment, out: Path) -> Summary:
+    """Run the experiment in every trainer, or what is missing of it."""
+    cells = make_grid([experiment.baseline], TRAINERS, ["rebn"], [0])
+    extra = (*overrides(experiment.steps), *experiment.extra)
+    require(run_grid(cells, Plan(out / experiment.name, PROFILE, extra)), len(cells))
+    return summarize([cell for cell in read_cells(out / experiment.name) if cell.result])
+
+
+def run_controls(out: Path) -> list[dict[str, Any]]:
+    """Run one trainer with each change, and compare it with its own run of the first experiment."""
+    first = EXPERIMENTS[0]
+    cell = Cell(first.baseline, CONTROLLED, "rebn", 0)
+    whole = read_trace(RunDir(out / first.name / cell.name))
+    rows = []
+    for number, (change, extra) in enumerate(CONTROLS.items()):
+        plan = Plan(
+            out / f"control-{number}", PROFILE, (*overrides(CONTROL_STEPS), *first.extra, *extra)
+        )
+        require(run_grid([cell], plan), 1)
+        rows.append(control(change, whole, read_trace(RunDir(plan.directory(cell)))))
+    return rows
+
+
+def require(states: dict[str, int], count: int) -> None:
+    if states["done"] != count:
+        raise SystemExit(f"Not every run finished: {states}. See their log.txt.")
+
+
+def control(change: str, whole: Trace, changed: Trace) -> dict[str, Any]:
+    """Return what lockstep shows of a change."""
+    parting = first_parting(whole, changed, "train")
+    identical = CONTROL_STEPS if parting is None else parting.step - 1
+    steps = range(1, identical + 1)
+    last = min(identical + 1, CONTROL_STEPS)  # of the step that parts, the equal actions
+    begins = {row.quantity: row.begins for row in differences(whole, changed, steps) if row.begins}
+    return {
+        "change": change,
+        "trainer": CONTROLLED,
+        "steps": CONTROL_STEPS,
+        "drift": [drifts(whole, changed, step) for step in range(1, last + 1)],
+        "begins": begins,
+        "parting": None if parting is None else parting.to_dict(),
+    }
+
+
+def page(summaries: Sequence[Summary], controls: Sequence[dict[str, Any]]) -> str:
+    """Return the page in Markdown."""
+    parts = [_HEAD]
+    parts += [f"- {title(summary)}: {headline(summary)}" for summary in summaries]
+    second = max(pair["drift"][1] for pair in summaries[0]["pairs"])
+    parts += [
+        "",
+        _CONTROLS.format(second=second),
+        markdown_table(_CONTROL_HEAD, [_control_row(r) for r in controls]),
+    ]
+    for experiment, summary in zip(EXPERIMENTS, summaries, strict=True):
+        parts.append(f"## {title(summary)}\n")
+        settings = ", ".join(f"`{item}`" for item in experiment.extra)
+        parts += [f"With {settings}. {experiment.why}\n"] if settings else []
+        parts.append(f"![success and differences of {experiment.name}]({experiment.name}.png)\n")
+        parts += sections(summary)
+    return "\n".join(parts)
+
+
+_HEAD = """# Lockstep
+
+The five trainers run one recipe on a CPU. The engine draws each token with noise that is keyed by
+run, task, turn and position, so equal weights draw equal tokens: a run of one trainer coincides
+with that of another until rounding decides a tie between two tokens. Where two runs part for
+another reason, the trainers differ, and the page shows the token.
+
+Written by `benchmarks/lockstep/run.py`; the same for any recipe: `gem-core compare --lockstep`.
+The recipe is the baseline in the profile `tiny` (float32), with a constant schedule.
+"""
+_CONTROLS = """## How small a difference would have been seen
+
+One trainer, run again with a small change, beside its own run without it. Between two *different*
+trainers the log-probabilities of the second step differ by {second:.1e} at most.
+"""
+_CONTROL_HEAD = ("change", "trainer", "log-probabilities of step 2", "seen in", "tokens part")
+
+
+def _control_row(row: dict[str, Any]) -> tuple[str, ...]:
+    drift = row["drift"]
+    second = f"{drift[1]:.1e}" if len(drift) > 1 and drift[1] is not None else "-"
+    begins = dict(row["begins"])
+    names = sorted(begins, key=lambda name: (begins[name], name != LOGPROBS))
+    shown = ", ".join(f"{name} (step {begins[name]})" for name in names) or "nothing"
+    parting = row["parting"]
+    parts = f"step {parting['step']}" if parting else f"not in {row['steps']} steps"
+    return (row["change"], row["trainer"], second, shown, parts)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

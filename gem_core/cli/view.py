@@ -1,0 +1,29 @@
+"""``gem-core view``: runs and their episodes in a browser."""
+
+from __future__ import annotations
+
+import argparse
+import webbrowser
+from pathlib import Path
+
+
+def view(arguments: argparse.Namespace) -> int:
+    """Serve the page until Ctrl-C, or write it to a file."""
+    from gem_core.view.api import Viewer
+    from gem_core.view.export import export
+    from gem_core.view.server import make_server
+
+    paths = arguments.runs or [Path("runs")]
+    if arguments.export:
+        target = export(Viewer(paths), arguments.export, arguments.episodes)
+        print(f"{target} ({target.stat().st_size:,} bytes)")
+        return 0
+    with make_server(paths, arguments.port) as server:
+        print(f"{len(server.viewer.runs)} runs: {server.address}  (Ctrl-C ends it)", flush=True)
+        if arguments.open:
+            webbrowser.open(server.address)
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            print()
+    return 0

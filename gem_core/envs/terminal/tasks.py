@@ -1,0 +1,82 @@
+"""What a task in the shell consists of, and the table of all tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from random import Random
+from typing import NamedTuple
+
+from gem_core.errors import unknown
+
+
+class Problem(NamedTuple):
+    """One drawn task.
+
+    Attributes:
+        text: the goal, as the agent reads it.
+        files: the files at the beginning: path -> text.
+        solution: commands that reach the goal.
+        setup: a command that runs before the agent comes; ``""``: none.
+        wanted: path -> text that a file must have at the end, but for white space around it;
+            ``None``: nothing of that name may exist.
+        probes: pairs of a command and what it must print at the end, in the agent's folder.
+    """
+
+    text: str
+    files: Mapping[str, str]
+    solution: Sequence[str]
+    setup: str = ""
+    wanted: Mapping[str, str | None] = {}
+    probes: Sequence[tuple[str, str]] = ()
+
+
+class Task(NamedTuple):
+    """A kind of task.
+
+    Attributes:
+        name: its name.
+        group: ``"files"``, ``"text"``, ``"git"`` or ``"programs"``.
+        draw: draws a problem.
+    """
+
+    name: str
+    group: str
+    draw: Callable[[Random], Problem]
+
+
+def _tasks() -> dict[str, Task]:
+    from gem_core.envs.terminal import file_tasks, git_tasks, program_tasks, text_tasks
+
+    groups = {
+        "files": file_tasks.TASKS,
+        "text": text_tasks.TASKS,
+        "git": git_tasks.TASKS,
+        "programs": program_tasks.TASKS,
+    }  # fmt: skip
+    return {
+        draw.__name__: Task(draw.__name__, group, draw)
+        for group, draws in groups.items()
+        for draw in draws
+    }
+
+
+TASKS = _tasks()
+"""Name -> task."""
+GROUPS = tuple(dict.fromkeys(task.group for task in TASKS.values()))
+"""The groups of tasks."""
+
+
+def tasks_of(group: str | None, names: Sequence[str] | None) -> list[Task]:
+    """Return the tasks of a group, or those with the given names.
+
+    Raises:
+        UnknownNameError: there is no such group or task.
+    """
+    if names:
+        for name in names:
+            if name not in TASKS:
+                raise unknown("task", name, TASKS, f"There are {', '.join(TASKS)}.")
+        return [TASKS[name] for name in names]
+    if group is not None and group not in GROUPS:
+        raise unknown("group of tasks", group, GROUPS, f"There are {', '.join(GROUPS)}.")
+    return [task for task in TASKS.values() if group in (None, task.group)]

@@ -1,0 +1,184 @@
+"""Who plays an evaluation: a scripted player, an endpoint, or a local model."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from gem_core.episodes.context import Template
+from gem_core.evaluation.endpoint import EndpointConfig, EndpointPolicy
+from gem_core.evaluation.items import Item
+from gem_core.evaluation.plan import model_digest
+from gem_core.evaluation.player_policy import PlayerPolicy
+from gem_core.evaluation.runner import ItemPolicy, Record, play_items, play_items_in_batches
+from gem_core.evaluation.usage import Price
+from gem_core.training.recipe import Recipe
+from gem_core.training.tasks import MachineFactory
+
+
+class Contender(Protocol):
+    """Who plays the items."""
+
+    name: str
+    """In tables."""
+
+    def describe(self) -> dict[str, Any]:
+        """Return what decides its actions, as JSON types; a resumed evaluation has the same."""
+
+    def play(self, recipe: Recipe, items: Iterable[Item], record: Record) -> None:
+        """Play the items and record each."""
+
+
+class ScriptedPlayer:
+    """A player of `gem_core.players`.
+
+    Args:
+        kind: ``"expert"`` or ``"random"``.
+        concurrency: episodes at a time.
+    """
+
+    def __init__(self, kind: str, concurrency: int = 64) -> None:
+        self.name = f"player:{kind}"
+        self._kind = kind
+        self._concurrency = concurrency
+
+    def describe(self) -> dict[str, Any]:
+        """See `Contender`."""
+        return {"player": self._kind}
+
+    def play(self, recipe: Recipe, items: Iterable[Item], record: Record) -> None:
+        """See `Contender`."""
+        factory = MachineFactory(_without_tokens(recipe))
+        _play(factory, items, PlayerPolicy(self._kind), record, self._concurrency)
+
+
+class EndpointModel:
+    """A model behind an OpenAI-compatible endpoint.
+
+    Args:
+        config: how it is asked.
+        key: the API key; it is never stored.
+        price: what its tokens cost.
+        concurrency: requests at a time.
+    """
+
+    def __init__(
+        self,
+        config: EndpointConfig,
+        *,
+        key: str | None = None,
+        price: Price | None = None,
+        concurrency: int = 64,
+    ) -> None:
+        self.name = config.model
+        self._config = config
+        self._key = key
+        self._price = price
+        self._concurrency = concurrency
+
+    def describe(self) -> dict[str, Any]:
+        """See `Contender`; how fast it is asked decides nothing."""
+        config = self._config
+        return {
+            "base_url": config.base_url,
+            "model": config.model,
+            "api": config.api,
+            "body": config.body,
+            "system": config.system,
+            "tokens_key": config.tokens_key,
+            "send_seeds": config.send_seeds,
+            "native_tools": config.native_tools,
+            "item_tokens": config.item_tokens,
+        }
+
+    def play(self, recipe: Recipe, items: Iterable[Item], record: Record) -> None:
+        """See `Contender`."""
+        if self._config.api == "chat":
+            recipe = _without_tokens(recipe)
+        factory = MachineFactory(recipe)
+        close = factory.template.close
+        factory.template = _closing_actions(factory.template)
+        policy = EndpointPolicy(
+            self._config,
+            sampling_fields(recipe),
+            key=self._key,
+            stop=[close] if close else None,
+            price=self._price,
+        )
+        _play(factory, items, policy, record, self._concurrency)
+
+
+class LocalModel:
+    """A model of transformers on this machine, played by gem_core's engine.
+
+    Args:
+        model_dir: Hugging Face directory or id.
+        concurrency: episodes of a batch; ``None`` = as the device allows.
+    """
+
+    def __init__(self, model_dir: str, concurrency: int | None = None) -> None:
+        self.name = model_dir
+        self._concurrency = concurrency
+
+    def describe(self) -> dict[str, Any]:
+        """See `Contender`."""
+        return {"local": self.name, "files": model_digest(Path(self.name))}
+
+    def play(self, recipe: Recipe, items: Iterable[Item], record: Record) -> None:
+        """See `Contender`."""
+        from gem_core.evaluation.local import loaded
+
+        with loaded(recipe, self.name) as (factory, policy, max_batch):
+            play_items_in_batches(
+                items,
+                lambda item: factory(item.as_task()),
+                policy,
+                record,
+                concurrency=self._concurrency or max_batch,
+            )
+
+
+def sampling_fields(recipe: Recipe) -> dict[str, float]:
+    """Return the fields of a request that decide how it is sampled."""
+    fields: dict[str, float] = {"temperature": recipe.eval.temperature}
+    if recipe.eval.temperature > 0:
+        if recipe.sampling.top_p < 1:
+            fields["top_p"] = recipe.sampling.top_p
+        if recipe.sampling.top_k > 0:
+            fields["top_k"] = recipe.sampling.top_k
+    return fields
+
+
+def _play(
+    factory: MachineFactory,
+    items: Iterable[Item],
+    policy: ItemPolicy,
+    record: Record,
+    concurrency: int,
+) -> None:
+    playing = play_items(
+        items,
+        lambda item: factory(item.as_task()),
+        policy,
+        record,
+        concurrency=concurrency,
+    )
+    asyncio.run(playing)
+
+
+def _closing_actions(template: Template) -> Template:
+    """Return a template for actions that are texts: they never have the token that ends a turn.
+
+    So the text that ends it is written after each action, whether or not the action was cut off.
+    """
+    return replace(template, next=template.close + template.next, close="")
+
+
+def _without_tokens(recipe: Recipe) -> Recipe:
+    """Return a recipe for messages: a template is for models that continue a text."""
+    from msgspec.structs import replace as changed
+
+    return changed(recipe, context=changed(recipe.context, template="no", system=None))

@@ -1,0 +1,129 @@
+"""One evaluation from its plan to its result, in a directory that can be resumed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from gem_core.episodes.data import Episode
+from gem_core.errors import GemError
+from gem_core.evaluation.contenders import Contender
+from gem_core.evaluation.folder import EvalDir, ItemLog
+from gem_core.evaluation.items import Item, all_items
+from gem_core.evaluation.plan import Subject
+from gem_core.evaluation.rows import Row
+from gem_core.evaluation.summary import summarise_rows
+from gem_core.training.recipe import Recipe
+from gem_core.training.run_data import describe_environments, in_run
+from gem_core.training.runs import IfExists, RunDir
+
+RESULT_FORMAT = 1
+"""Increase it when the meaning of a field of the result changes."""
+Advance: TypeAlias = Callable[[Row], None]
+"""Is told of each item that is over."""
+Progress: TypeAlias = Callable[[int, int], AbstractContextManager[Advance]]
+"""Shows how far it is: from the number of items that are over, and of all, what is told."""
+
+
+def run_evaluation(
+    subject: Subject,
+    counts: Sequence[int],
+    contender: Contender,
+    out: Path,
+    *,
+    samples: int = 1,
+    if_exists: IfExists = "error",
+    retry_errors: bool = False,
+    progress: Progress,
+) -> dict[str, Any]:
+    """Play every item that is not over, and write the result.
+
+    Args:
+        subject: what is evaluated.
+        counts: number of tasks of each environment.
+        contender: who plays.
+        out: the directory.
+        samples: samples of each task.
+        if_exists: what to do with a directory that holds an evaluation; ``resume`` continues it.
+        retry_errors: whether a resumed evaluation plays the items with an error again.
+        progress: shows how far it is.
+
+    Returns:
+        The result, as in ``result.json``.
+
+    Raises:
+        GemError: it cannot be begun, or not continued; what is over by then is kept.
+    """
+    if samples < 1:
+        raise GemError("-n is the number of samples of each task, at least 1.")
+    recipe = subject.recipe
+    folder = EvalDir(out)
+    resumed = if_exists == "resume" and folder.run.exists
+    recorded = folder.run if resumed else subject.run
+    environments = describe_environments(recipe, recorded)
+    plan = {"model": contender.describe(), "tasks": list(counts), "samples": samples}
+    with folder.open(recipe, plan, if_exists) as log, in_run(folder.run, environments):
+        began = time.time()
+        done = {row.item for row in folder.rows() if not (retry_errors and row.error)}
+        every = sum(counts) * samples
+        with progress(len(done), every) as advance:
+            items = (item for item in all_items(counts, samples) if item.index not in done)
+            _play(recipe, items, contender, log, advance, left=every - len(done))
+        result = _result(folder, contender, samples, counts, time.time() - began)
+        folder.run.finish(result)
+    return result
+
+
+def _play(
+    recipe: Recipe,
+    items: Iterable[Item],
+    contender: Contender,
+    log: ItemLog,
+    advance: Advance,
+    *,
+    left: int,
+) -> None:
+    def record(row: Row, episode: Episode | None) -> None:
+        log.add(row, episode)
+        advance(row)
+
+    if left:
+        contender.play(recipe, items, record)
+
+
+def _result(
+    folder: EvalDir, contender: Contender, samples: int, counts: Sequence[int], seconds: float
+) -> dict[str, Any]:
+    rows = folder.rows()
+    expected = sum(counts) * samples
+    if [row.item for row in rows] != list(range(expected)):
+        raise GemError(f"{folder.path} has {len(rows)} of {expected} items: resume it.")
+    return {
+        "format": RESULT_FORMAT,
+        "kind": "evaluation",
+        "name": folder.run.recipe.name,
+        "model": contender.name,
+        **result_of(rows, samples),
+        "seconds": round(seconds, 2),
+        **provenance(folder.run),
+    }
+
+
+def result_of(rows: Sequence[Row], samples: int) -> dict[str, Any]:
+    """Return the part of a result that comes from the items."""
+    return {"samples": samples, "items": len(rows), **summarise_rows(rows, samples)}
+
+
+def provenance(run: RunDir) -> dict[str, Any]:
+    """Return where a result was made."""
+    info = run.info
+    return {
+        "data": info.get("environments"),
+        "versions": info["versions"],
+        "hardware": {key: info[key] for key in ("platform", "processor", "cores", "gpus")},
+        "python": info["python"],
+        "commit": info["commit"],
+    }

@@ -1,0 +1,80 @@
+"""How far an evaluation is: a bar on a terminal, lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+
+from gem_core.evaluation.rows import Row
+
+_EVERY_S = 10.0
+"""Seconds between two lines, where there is no terminal."""
+
+
+class _State:
+    """What the items so far came to."""
+
+    def __init__(self, done: int, every: int) -> None:
+        self.done = done
+        self.every = every
+        self.results = 0
+        self.successes = 0
+        self.errors = 0
+
+    def add(self, row: Row) -> None:
+        self.done += 1
+        if row.error is not None:
+            self.errors += 1
+        else:
+            self.results += 1
+            self.successes += row.success
+
+    def __str__(self) -> str:
+        rate = f", success {self.successes / self.results:.3f}" if self.results else ""
+        errors = f", {self.errors} errors" if self.errors else ""
+        return f"{self.done}/{self.every} items{rate}{errors}"
+
+
+@contextmanager
+def show_progress(done: int, every: int) -> Iterator[Callable[[Row], None]]:
+    """Show how far it is on stderr; yield what is told of each item that is over.
+
+    Args:
+        done: items that were over before.
+        every: all items.
+    """
+    state = _State(done, every)
+    if sys.stderr.isatty() and find_spec("rich") is not None:
+        with _bar(state) as advance:
+            yield advance
+        return
+    shown = time.monotonic()
+
+    def advance_line(row: Row) -> None:
+        nonlocal shown
+        state.add(row)
+        if time.monotonic() - shown > _EVERY_S:
+            shown = time.monotonic()
+            print(state, file=sys.stderr, flush=True)
+
+    yield advance_line
+    if state.done > done:
+        print(state, file=sys.stderr, flush=True)
+
+
+@contextmanager
+def _bar(state: _State) -> Iterator[Callable[[Row], None]]:
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True)) as progress:
+        task = progress.add_task(str(state), total=state.every, completed=state.done)
+
+        def advance(row: Row) -> None:
+            state.add(row)
+            progress.update(task, completed=state.done, description=str(state))
+
+        yield advance

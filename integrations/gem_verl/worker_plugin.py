@@ -1,0 +1,14 @@
+"""What verl's processes with a model load (``external_lib``): the plug-in and `gem_verl.updates`.
+
+Other processes have no training worker to extend, and are not made to load one.
+"""
+
+import sys
+
+import gem_verl.plugin
+
+_workers = sys.modules.get("verl.workers.engine_workers")
+if _workers is not None:
+    import gem_verl.updates
+
+    gem_verl.updates.install(_workers.TrainingWorker)

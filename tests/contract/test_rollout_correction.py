@@ -1,0 +1,50 @@
+"""Truncated importance sampling in the real package: the gradient of the first update."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from gem_core.parity.reference import compare, reference
+from gem_core.parity.replay import expected_rows
+
+CAP = 0.006
+"""The frozen episodes say that their tokens were likely, and the random model that they were not:
+weights are between 0.003 and 0.02."""
+SETTINGS = ("batch.episodes=16", "batch.group_size=2", "algorithm.epochs=1")
+TIS = ("algorithm.rollout_correction=tis", f"algorithm.rollout_cap={CAP}")
+
+
+def weighted(rows, episodes, model):
+    """Multiply the advantage of each token by its weight; return also the share that was cut."""
+    cut = []
+    segments = [s for episode in episodes for s in episode.segments if any(s.loss_mask)]
+    for row, segment in zip(rows, segments, strict=True):
+        assert row.token_ids == segment.token_ids
+        ids = torch.tensor([row.token_ids])
+        logits = torch.log_softmax(model(input_ids=ids).logits[0, :-1].float(), dim=-1)
+        logprobs = logits.gather(1, ids[0, 1:, None])[:, 0].detach().double().numpy()
+        ratio = np.exp(logprobs - np.array(segment.logprobs[1:]))
+        mask = np.array(row.loss_mask[1:], dtype=bool)
+        cut += (ratio > CAP)[mask].tolist()
+        row.advantages[1:] *= np.where(mask, np.minimum(ratio, CAP), 1.0)
+    return rows, np.mean(cut)
+
+
+def test_each_token_is_weighted_by_its_truncated_ratio(package, tiny, model_dir, episodes):
+    adapter = import_module(f"{package}.cpu.replay")
+    model = AutoModelForCausalLM.from_pretrained(model_dir).float()
+    recipe = tiny(*SETTINGS, *TIS)
+    rows, cut = weighted(expected_rows(recipe, episodes()), episodes(), model)
+    assert 0.1 < cut < 0.9
+    expected = reference(recipe, rows, model)
+    replayed = adapter.replay(recipe, episodes(), model_dir)
+    cosine, norm = compare(replayed.gradients, expected.gradients)
+    assert cosine > 0.9999 and norm == pytest.approx(1.0, rel=1e-3)
+
+    plain = adapter.replay(tiny(*SETTINGS), episodes(), model_dir)
+    assert compare(plain.gradients, expected.gradients)[1] > 10  # by default there is no weight
