@@ -44,9 +44,13 @@ HOOKS = {
     "actor_rollout_ref.ref.rollout_n": 1,
     "critic.rollout_n": 1,
     "algorithm.use_kl_in_reward": False,
+    # Log-probabilities of the engine are always recorded; the critic's mean is over tokens.
+    "actor_rollout_ref.rollout.calculate_log_probs": True,
+    "critic.loss_agg_mode": "token-mean",
     # Estimators: every process imports the plugin, which registers gem_rebn, gem_grpo, gem_gae ...;
-    # the recipe's is in algorithm.adv_estimator.
-    "actor_rollout_ref.model.external_lib": "gem_verl.plugin",
+    # the recipe's is in algorithm.adv_estimator. The workers' plugin also counts what updates see.
+    "actor_rollout_ref.model.external_lib": "gem_verl.worker_plugin",
+    "actor_rollout_ref.actor.calculate_entropy": True,
     # Loop: verl's synchronous trainer. GemSampler hands it the rows of each step: it asserts the
     # estimator before the first, checks that no episode is missing, and writes metrics.jsonl.
     "trainer.use_v1": True,

@@ -147,7 +147,7 @@ def fault_of(samples):
         (TokenOutput(token_ids=[5], log_probs=[-1.0], stop_reason="completed"), "strips them"),
         (TokenOutput(token_ids=[], log_probs=[]), "returned 0 of"),
         (TokenOutput(token_ids=[5] * 9, log_probs=[-1.0] * 9), "9 tokens"),
-        (TokenOutput(token_ids=[5] * 8, log_probs=[-1.0] * 3), "3 logprobs"),
+        (TokenOutput(token_ids=[5] * 8, log_probs=[-1.0] * 3), "3 log-probabilities of 8"),
     ],
     ids=["stop token stripped", "nothing", "more than the cap", "logprobs missing"],
 )
