@@ -124,7 +124,6 @@ def test_native_arguments_win_over_the_adapters_defaults(recipe):
     changed = {
         "flash_attn": True,
         "master_addr": "10.0.0.1",
-        "tis_c": 2.0,
         "use_fused_lm_head": False,
         "vllm_sleep": True,
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import numpy as np
 import pytest
@@ -100,7 +101,9 @@ def test_three_steps_of_oats_loop(finished, recipe):
         assert all(row[f"time/{part}"] > 0 for part in ("step", "rollout", "update", "sync"))
         assert all(np.isfinite(value) for value in row.values())
         assert row.keys() >= COMMON
-    assert [row["lr"] for row in metrics] == pytest.approx([1.5e-3, 0.5e-3, 0.0])
+    # Cosine over twelve optimizer steps, after three, seven and eleven of them.
+    rates = [1e-3 * (1 + math.cos(math.pi * done / 12)) for done in (3, 7, 11)]
+    assert [row["lr"] for row in metrics] == pytest.approx(rates)
     episodes = list(run.episodes())
     assert [(tags["step"], e.index) for tags, e in episodes if tags["split"] == "train"] == [
         (1, 0), (1, 1), (2, 8), (2, 9), (3, 16), (3, 17),
