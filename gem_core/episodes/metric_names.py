@@ -83,7 +83,7 @@ METRICS: dict[str, Metric] = {
         _UPDATE + "the mean over the action tokens of exp(d) - 1 - d with d = log-probability by "
         "the initial model less that by the policy (the estimator k3).",
         "nats",
-        "with ``algorithm.kl_coef``; Oat: with ``kl_in = 'loss'``",
+        "with ``algorithm.kl_coef``",
     ),
     "lr": Metric("Learning rate of the step's last optimizer step."),
     "rollout/logprob_difference": Metric(

@@ -67,6 +67,7 @@ class Learner(GemLearner):
             rewards=self.turn_rewards(rewards),  # the environment's, and Oat's KL penalty
         )
         self.summary = estimated.metrics
+        self.turn_advantages = estimated.advantages.tolist()  # for the metrics of the update
         return torch.from_numpy(estimated.advantages).to(rewards)
 
     # With estimator = "gae" Oat asks compute_ppo_advantages (gem_oat/advantages.py) instead.

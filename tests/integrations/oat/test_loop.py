@@ -192,10 +192,8 @@ def test_kl_to_the_first_model(recipe, learner, tmp_path, kl_in):
     made = learner(recipe("algorithm.kl_coef=0.5", f"algorithm.kl_in={kl_in}"))
     made.run()
     first, second = RunDir(tmp_path / "run").metrics()
-    if kl_in == "loss":  # the k3 estimator: zero before the first update, positive after it
-        assert first["kl"] == pytest.approx(0, abs=1e-6) and second["kl"] > 1e-6
-    else:
-        assert "kl" not in second
+    # The k3 estimator: zero before the first update, positive after it.
+    assert first["kl"] == pytest.approx(0, abs=1e-6) and second["kl"] > 1e-6
 
 
 def test_history_that_rewrites_the_prompt(recipe, learner):
