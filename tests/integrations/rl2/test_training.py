@@ -148,7 +148,8 @@ def test_ppo_with_a_critic(train):
     _, directory = train("critic", "algorithm.estimator=gae", "algorithm.kl_coef=0.1")
     rows = directory.metrics()
     assert all(row["loss/value"] > 0 and row["grad_norm/critic"] > 0 for row in rows)
-    assert rows[0]["kl"] == pytest.approx(0.0, abs=1e-6) and rows[2]["kl"] != 0.0
+    # A mean over the step's updates: zero before the first of them only.
+    assert 0 <= rows[0]["kl"] < 0.1 and rows[2]["kl"] > 0
 
 
 def test_a_run_that_fails_says_why(tiny, tmp_path):
