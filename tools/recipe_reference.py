@@ -69,7 +69,7 @@ gamma = 0.9
 id = "game:GuessTheNumber-v0-hard"
 
 [trainer.trl]            # native keys of one trainer, passed on unchanged
-logging_steps = 1
+report_to = ["tensorboard"]
 ```
 """
 

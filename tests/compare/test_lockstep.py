@@ -181,7 +181,8 @@ def test_a_quick_comparison_is_compared_token_by_token():
     assert recipe.algorithm.lr_schedule == "constant" and recipe.model.dtype == "float32"
 
 
-def test_the_number_of_steps_belongs_to_lockstep(capsys):
+def test_the_number_of_steps_belongs_to_lockstep(capsys, monkeypatch):
+    monkeypatch.setenv("GEM_CORE_PYTHON_OAT", sys.executable)  # a dry run needs no trainer
     assert main(["compare", "--steps", "3", "--dry-run"]) == 2
     assert "--set train.steps=N" in capsys.readouterr().err
     options = ["--trainers", "oat", "--dry-run"]

@@ -33,7 +33,7 @@ def machine(env_id=ENV, template="no", **limits):
 
 
 def config_of(server, **options):
-    options = {"model": "m", "retry": FAST, "timeout_s": 0.3, **options}
+    options = {"model": "m", "retry": FAST, "timeout_s": 5.0, **options}
     return EndpointConfig(base_url=server.url, **options)
 
 
@@ -101,8 +101,9 @@ def test_a_request_of_completions_has_the_template_and_its_end():
 
 @pytest.mark.parametrize("kind", BAD)
 def test_each_failure_has_its_kind(kind):
+    options = {"timeout_s": 0.3} if kind == "timeout" else {}
     with Server(lambda n, body: BAD[kind]) as server, pytest.raises(ItemError) as raised:
-        ask(server)
+        ask(server, **options)
     attempts = 1 if kind == "refused" else 3
     assert raised.value.kind == kind in KINDS
     assert len(server.bodies) == attempts

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import pytest
 from trl import GRPOConfig
@@ -17,6 +18,7 @@ from gem_trl.config import (
     NATIVE_DEFAULTS,
     NATIVE_OWNED,
     native_config,
+    native_keys,
     translate,
 )
 
@@ -27,6 +29,13 @@ def native(recipe, folder):
     """TRL's own parser on the translation, without the check that a GPU is here."""
     config = {**translate(recipe), "use_cpu": True}
     return GRPOConfig(output_dir=str(folder), **config)
+
+
+def test_the_example_of_the_documentation_is_accepted(tmp_path):
+    page = Path(__file__).parents[3] / "docs" / "recipes.md"
+    example = tmp_path / "example.toml"
+    example.write_text(page.read_text().split("```toml\n")[-1].split("```")[0])
+    assert native_keys(load_recipe(example, "tiny")) == {"report_to": ["tensorboard"]}
 
 
 def test_batching_epochs_and_minibatches(make_recipe, tmp_path):
