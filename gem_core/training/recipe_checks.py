@@ -32,6 +32,7 @@ def validate(recipe: Recipe) -> None:
     _check_context(recipe)
     _check_estimator(recipe)
     _check_batch(recipe)
+    _check_hardware(recipe)
     constant = recipe.algorithm.loss_aggregation == "constant"
     _require(
         constant == (recipe.algorithm.loss_constant is not None),
@@ -160,6 +161,33 @@ def _check_batch(recipe: Recipe) -> None:
         f"algorithm.estimator = {estimator!r} compares the episodes of a group; set it to 2 or "
         "more",
     )
+
+
+def _check_hardware(recipe: Recipe) -> None:
+    lora = recipe.model.lora
+    for key, default in (("alpha", type(lora)().alpha), ("targets", ())):
+        _require(
+            lora.rank > 0 or getattr(lora, key) == default,
+            f"model.lora.{key}",
+            "goes with model.lora.rank >= 1 and only with it",
+        )
+    _require(
+        recipe.batch.micro_batch is None or recipe.batch.max_tokens_per_device is None,
+        "batch.max_tokens_per_device",
+        "takes the place of batch.micro_batch; set one of the two",
+    )
+    hardware = recipe.hardware
+    parallel = hardware.tensor_parallel * hardware.sequence_parallel
+    for key, shared in (
+        ("tensor_parallel", parallel),
+        ("sequence_parallel", parallel),
+        ("engine_tensor_parallel", hardware.engine_tensor_parallel),
+    ):
+        _require(
+            getattr(hardware, key) == 1 or hardware.gpus % shared == 0,
+            f"hardware.{key}",
+            f"{hardware.gpus} GPUs (nodes x gpus_per_node) are not a multiple of {shared}",
+        )
 
 
 def _require(holds: bool, key: str, message: str) -> None:

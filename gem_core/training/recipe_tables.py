@@ -123,6 +123,18 @@ class TinyConfig(Table, frozen=True, kw_only=True):
     letters of words in quotes."""
 
 
+class LoraConfig(Table, frozen=True, kw_only=True):
+    """Low-rank adapters: only they are trained, and the exported model has them merged."""
+
+    rank: AtLeastZero = 0
+    """Rank of the adapters; 0 = none, all weights are trained."""
+    alpha: Positive = 32.0
+    """The product of the adapters' matrices is multiplied by ``alpha / rank``."""
+    targets: tuple[Text, ...] = ()
+    """Names of the modules that get adapters, ``["q_proj", "v_proj"]``; empty = all linear layers
+    but the output head."""
+
+
 class ModelConfig(Table, frozen=True, kw_only=True):
     """The model that is trained."""
 
@@ -134,6 +146,7 @@ class ModelConfig(Table, frozen=True, kw_only=True):
     """Precision of the weights in training and evaluation."""
     gradient_checkpointing: bool = True
     """Recompute activations in the backward pass: less memory, more time."""
+    lora: LoraConfig = LoraConfig()
     tiny: TinyConfig = TinyConfig()
     """Used only if ``path = "tiny"``."""
 
@@ -207,6 +220,9 @@ class BatchConfig(Table, frozen=True, kw_only=True):
     """Episodes that share an initial state (GRPO, RLOO)."""
     micro_batch: AtLeastOne | None = None
     """Sequences per forward pass; ``None`` = a whole minibatch."""
+    max_tokens_per_device: AtLeastOne | None = None
+    """Most tokens in one forward pass on one GPU, in place of ``micro_batch``: as many sequences
+    go in as fit, so that memory has a bound whatever their lengths. ``None`` = no such bound."""
 
 
 class SamplingConfig(Table, frozen=True, kw_only=True):
@@ -271,6 +287,18 @@ class HardwareConfig(Table, frozen=True, kw_only=True):
     """GPUs of each machine; on a CPU, processes."""
     engine: Literal["default", "hf", "vllm", "sglang"] = "default"
     """Generation engine; ``default`` = the trainer's own default."""
+    engine_tensor_parallel: AtLeastOne = 1
+    """GPUs that share each layer of one generation engine."""
+    tensor_parallel: AtLeastOne = 1
+    """GPUs that share each layer of the model in training."""
+    sequence_parallel: AtLeastOne = 1
+    """GPUs that share the tokens of each sequence in training."""
+    sharding: Literal["default", "none", "optimizer", "full"] = "default"
+    """What the data-parallel GPUs divide among them: nothing, each has a whole copy; gradients and
+    optimizer states (ZeRO stage 2); weights, too (ZeRO stage 3, FSDP). ``default`` = what the
+    trainer does by itself."""
+    offload: Literal["none", "optimizer", "all"] = "none"
+    """What waits in the memory of the host between its uses: optimizer states, or weights, too."""
 
     @property
     def gpus(self) -> int:

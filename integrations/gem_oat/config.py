@@ -34,7 +34,18 @@ APPLIED = frozenset({
 })  # fmt: skip
 """Keys that the adapter's actor, learner and launcher carry out; Oat's command line has none."""
 
-REFUSED = {"algorithm.entropy_coef": "Oat computes the entropy without a gradient; set it to 0."}
+REFUSED = {
+    "algorithm.entropy_coef": "Oat computes the entropy without a gradient; set it to 0.",
+    "model.lora.rank": "it trains all weights here; leave it 0.",
+    "model.lora.alpha": "it trains all weights here; leave it out.",
+    "model.lora.targets": "it trains all weights here; leave it out.",
+    "batch.max_tokens_per_device": "it counts sequences; set batch.micro_batch.",
+    "hardware.engine_tensor_parallel": "its engine runs on one GPU here; leave it 1.",
+    "hardware.tensor_parallel": "each GPU computes whole layers here; leave it 1.",
+    "hardware.sequence_parallel": "each GPU computes whole sequences here; leave it 1.",
+    "hardware.sharding": 'it decides this itself here; leave it "default".',
+    "hardware.offload": 'it keeps everything on the GPU here; leave it "none".',
+}
 """Keys that cannot be honoured, and what to do instead."""
 
 TRANSLATED = frozenset(recipe_keys()) - core_keys() - APPLIED - REFUSED.keys()
@@ -128,7 +139,7 @@ def _check_values(recipe: Recipe) -> None:
             "Oat samples with vllm on a GPU, on a CPU with hf",
         ),
         (
-            "hardware.nodes hardware.gpus_per_node",
+            "hardware.device hardware.nodes hardware.gpus_per_node",
             hardware.gpus > 1 and not gpu,
             "on a CPU there is one",
         ),

@@ -29,6 +29,15 @@ REFUSED = {
     "algorithm.loss_constant": "its loss is a mean; use loss_aggregation 'token' or 'sequence'.",
     "context.history": "it trains one token sequence per episode; use history = 'append'.",
     "model.revision": "it loads the main one; download yours and set model.path to its folder.",
+    "model.lora.rank": "it trains all weights here; leave it 0.",
+    "model.lora.alpha": "it trains all weights here; leave it out.",
+    "model.lora.targets": "it trains all weights here; leave it out.",
+    "batch.max_tokens_per_device": "it counts sequences; set batch.micro_batch.",
+    "hardware.engine_tensor_parallel": "its engine runs on one GPU here; leave it 1.",
+    "hardware.tensor_parallel": "each GPU computes whole layers here; leave it 1.",
+    "hardware.sequence_parallel": "each GPU computes whole sequences here; leave it 1.",
+    "hardware.sharding": 'it decides this itself here; leave it "default".',
+    "hardware.offload": 'it keeps everything on the GPU here; leave it "none".',
 }
 """Keys that cannot be honoured, and what to do instead."""
 TRANSLATED = frozenset(recipe_keys()) - core_keys() - APPLIED - REFUSED.keys()

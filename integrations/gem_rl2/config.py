@@ -72,6 +72,15 @@ REFUSED = {
     "hardware.nodes": "it serves its engines on one node; use nodes = 1 and more GPUs.",
     "algorithm.loss_constant": "it averages over tokens or sequences; change loss_aggregation.",
     "model.revision": "it loads the default one; set model.path to a download of yours.",
+    "model.lora.rank": "it trains all weights here; leave it 0.",
+    "model.lora.alpha": "it trains all weights here; leave it out.",
+    "model.lora.targets": "it trains all weights here; leave it out.",
+    "batch.max_tokens_per_device": "it counts sequences; set batch.micro_batch.",
+    "hardware.engine_tensor_parallel": "its engine runs on one GPU here; leave it 1.",
+    "hardware.tensor_parallel": "each GPU computes whole layers here; leave it 1.",
+    "hardware.sequence_parallel": "each GPU computes whole sequences here; leave it 1.",
+    "hardware.sharding": 'it decides this itself here; leave it "default".',
+    "hardware.offload": 'it keeps everything on the GPU here; leave it "none".',
 }
 """Keys that cannot be honoured, and what to do instead."""
 TRANSLATED = frozenset(recipe_keys()) - core_keys() - APPLIED - REFUSED.keys()

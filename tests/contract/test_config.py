@@ -41,6 +41,27 @@ TOGETHER = {
     "hardware.gpus_per_node": {"hardware.gpus_per_node": 4, "hardware.device": "gpu"},
     "hardware.device": {"hardware.device": "gpu", "hardware.engine": "default"},
     "model.gradient_checkpointing": {"model.gradient_checkpointing": True},
+    "hardware.engine_tensor_parallel": {
+        "hardware.engine_tensor_parallel": 2,
+        "hardware.gpus_per_node": 4,
+        "hardware.device": "gpu",
+    },
+    "hardware.tensor_parallel": {
+        "hardware.tensor_parallel": 2,
+        "hardware.gpus_per_node": 4,
+        "hardware.device": "gpu",
+    },
+    "hardware.sequence_parallel": {
+        "hardware.sequence_parallel": 2,
+        "hardware.gpus_per_node": 4,
+        "hardware.device": "gpu",
+    },
+    "hardware.sharding": {"hardware.sharding": "full", "hardware.device": "gpu"},
+    "hardware.offload": {"hardware.offload": "all", "hardware.device": "gpu"},
+    "model.lora.rank": {"model.lora.rank": 8},
+    "model.lora.alpha": {"model.lora.alpha": 8.0, "model.lora.rank": 8},
+    "model.lora.targets": {"model.lora.targets": ["q_proj"], "model.lora.rank": 8},
+    "batch.max_tokens_per_device": {"batch.max_tokens_per_device": 4096},
     "model.path": {"model.path": "some/model"},
     "model.revision": {"model.revision": "v1"},
     "sampling.top_k": {"sampling.top_k": 7},
@@ -119,8 +140,9 @@ def _valid(recipe, values):
 
 def test_refused_keys_are_refused_by_name(config, tiny):
     for key in config.REFUSED:
-        with pytest.raises(RecipeError, match=key.replace(".", r"\.")):
+        with pytest.raises(RecipeError) as raised:
             config.translate(changed(tiny(), key))
+        assert any(k in str(raised.value) for k in {key, *TOGETHER.get(key, ())} & config.REFUSED.keys())
 
 
 def test_native_keys_pass_through_and_win(config, tiny, trainer_name):
