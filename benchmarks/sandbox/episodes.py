@@ -24,6 +24,7 @@ from gem_core.episodes.machine import EpisodeMachine
 from gem_core.episodes.rollout import Request, play_many
 from gem_core.tools import Budget, ToolEnv
 from gem_core.tools.python import PythonTool
+from gem_core.training import provenance
 
 HERE = Path(__file__).resolve().parent
 CALLS = 10  # of an episode
@@ -115,10 +116,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--calls", type=int, default=10_000)
     parser.add_argument("--concurrency", type=int, default=16)
+    provenance.add_option(parser)
     options = parser.parse_args()
+    provenance.check_option(parser, options)
     count = options.calls // CALLS
     play(8, 8, faulty=False)
-    result = {"load": os.getloadavg()[0]}
+    result: dict[str, Any] = {"commit": provenance.commit(), "load": os.getloadavg()[0]}
     for name, faulty in (("without_faults", False), ("with_faults", True)):
         result[name] = summary(*play(count, options.concurrency, faulty=faulty))
     without, among = result["without_faults"], result["with_faults"]
