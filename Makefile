@@ -56,7 +56,8 @@ test-core: env-core  ## tests that need no trainer
 	$(call stage,test-core,$(CORE_PY) $(PYTEST) --trainer none tests)
 $(ALL_TRAINERS:%=test-%): test-%: env-%
 	$(call stage,test-$*,$(ENVS)/$*/bin/python $(PYTEST) --trainer $* tests/contract tests/integrations/$* $(CROSS))
-test-trl: CROSS += tests/examples
+test-trl: CROSS += tests/examples tests/engines
+test-oat: CROSS += tests/engines
 test-trl:  ## TRL's own tests and the contract suite, in its environment; likewise:
 test-verl:  ## verl
 test-openrlhf:  ## OpenRLHF

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+ROOT = Path(__file__).resolve().parents[1]
 NAMES = ["trl", "verl", "openrlhf", "oat", "rl2"]
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -105,3 +106,17 @@ def test_asking_for_a_hidden_path_is_a_usage_error(run: Run, path: str) -> None:
     done = run(path)
     assert done.returncode == pytest.ExitCode.USAGE_ERROR
     assert "is hidden without: --trainer" in done.stderr
+
+
+def test_the_makefile_runs_every_folder_that_needs_a_trainer(request):
+    """A folder that the core's run hides and no target names would never be run."""
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    conftest = next(
+        plugin
+        for plugin in request.config.pluginmanager.get_plugins()
+        if hasattr(plugin, "WITH_A_TRAINER")
+    )
+    for folder in conftest.WITH_A_TRAINER:
+        names = [str(path.relative_to(ROOT)) for path in (folder, folder.parent)]
+        listed = makefile.replace("\n", " ").replace(")", " ").split(" ")
+        assert any(name in listed for name in names if name != "tests"), folder

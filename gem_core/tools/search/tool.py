@@ -11,6 +11,13 @@ from typing import Any, ClassVar, Protocol, TypeVar
 
 from gem_core.errors import unknown
 from gem_core.tools.base import Call, Tool, ToolResult
+from gem_core.tools.search.dense import (
+    POOLINGS,
+    Encoder,
+    Pooling,
+    dense_search,
+    require_transformers,
+)
 from gem_core.tools.search.documents import Document, SearchError, shown
 from gem_core.tools.search.local import local_search, require_bm25s, revision_of
 from gem_core.tools.search.server import ServerSearch
@@ -36,7 +43,13 @@ class SearchTool(Tool):
 
     Args:
         corpus: a ``.jsonl`` file, or the name of a shipped one; ``None``: the shipped sample
-            ``almanac``. Needs bm25s (extra ``search``).
+            ``almanac``. Searched by BM25 (extra ``search``), or with ``encoder`` by vectors.
+        encoder: an encoder of transformers (extra ``hf``), a local directory or a Hugging Face id.
+        encoder_revision: commit, tag or branch of a Hugging Face id.
+        pooling: what stands for a text: ``"mean"`` of its tokens, the first (``"cls"``) or the
+            ``"last"``.
+        query_prefix: put before queries, as the encoder was trained.
+        text_prefix: put before the texts of the corpus.
         url: a retrieval server that is asked instead, see `gem_core.tools.search.server`.
         engine: ``"serpapi"`` or ``"google"``: the web, with the keys of the environment variables
             ``SERPAPI_API_KEY``, or ``GOOGLE_API_KEY`` and ``GOOGLE_CSE_ID``. ``url`` is then the
@@ -50,7 +63,7 @@ class SearchTool(Tool):
     Raises:
         DataError: the corpus cannot be read.
         GemError: a key of a search engine is not set.
-        MissingDependencyError: bm25s is not installed.
+        MissingDependencyError: what searches is not installed.
         ValueError: the options contradict each other.
     """
 
@@ -71,6 +84,11 @@ class SearchTool(Tool):
         corpus: str | None = None,
         url: str | None = None,
         engine: str | None = None,
+        encoder: str | None = None,
+        encoder_revision: str | None = None,
+        pooling: Pooling = "mean",
+        query_prefix: str = "",
+        text_prefix: str = "",
         topk: int = 3,
         seconds: float = 10.0,
         retries: int = 2,
@@ -82,6 +100,12 @@ class SearchTool(Tool):
             raise unknown("engine", engine, SERVICES, f"There are {', '.join(SERVICES)}.")
         if corpus is not None and (url is not None or engine is not None):
             raise ValueError("corpus is searched here, url and engine elsewhere: give one of them")
+        if pooling not in POOLINGS:
+            raise unknown("pooling", pooling, POOLINGS, f"There are {', '.join(POOLINGS)}.")
+        if encoder is not None and (url is not None or engine is not None):
+            raise ValueError("encoder searches a corpus here: leave url and engine out")
+        if encoder is None and (encoder_revision or query_prefix or text_prefix):
+            raise ValueError("encoder_revision and the prefixes go with encoder")
         if topk < 1 or seconds <= 0 or retries < 0 or remembered < 0:
             raise ValueError("topk and seconds must be positive, retries and remembered at least 0")
         self.topk = topk
@@ -89,25 +113,31 @@ class SearchTool(Tool):
         self._where = engine or ("corpus" if url is None else "server")
         self._place = corpus or _SHIPPED if self._where == "corpus" else url
         self._retries = retries
+        self._encoder = (
+            Encoder(encoder, encoder_revision, pooling, query_prefix, text_prefix)
+            if encoder
+            else None
+        )
         self._memory = _shared(
             _memories, (self._source, topk, remembered), lambda: _Memory(remembered)
         )
         if self._where == "corpus":
-            require_bm25s()
+            require_transformers() if encoder else require_bm25s()
             self.revision = revision_of(str(self._place))
             # The shipped corpus is indexed in milliseconds, and nothing is waited for.
-            self.slow = corpus is not None
+            self.slow = corpus is not None or encoder is not None
         else:
             self._search()  # for the keys
 
     @property
-    def _source(self) -> tuple[str, str | None]:
-        return self._where, self._place
+    def _source(self) -> tuple[Any, ...]:
+        return self._where, self._place, self._encoder
 
     def describe(self) -> dict[str, Any]:
         """Return what is searched; the revision says which corpus."""
         place = {"url": self._place} if self._where == "server" else {}
-        return {"searches": self._where, **place}
+        dense = {"encoder": list(self._encoder)} if self._encoder else {}
+        return {"searches": self._where, **place, **dense}
 
     def start(self) -> None:
         """Build the index, or get the connection, of the process."""
@@ -132,6 +162,8 @@ class SearchTool(Tool):
         return ToolResult(text, None, time.monotonic() - began, fields=fields)
 
     def _search(self) -> Search:
+        if self._encoder is not None:
+            return dense_search(str(self._place), self._encoder)
         if self._where == "corpus":
             return local_search(str(self._place))
         key = (*self._source, self._retries)
