@@ -67,11 +67,43 @@ test-compare: envs  ## two steps of one experiment in every trainer, and their r
 	$(call stage,test-compare,rm -rf build/compare-quick && $(CORE_PY) -m gem_core.cli compare --quick \
 		--trainers $(TRAINERS) --out build/compare-quick)
 
+.PHONY: env-trl-vllm env-openrlhf-vllm test-engines
+env-trl-vllm:  ## environment of TRL with real vLLM on a CPU
+	$(call stage,env-trl-vllm,$(PYTHON) tools/make_env.py trl-vllm)
+env-openrlhf-vllm:  ## environment of OpenRLHF with real vLLM on a CPU
+	$(call stage,env-openrlhf-vllm,$(PYTHON) tools/make_env.py openrlhf-vllm)
+test-engines: env-trl-vllm env-openrlhf-vllm  ## TRL and OpenRLHF with real vLLM, three steps of each case (minutes)
+	$(call stage,test-engines,export GEM_ENGINES_RESULTS=build/engines && mkdir -p build/engines && \
+		for case in trl-checks trl-temperature trl-lora trl-stepping trl-colocate trl-server; do \
+		$(ENVS)/trl-vllm/bin/python benchmarks/engines/run.py $$case --steps 3 || exit 1; done && \
+		for case in openrlhf-vllm openrlhf-async openrlhf-lora openrlhf-temperature; do \
+		$(ENVS)/openrlhf-vllm/bin/python benchmarks/engines/run.py $$case --steps 3 || exit 1; done)
+
+.PHONY: env-bridges test-bridges
+env-bridges:  ## environment with the packages whose environments are played
+	$(call stage,env-bridges,$(PYTHON) tools/make_env.py bridges)
+test-bridges: env-bridges  ## environments of gem-llm, Gymnasium, TextArena and OpenEnv, trained by TRL
+	$(call stage,test-bridges,$(ENVS)/bridges/bin/python $(PYTEST) --trainer none tests/bridges/packages)
+
+.PHONY: env-verifiers test-verifiers
+env-verifiers:  ## environment with verifiers
+	$(call stage,env-verifiers,$(PYTHON) tools/make_env.py verifiers)
+test-verifiers: env-verifiers  ## tasks of verifiers, trained by TRL
+	$(call stage,test-verifiers,$(ENVS)/verifiers/bin/python $(PYTEST) --trainer none tests/bridges/verifiers_package)
+
 .PHONY: env-view test-view
 env-view:  ## environment of the tests in a browser
 	$(call stage,env-view,$(PYTHON) tools/make_env.py view)
 test-view: env-view  ## gem-core view in a browser; needs: apt-get install chromium chromium-driver
 	$(call stage,test-view,$(ENVS)/view/bin/python $(PYTEST) --trainer none tests/view/browser)
+
+.PHONY: env-launchpad test-launchpad
+env-launchpad:  ## environment of the tests with the real launchpad (Python 3.10)
+	$(call stage,env-launchpad,$(PYTHON) tools/make_env.py launchpad)
+test-launchpad: env-launchpad  ## Oat's launcher with the real dm-launchpad
+	$(call stage,test-launchpad,LD_LIBRARY_PATH=$$($(ENVS)/launchpad/bin/python -c \
+		"import sysconfig; print(sysconfig.get_config_var('LIBDIR'))") \
+		$(ENVS)/launchpad/bin/python $(PYTEST) --trainer none --slow tests/launchpad)
 
 .PHONY: clean
 clean:  ## remove this checkout's environments and caches (the shared package cache stays)

@@ -316,6 +316,12 @@ class Wrapper(Env):
         raise NotImplementedError("A wrapper overrides step().")
 
 
+def end_episode(env: Env) -> None:
+    """Note that the episode of ``env`` is over, for callers of ``env._step``."""
+    if type(env).step is Env.step:
+        env._status = _OVER
+
+
 def _copy(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_copy(v) for v in value]

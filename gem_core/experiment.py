@@ -12,6 +12,7 @@ from typing import Any
 
 from gem_core.errors import RunError
 from gem_core.tiny import model_path
+from gem_core.tracking import require_trackers, tracked
 from gem_core.training import trainers
 from gem_core.training.allocator import keep_freed_memory
 from gem_core.training.model_files import copy_source_files
@@ -52,7 +53,7 @@ def run_experiment(
     Raises:
         DataError: the data of an environment are not available, or, with ``resume``, they are not
             those that the run began with.
-        MissingDependencyError: the trainer cannot run here.
+        MissingDependencyError: the trainer or a tracker of the recipe cannot run here.
         RecipeError: an environment does not accept the parameters of the recipe.
         RunError: the directory cannot be used (another process trains there, for example), or
             training did not produce a model.
@@ -60,6 +61,7 @@ def run_experiment(
     """
     spec = trainers.get_trainer(trainer)
     trainers.require(spec)
+    require_trackers(recipe.track.to)
     trainers.resolve(spec.translate)(recipe)  # what the trainer refuses leaves no directory
     with exclusive(path):
         return _run(recipe, trainer, path, if_exists, log)
@@ -80,7 +82,7 @@ def _run(
     run = RunDir.create(path, recipe, trainer, if_exists)
     for line in data_lines(environments):
         log(line)
-    with recorded(run) as session, in_run(run, environments):
+    with recorded(run) as session, in_run(run, environments), tracked(run, log):
         return _train(recipe, trainer, run, resume, session, log)
 
 

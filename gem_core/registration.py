@@ -1,9 +1,10 @@
 """The registry of environments: `register`, `make`, `spec`, `list_envs`.
 
 An id is ``namespace:Name`` (``game:Sudoku-v0-easy``). The module of an environment is imported when
-one of its ids is made. Packages add ids through the entry-point group ``gem_core.envs``: each entry
-point is a function without arguments that calls `register`; it is loaded only when an unknown id
-is asked for or when all ids are listed.
+one of its ids is made. Some namespaces (``gem:``, ``gymnasium:``, ...) are another package's: what
+follows them is its id, and `list_envs` does not list them. Packages add ids through the entry-point
+group ``gem_core.envs``: each entry point is a function without arguments that calls `register`; it
+is loaded only when an unknown id is asked for or when all ids are listed.
 """
 
 from __future__ import annotations
@@ -22,6 +23,15 @@ if TYPE_CHECKING:
 
 _ID = re.compile(r"[A-Za-z0-9_.\-]+:[A-Za-z0-9_.\-]+")
 _GROUP = "gem_core.envs"
+_FOREIGN = {
+    "gem": "gem_core.bridges.gem_llm:GemLlmEnv",
+    "gymnasium": "gem_core.bridges.gymnasium_env:GymnasiumEnv",
+    "textarena": "gem_core.bridges.textarena_env:TextArenaEnv",
+    "verifiers": "gem_core.bridges.verifiers_env:VerifiersEnv",
+    "remote": "gem_core.server.client:RemoteEnv",
+    "openenv": "gem_core.server.openenv_client:OpenEnvEnv",
+}
+"""Namespaces of other packages; the class takes the rest of the id as ``name``."""
 _plugins_loaded = False
 
 
@@ -64,7 +74,7 @@ def spec(id: str) -> EnvSpec:
     Raises:
         UnknownNameError: nothing is registered under the id; the message lists close matches.
     """
-    registered = _builtin().get(id)
+    registered = _builtin().get(id) or _foreign(id)
     if registered is None:
         _load_plugins()
         registered = _registry.get(id)
@@ -150,6 +160,13 @@ def _builtin() -> dict[str, EnvSpec]:
         for s in specs():
             _registry[s.id] = s
     return _registry
+
+
+def _foreign(id: str) -> EnvSpec | None:
+    namespace, _, name = id.partition(":")
+    if not name or namespace not in _FOREIGN:
+        return None
+    return EnvSpec(id, _FOREIGN[namespace], {"name": name})
 
 
 def _load_plugins() -> None:

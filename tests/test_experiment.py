@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+import sys
+
 import pytest
 
 from gem_core.errors import MissingDependencyError, UnknownNameError
 from gem_core.experiment import run_experiment
 from gem_core.report import learning_curve
 from gem_core.report.progress import progress
+from gem_core.tracking.follow import STATE
 from gem_core.training.recipe import load_recipe
 from gem_core.training.runs import RunDir
 
@@ -58,3 +63,31 @@ def test_the_same_runs_give_the_same_picture(recipe, tmp_path):
         run.log(step, {"success/mean": step / 20})
     first, again = (learning_curve([run], tmp_path / name) for name in ("a.png", "b.png"))
     assert first.read_bytes() == again.read_bytes()
+
+
+def test_a_missing_tracker_leaves_no_directory(tmp_path, monkeypatch):
+    monkeypatch.setattr("gem_core.training.trainers.require", lambda spec: None)
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    recipe = load_recipe("guess-the-number-easy", "tiny", ["track.to=['wandb']"])
+    with pytest.raises(MissingDependencyError, match="pip install wandb"):
+        run_experiment(recipe, "trl", tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_is_followed_by_the_trackers_of_its_recipe(tmp_path, monkeypatch):
+    """The trainer is replaced: it logs two steps and hands its model over."""
+
+    def launch(trainer, recipe, run, *, resume):
+        for step in (1, 2):
+            run.log(step, {"success/mean": step / 2})
+        shutil.copytree(recipe.model.path, run.model)
+
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text("{}")
+    monkeypatch.setattr("gem_core.training.trainers.require", lambda spec: None)
+    monkeypatch.setattr("gem_core.training.trainers.launch", launch)
+    keys = ["track.to=['tensorboard']", "eval.episodes=0", f"model.path={tmp_path / 'model'}"]
+    recipe = load_recipe("guess-the-number-easy", "tiny", keys)
+    run = run_experiment(recipe, "trl", tmp_path / "run", log=lambda line: None)
+    assert list((run.path / "tensorboard").glob("events.*"))
+    assert json.loads((run.path / STATE).read_text())["tensorboard"]["step"] == 2

@@ -79,7 +79,8 @@ def load_plan(name: str, file: Path = ENVIRONMENTS) -> Plan:
         unknown = set(step) - {"install", "options", "environ"}
         if unknown:
             raise BuildError(f"{file}: unknown key in a step of {name}: {', '.join(unknown)}")
-    return Plan(name, data["python"], data[name]["summary"], steps)
+    python = data[name].get("python", data["python"])
+    return Plan(name, python, data[name]["summary"], steps)
 
 
 def environment_names(data: Table) -> list[str]:
@@ -302,7 +303,8 @@ def _copy_commands(base: Path, thin: Path) -> None:
     new = f"#!{thin / 'bin' / 'python'}"
     for command in sorted((base / "bin").iterdir()):
         copy = thin / "bin" / command.name
-        if copy.exists() or command.is_symlink() or not os.access(command, os.X_OK):
+        skipped = copy.exists() or command.is_symlink() or command.is_dir()
+        if skipped or not os.access(command, os.X_OK):
             continue
         body = command.read_bytes()
         if body.startswith(old.encode()):

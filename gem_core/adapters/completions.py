@@ -8,8 +8,12 @@ from typing import Any
 from gem_core.episodes.data import Completion, FinishReason
 from gem_core.errors import GemError
 
-_ABORTED = ("abort", "aborted")
-_NAMED = {"stop": FinishReason.STOP, "length": FinishReason.LENGTH}
+_ABORTED = ("abort", "aborted", "error")  # vLLM's "error": the request failed inside the engine
+_NAMED = {
+    "stop": FinishReason.STOP,
+    "length": FinishReason.LENGTH,
+    "repetition": FinishReason.LENGTH,  # vLLM cut the action off because it repeats itself
+}
 
 
 def to_completion(
@@ -26,8 +30,9 @@ def to_completion(
     Args:
         token_ids: sampled ids, the stop token included.
         logprobs: log-probability of each id, ``None`` where the engine reports none.
-        finish_reason: the engine's own reason; one other than ``"stop"``, ``"length"`` and
-            ``"abort"`` is replaced by the reason that follows from the tokens.
+        finish_reason: the engine's own reason. After ``"abort"`` and ``"error"`` nothing of the
+            answer is used; ``"repetition"`` is an action that was cut off, as ``"length"``. Any
+            other is replaced by the reason that follows from the tokens.
         stop_ids: ids that end a turn.
         max_tokens: number of tokens that the request allowed.
         reports_logprobs: whether the engine can report log-probabilities.
@@ -54,7 +59,7 @@ def vllm_completion(output: Any, stop_ids: Collection[int], max_tokens: int) -> 
     """Convert a ``vllm.CompletionOutput``, whose ``logprobs`` is one dictionary per token."""
     ids = list(output.token_ids)
     logprobs = None
-    if output.logprobs:
+    if output.logprobs and output.finish_reason not in _ABORTED:
         pairs = zip(ids, output.logprobs, strict=True)
         logprobs = [table[token_id].logprob for token_id, table in pairs]
     return to_completion(ids, logprobs, output.finish_reason, stop_ids, max_tokens)

@@ -14,8 +14,8 @@ from gem_core.training.recipe import Recipe, flatten, get_key, recipe_keys
 
 
 def core_keys() -> frozenset[str]:
-    """Return the dotted keys that the core applies for every trainer: prompts, limits, tasks."""
-    owned = ("context.", "limits.", "model.tiny.")
+    """Return the dotted keys that the core applies for every trainer: prompts, tasks, workers."""
+    owned = ("context.", "limits.", "model.tiny.", "track.", "workers.")
     single = {"name", "env", "trainer", "sources", "model.path", "model.revision"}
     single |= {"eval.env", "eval.episodes", "eval.temperature", "train.start"}
     return frozenset(k for k in recipe_keys() if k in single or k.startswith(owned))

@@ -22,6 +22,7 @@ def build_parser() -> argparse.ArgumentParser:
     _experiment(verbs)
     _compare(verbs)
     _view(verbs)
+    _track(verbs)
     _serve(verbs)
     return parser
 
@@ -95,6 +96,15 @@ def _experiment(verbs: _Verbs) -> None:
     verb.add_argument("--profile", help="tiny (for CPUs), paper (for GPUs), or a TOML file")
     _add_set(verb)
     _add_run(verb, "runs/<recipe>-<trainer>-seed<seed>")
+
+    verb = verbs("plan", "plan:plan", "compute whether a recipe fits into the memory of GPUs")
+    verb.add_argument("baseline", metavar="BASELINE|FILE", help="a shipped baseline or a TOML file")
+    verb.add_argument("--trainer", required=True, help="name of the trainer")
+    verb.add_argument(
+        "--gpus", required=True, metavar="NxGB", help="GPUs of one machine: 8x80 = 8 of 80 GB"
+    )
+    verb.add_argument("--profile", help="tiny (for CPUs), paper (for GPUs), or a TOML file")
+    _add_set(verb)
 
     verb = verbs("eval", "evaluate:evaluate", "evaluate a model, an endpoint or a player")
     add_eval_options(verb)
@@ -177,12 +187,31 @@ def _view(verbs: _Verbs) -> None:
     )
 
 
+def _track(verbs: _Verbs) -> None:
+    verb = verbs("track", "track:track", "send the metrics of a run to experiment trackers")
+    verb.add_argument("run", type=Path, metavar="RUN", help="run directory")
+    verb.add_argument(
+        "--to",
+        nargs="+",
+        metavar="TRACKER",
+        help="tensorboard, wandb, mlflow, trackio (default: track.to of the run's recipe)",
+    )
+    verb.add_argument("--project", help="project (default: track.project of the run's recipe)")
+
+
 def _serve(verbs: _Verbs) -> None:
     verb = verbs("serve", "serve:serve", "serve environments to other programs")
     verb.add_argument(
-        "--mcp", action="store_true", help="by the Model Context Protocol, on standard input"
+        "--mcp",
+        action="store_true",
+        help="by the Model Context Protocol, on standard input or, with --port, by streamable HTTP",
     )
-    verb.add_argument("--port", type=int, help="on this port of 127.0.0.1, by streamable HTTP")
+    verb.add_argument("--port", type=int, help="port (default: 8000; with --mcp standard input)")
+    verb.add_argument(
+        "--host",
+        default="127.0.0.1",
+        help="address; another than the default needs a token in GEM_CORE_SERVER_TOKEN",
+    )
     verb.add_argument(
         "--environments",
         nargs="+",
@@ -191,7 +220,13 @@ def _serve(verbs: _Verbs) -> None:
         help="which environments, such as game:* (default: all)",
     )
     verb.add_argument(
-        "--sessions", type=int, default=64, help="sessions at once (default: %(default)s)"
+        "--sessions", type=int, help="sessions at once (default: 2048; with --mcp 64)"
+    )
+    verb.add_argument(
+        "--message-bytes",
+        type=int,
+        default=1 << 20,
+        help="size of a client's message (default: %(default)s)",
     )
     verb.add_argument(
         "--idle",

@@ -3,23 +3,57 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 
-from gem_core.errors import GemError
-from gem_core.tools.mcp.env_server import make_server
-from gem_core.tools.mcp.env_sessions import EnvSessions, ServeLimits
+from gem_core.errors import GemError, MissingDependencyError
 
 HOST = "127.0.0.1"
-"""The only address that is listened on; other machines reach it through a tunnel or a proxy."""
+"""The address of a server by the Model Context Protocol; other machines reach it through a tunnel
+or a proxy."""
+PORT = 8000
+MCP_SESSIONS = 64
+HTTP_SESSIONS = 2048
 
 
 def serve(arguments: argparse.Namespace) -> int:
     """Serve environments until the client goes, or until Ctrl-C."""
-    if not arguments.mcp:
-        raise GemError("gem-core serve needs a protocol: gem-core serve --mcp")
+    return _serve_mcp(arguments) if arguments.mcp else _serve_http(arguments)
+
+
+def _serve_http(arguments: argparse.Namespace) -> int:
+    try:
+        from gem_core.server import program
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"gem-core serve needs {error.name}: install gem-core[server]."
+        ) from None
+    from gem_core.server.addresses import TOKEN_VARIABLE
+    from gem_core.server.limits import ServerLimits
+
+    limits = ServerLimits(
+        environments=tuple(arguments.environments),
+        sessions=arguments.sessions or HTTP_SESSIONS,
+        idle_s=arguments.idle,
+        call_s=arguments.deadline,
+        message_bytes=arguments.message_bytes,
+        parameters=arguments.parameters,
+    )
+    port = PORT if arguments.port is None else arguments.port
+    token = os.environ.get(TOKEN_VARIABLE) or None
+    program.run(limits, host=arguments.host, port=port, token=token)
+    return 0
+
+
+def _serve_mcp(arguments: argparse.Namespace) -> int:
+    from gem_core.tools.mcp.env_server import make_server
+    from gem_core.tools.mcp.env_sessions import EnvSessions, ServeLimits
+
+    if arguments.host != HOST:
+        raise GemError(f"By --mcp, environments are served on {HOST} only.")
     limits = ServeLimits(
         environments=tuple(arguments.environments),
-        sessions=arguments.sessions,
+        sessions=arguments.sessions or MCP_SESSIONS,
         idle_s=arguments.idle,
         call_s=arguments.deadline,
         parameters=arguments.parameters,

@@ -24,6 +24,12 @@ from gem_core.episodes.data import Completion, Episode, FinishReason, Segment, S
 from gem_core.episodes.env_results import check_reset, check_step, stop_reason
 from gem_core.episodes.request_seed import Split, request_seed
 from gem_core.errors import EpisodeStateError
+from gem_core.workers import EnvDeadlineError, WorkerEnv, WorkerPoolError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from concurrent.futures import Future
 
 __all__ = ["EpisodeMachine", "Limits"]
 
@@ -59,6 +65,10 @@ class EpisodeMachine:
 
     It is not reentrant: make one call at a time. Only `abort` may be called from another thread
     while `feed` waits for the environment; the late result is then dropped.
+
+    Where the environment lives in a worker process, nothing need wait: `submit_start` and
+    `submit_feed` begin what `start` and `feed` do, `receive` ends it, and the caller closes the
+    environment (`submit_close`, `receive_close`).
     """
 
     def __init__(
@@ -91,6 +101,7 @@ class EpisodeMachine:
         self._started = False
         self._over = False
         self._busy = False
+        self._submitted: float | None = None  # when the call of a worker was submitted
         self._closed = False
         self._bootstrap: list[int] | None = None
         self._pending_turn: Turn | None = None
@@ -188,26 +199,9 @@ class EpisodeMachine:
 
     def start(self) -> list[int] | None:
         """Reset the environment; return the first prompt's ids, or ``None`` if that failed."""
-        if self._started:
-            raise EpisodeStateError("start() was called before; make a new machine per episode.")
-        self._started = True
-        if self._over:  # aborted before it began
+        if not self._starts():
             return None
-        self._busy = True
-        began = time.perf_counter()
-        try:
-            observation, info = check_reset(self.env.reset(seed=self._episode.seed))
-        except Exception as error:
-            return self._fail(error)
-        except BaseException:
-            self._busy = False
-            raise
-        finally:
-            self._spent(began)
-        with self._lock:
-            self._busy = False
-            prompt = None if self._over else self._begin(observation, info)
-        return self._closed_at_end(prompt)
+        return self._closed_at_end(self._continue(lambda: self.env.reset(seed=self.seed)))
 
     def feed(self, completion: Completion) -> list[int] | None:
         """Play the current prompt's completion; return the next prompt's ids, ``None`` at the end.
@@ -217,29 +211,46 @@ class EpisodeMachine:
             ValueError: the completion has no tokens, more than `max_tokens`, or not one
                 log-probability per token.
         """
-        if not self._started or self._over:
-            raise EpisodeStateError("feed() needs an episode that has started and is not over.")
-        if completion.finish_reason is FinishReason.ABORT:
-            self._end(StopReason.ABORTED, "the engine aborted the request")
+        sent = self._sent(completion)
+        if sent is None:
             return self._closed_at_end(None)
-        turn = self._accept(completion)
-        cut = turn.finish_reason is FinishReason.LENGTH
-        sent = "" if cut and self.limits.cut_action == "invalid" else turn.action
-        self._busy = True
-        began = time.perf_counter()
-        try:
-            result = check_step(self.env.step(sent))
-        except Exception as error:
-            return self._fail(error)
-        except BaseException:
-            self._busy = False
-            raise
-        finally:
-            self._spent(began)
-        with self._lock:
-            self._busy = False
-            prompt = None if self._over else self._advance(turn, *result)
-        return self._closed_at_end(prompt)
+        return self._closed_at_end(self._continue(lambda: self.env.step(sent)))
+
+    def submit_start(self) -> Future[Any] | None:
+        """Begin `start` in the worker of the environment; ``None``: the episode is over."""
+        return self._submit("reset", seed=self.seed) if self._starts() else None
+
+    def submit_feed(self, completion: Completion) -> Future[Any] | None:
+        """Begin `feed` in the worker of the environment; ``None``: the episode is over.
+
+        Raises:
+            EpisodeStateError: as `feed`.
+            ValueError: as `feed`.
+        """
+        sent = self._sent(completion)
+        return None if sent is None else self._submit("step", sent)
+
+    def receive(self, future: Future[Any]) -> list[int] | None:
+        """End what `submit_start` or `submit_feed` began; return what `start` and `feed` return.
+
+        The environment is not closed at the end of the episode.
+        """
+        env = self.worker_env
+        assert env is not None
+        return self._continue(lambda: env.receive(future))
+
+    def submit_close(self) -> Future[Any]:
+        """Begin to close the environment in its worker, for an episode that `needs_close`."""
+        env = self.worker_env
+        assert env is not None
+        self._closed = True
+        return env.submit("close")
+
+    def receive_close(self, future: Future[Any]) -> None:
+        """End what `submit_close` began."""
+        error = future.exception()
+        if error is not None:
+            self._close_failed(error)
 
     def abort(
         self,
@@ -259,6 +270,10 @@ class EpisodeMachine:
         with self._lock:
             if not self._over:
                 self._end(reason, error)
+            if self._submitted is not None:  # the call of a worker is given up: it can be closed
+                self._spent(self._submitted)
+                self._submitted = None
+                self._busy = False
         if close:
             self.close()
 
@@ -271,14 +286,74 @@ class EpisodeMachine:
         try:
             self.env.close()
         except Exception as error:
-            self._episode.error = self._episode.error or f"close: {self._described(error)}"
+            self._close_failed(error)
 
     def add_seconds(self, kind: str, seconds: float) -> None:
         """Add wall time to the episode's total for ``kind`` (``"env"`` or ``"policy"``)."""
         spent = self._episode.seconds
         spent[kind] = spent.get(kind, 0.0) + seconds
 
+    @property
+    def worker_env(self) -> WorkerEnv | None:
+        """The environment, if it lives in a worker process."""
+        return self.env if isinstance(self.env, WorkerEnv) else None
+
     # -- inside one turn ---------------------------------------------------------------------
+
+    def _starts(self) -> bool:
+        """Return whether the episode begins; it may have been aborted before."""
+        if self._started:
+            raise EpisodeStateError("start() was called before; make a new machine per episode.")
+        self._started = True
+        return not self._over
+
+    def _sent(self, completion: Completion) -> str | None:
+        """Record a completion; return what the environment gets, ``None`` = it was aborted."""
+        if not self._started or self._over:
+            raise EpisodeStateError("feed() needs an episode that has started and is not over.")
+        if completion.finish_reason is FinishReason.ABORT:
+            self._end(StopReason.ABORTED, "the engine aborted the request")
+            return None
+        turn = self._accept(completion)
+        cut = turn.finish_reason is FinishReason.LENGTH
+        return "" if cut and self.limits.cut_action == "invalid" else turn.action
+
+    def _submit(self, method: str, *arguments: Any, **named: Any) -> Future[Any]:
+        env = self.worker_env
+        assert env is not None
+        self._busy = True
+        self._submitted = time.perf_counter()
+        return env.submit(method, *arguments, **named)
+
+    def _continue(self, answer: Callable[[], Any]) -> list[int] | None:
+        """Get the environment's answer to a reset or a step; continue the episode from there."""
+        turn = self._pending_turn
+        self._busy = True
+        began = self._submitted or time.perf_counter()
+        self._submitted = None
+        try:
+            reset = check_reset(answer()) if turn is None else None
+            step = None if turn is None else check_step(answer())
+        except WorkerPoolError:  # no fault of this environment: it stops the run
+            self._busy = False
+            raise
+        except EnvDeadlineError as error:
+            return self._fail(StopReason.DEADLINE, str(error))
+        except Exception as error:
+            return self._fail(StopReason.ENV_ERROR, self._described(error))
+        except BaseException:
+            self._busy = False
+            raise
+        finally:
+            self._spent(began)
+        with self._lock:
+            self._busy = False
+            if self._over:
+                return None
+            if turn is None or step is None:
+                assert reset is not None
+                return self._begin(*reset)
+            return self._advance(turn, *step)
 
     def _begin(self, observation: str, info: dict[str, Any]) -> list[int] | None:
         """Build the first prompt."""
@@ -392,18 +467,23 @@ class EpisodeMachine:
 
     # -- the end -----------------------------------------------------------------------------
 
-    def _fail(self, error: Exception) -> list[int] | None:
+    def _fail(self, reason: StopReason, what: str) -> list[int] | None:
         """End the episode because the environment failed; return ``None``: no prompt follows."""
         with self._lock:
             self._busy = False
             if not self._over:
-                self._finish_with_error(error)
-        return self._closed_at_end(None)
+                self._finish(reason, self._placed(what))
+        return None
 
     def _finish_with_error(self, error: Exception) -> list[int] | None:
-        episode = self._episode
-        where = f"{episode.env_id}, seed {episode.seed}"
-        return self._finish(StopReason.ENV_ERROR, f"{where}: {self._described(error)}")
+        return self._finish(StopReason.ENV_ERROR, self._placed(self._described(error)))
+
+    def _placed(self, what: str) -> str:
+        """Return an error with the environment and the seed."""
+        return f"{self.env_id}, seed {self.seed}: {what}"
+
+    def _close_failed(self, error: BaseException) -> None:
+        self._episode.error = self._episode.error or f"close: {self._described(error)}"
 
     def _finish(self, reason: StopReason, error: str | None = None) -> list[int] | None:
         """End the episode; return ``None``: there is no next prompt."""
@@ -461,7 +541,7 @@ class EpisodeMachine:
     # -- helpers ------------------------------------------------------------------------
 
     @staticmethod
-    def _described(error: Exception) -> str:
+    def _described(error: BaseException) -> str:
         return f"{type(error).__name__}: {error}"
 
     def _segment(self) -> Segment:

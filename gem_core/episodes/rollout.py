@@ -11,6 +11,7 @@ Environments that may block are called in threads (`gem_core.episodes.env_thread
 the event loop nor the other episodes wait, and a deadline ends an episode whose environment hangs.
 A deadline that `Limits` sets holds for every environment. Where it sets none, a call may take
 `DEFAULT_DEADLINE_S`; environments that cannot block are then called directly (`never_blocks`).
+Environments in worker processes (`gem_core.workers`) need no threads here: their calls are futures.
 """
 
 from __future__ import annotations
@@ -19,15 +20,16 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
 from concurrent.futures import wait as wait_futures
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from gem_core.core import Wrapper
 from gem_core.episodes.data import Completion, Episode, StopReason
 from gem_core.episodes.env_threads import Call, env_threads
 from gem_core.episodes.machine import EpisodeMachine
 from gem_core.errors import GemError
+from gem_core.workers.blocking import never_blocks
 
 DEFAULT_DEADLINE_S = 60.0
 """Wall seconds of one call of an environment that may block, where the limits set none."""
@@ -79,7 +81,7 @@ async def play(machine: EpisodeMachine, policy: Policy) -> Episode:
     ends_at = None if limit is None else time.monotonic() + limit
     deadline = _call_deadline(machine)
     try:
-        prompt_ids = await _in_env(machine, machine.start, deadline, ends_at)
+        prompt_ids = await _in_env(_start(machine), deadline, ends_at)
         while prompt_ids is not None:
             began = time.perf_counter()
             request = Request(prompt_ids, machine.max_tokens, machine)
@@ -92,7 +94,7 @@ async def play(machine: EpisodeMachine, policy: Policy) -> Episode:
                 machine.abort(StopReason.DEADLINE, message, close=False)
                 break
             machine.add_seconds("policy", time.perf_counter() - began)
-            prompt_ids = await _in_env(machine, _feeder(machine, completion), deadline, ends_at)
+            prompt_ids = await _in_env(_feed(machine, completion), deadline, ends_at)
     except GeneratorExit:  # no event loop any more
         machine.abort(StopReason.ABORTED, "the episode was given up")
         raise
@@ -145,13 +147,13 @@ def play_batch(machines: Sequence[EpisodeMachine], policy: BatchPolicy) -> list[
             machine.abort(StopReason.ABORTED, message, close=False)
         raise
     finally:
-        _step_all([(m, _closer(m)) for m in machines if m.needs_close], None)
+        _step_all([_closing(m) for m in machines if m.needs_close], None)
     return [machine.episode for machine in machines]
 
 
 def _play_batch(machines: Sequence[EpisodeMachine], policy: BatchPolicy) -> None:
     started = time.monotonic()
-    prompts = _step_all([(m, m.start) for m in machines], started)
+    prompts = _step_all([_start(m) for m in machines], started)
     while any(prompt is not None for prompt in prompts):
         active = [
             (slot, Request(prompt, machine.max_tokens, machine))
@@ -161,10 +163,10 @@ def _play_batch(machines: Sequence[EpisodeMachine], policy: BatchPolicy) -> None
         began = time.perf_counter()
         completions = policy.complete_batch([request for _, request in active])
         spent = time.perf_counter() - began
-        calls: list[tuple[EpisodeMachine, Callable[[], list[int] | None]]] = []
+        calls: list[_EnvCall] = []
         for (_, request), completion in zip(active, completions, strict=True):
             request.machine.add_seconds("policy", spent / len(active))
-            calls.append((request.machine, _feeder(request.machine, completion)))
+            calls.append(_feed(request.machine, completion))
         prompts = [None] * len(machines)
         for (slot, _), prompt in zip(active, _step_all(calls, started), strict=True):
             prompts[slot] = prompt
@@ -280,33 +282,44 @@ def _reason(episode: Episode) -> str:
 # -- environments that may block --------------------------------------------------------------
 
 
-def never_blocks(env: Any) -> bool:
-    """Return whether calls of ``env`` need neither a thread nor a deadline of their own.
+@dataclass(slots=True)
+class _EnvCall:
+    """A call of an environment: the reset, the step after a completion, or the closing.
 
-    That holds for environments and wrappers of gem_core that are not ``slow``, and for third-party
-    classes with ``fast = True``. It must hold for every layer of wrappers.
+    Attributes:
+        machine: the episode.
+        run: makes the call here and now.
+        submit: makes it in a worker process; its future is ``None`` where there is nothing to do.
+        receive: takes what the worker answered.
     """
-    if getattr(env, "slow", False):
-        return False
-    while True:
-        kind = type(env)
-        ours = kind.__module__.partition(".")[0] == "gem_core"
-        if not ours and not getattr(kind, "fast", False):
-            return False
-        if not isinstance(env, Wrapper):
-            return True
-        env = env.env
+
+    machine: EpisodeMachine
+    run: Callable[[], list[int] | None]
+    submit: Callable[[], Future[Any] | None]
+    receive: Callable[[Future[Any]], list[int] | None]
 
 
-def _feeder(machine: EpisodeMachine, completion: Completion) -> Callable[[], list[int] | None]:
-    return lambda: machine.feed(completion)
+def _start(machine: EpisodeMachine) -> _EnvCall:
+    return _EnvCall(machine, machine.start, machine.submit_start, machine.receive)
 
 
-def _closer(machine: EpisodeMachine) -> Callable[[], list[int] | None]:
+def _feed(machine: EpisodeMachine, completion: Completion) -> _EnvCall:
+    return _EnvCall(
+        machine,
+        lambda: machine.feed(completion),
+        lambda: machine.submit_feed(completion),
+        machine.receive,
+    )
+
+
+def _closing(machine: EpisodeMachine) -> _EnvCall:
     def close() -> None:
         machine.close()
 
-    return close
+    def receive(future: Future[Any]) -> None:
+        machine.receive_close(future)
+
+    return _EnvCall(machine, close, machine.submit_close, receive)
 
 
 def _call_deadline(machine: EpisodeMachine) -> float | None:
@@ -341,15 +354,19 @@ def _late(machine: EpisodeMachine, call: Call[Any], ends_at: float | None) -> bo
 
 
 async def _in_env(
-    machine: EpisodeMachine,
-    function: Callable[[], list[int] | None],
-    deadline: float | None,
-    ends_at: float | None = None,
+    env_call: _EnvCall, deadline: float | None, ends_at: float | None = None
 ) -> list[int] | None:
-    """Call ``function``: directly if it cannot block, otherwise in a thread with a deadline."""
+    """Make a call: in the environment's worker, directly if it cannot block, or in a thread."""
+    machine = env_call.machine
+    if machine.worker_env is not None:
+        submitted = env_call.submit()
+        if submitted is None:
+            return None
+        await _until_done(submitted, _left(ends_at))
+        return _received(env_call, submitted)
     if deadline is None:
-        return function()
-    call = env_threads().submit(function, deadline)
+        return env_call.run()
+    call = env_threads().submit(env_call.run, deadline)
     future = asyncio.wrap_future(call.future)
     while not future.done() and not _late(machine, call, ends_at):
         await asyncio.wait([future], timeout=_left(ends_at, max(0.0, call.left())))
@@ -357,36 +374,72 @@ async def _in_env(
     return future.result() if future.done() else None
 
 
+async def _until_done(submitted: Future[Any], seconds: float | None) -> None:
+    """Wait for a worker's answer, but not to cancel it or to take its error."""
+    loop = asyncio.get_running_loop()
+    waiter: asyncio.Future[None] = loop.create_future()
+
+    def wake() -> None:
+        if not waiter.done():
+            waiter.set_result(None)
+
+    def answered(_: Future[Any]) -> None:
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(wake)
+
+    submitted.add_done_callback(answered)
+    await asyncio.wait([waiter], timeout=seconds)
+
+
+def _received(env_call: _EnvCall, submitted: Future[Any]) -> list[int] | None:
+    """Take what a worker answered; without an answer the episode has passed its deadline."""
+    if submitted.done():
+        return env_call.receive(submitted)
+    machine = env_call.machine
+    limit = machine.limits.episode_deadline_s
+    where = f"{machine.env_id}, seed {machine.seed}"
+    message = f"{where}: the environment did not answer within {limit:g} s"
+    machine.abort(StopReason.DEADLINE, message, close=False)
+    return None
+
+
 async def _close(machine: EpisodeMachine) -> None:
     """Close the environment of an episode that is over, unless it is closed already."""
     if machine.needs_close:
-        await _in_env(machine, _closer(machine), _call_deadline(machine))
+        await _in_env(_closing(machine), _call_deadline(machine))
 
 
-def _step_all(
-    calls: Sequence[tuple[EpisodeMachine, Callable[[], list[int] | None]]], started: float | None
-) -> list[list[int] | None]:
+def _step_all(calls: Sequence[_EnvCall], started: float | None) -> list[list[int] | None]:
     """Make one call per machine; those that may block run concurrently, each with its deadline.
 
     Args:
-        calls: the machines and what to call.
+        calls: what to call.
         started: ``time.monotonic()`` at the start of the episodes; ``None`` = they are over.
     """
     results: list[list[int] | None] = [None] * len(calls)
     waiting: list[tuple[int, Call[list[int] | None], float | None]] = []
-    for slot, (machine, function) in enumerate(calls):
+    in_workers: list[tuple[int, Future[Any], float | None]] = []
+    for slot, env_call in enumerate(calls):
+        machine = env_call.machine
         whole = machine.limits.episode_deadline_s
         ends_at = None if whole is None or started is None else started + whole
         deadline = _call_deadline(machine)
         if ends_at is not None and time.monotonic() >= ends_at:
             message = f"the episode took longer than {whole:g} s"
             machine.abort(StopReason.DEADLINE, message, close=False)
+        elif machine.worker_env is not None:
+            submitted = env_call.submit()
+            if submitted is not None:
+                in_workers.append((slot, submitted, ends_at))
         elif deadline is None:
-            results[slot] = function()
+            results[slot] = env_call.run()
         else:
-            waiting.append((slot, env_threads().submit(function, deadline), ends_at))
+            waiting.append((slot, env_threads().submit(env_call.run, deadline), ends_at))
+    for slot, submitted, ends_at in in_workers:
+        wait_futures([submitted], _left(ends_at))
+        results[slot] = _received(calls[slot], submitted)
     for slot, call, ends_at in waiting:
-        while not call.future.done() and not _late(calls[slot][0], call, ends_at):
+        while not call.future.done() and not _late(calls[slot].machine, call, ends_at):
             wait_futures([call.future], _left(ends_at, max(0.0, call.left())))
             env_threads().give_up_late()
         if call.future.done():

@@ -51,7 +51,7 @@ class ScriptedPlayer:
 
     def play(self, recipe: Recipe, items: Iterable[Item], record: Record) -> None:
         """See `Contender`."""
-        factory = MachineFactory(_without_tokens(recipe))
+        factory = MachineFactory(_without_tokens(recipe), inline=True)
         _play(factory, items, PlayerPolicy(self._kind), record, self._concurrency)
 
 

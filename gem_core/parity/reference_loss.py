@@ -53,7 +53,8 @@ def kl_term(traits: Traits, logprobs: Tensor, initial: Tensor) -> Tensor:
     difference = logprobs - initial
     if traits.kl_estimator == "k2":
         return difference.square() / 2
-    return torch.exp(-difference) - 1 + difference
+    estimate = torch.exp(-difference) - 1 + difference
+    return estimate if traits.kl_limit is None else estimate.clamp(max=traits.kl_limit)
 
 
 def value_loss(

@@ -25,6 +25,7 @@ class Traits:
         kl_mean: whether the KL term is averaged as the policy's loss is, or over the minibatch's
             own tokens always.
         kl_estimator: of the KL term in the loss: k2 = (log ratio)^2 / 2, k3 = exp(-x) - 1 + x.
+        kl_limit: largest estimate of one token's KL, beyond which it has no gradient; None = none.
         kl_times_ratio: whether the KL term is multiplied by the ratio of new and old policy.
         entropy_mean: whether the entropy is averaged as the loss is, or over the minibatch's own
             tokens always.
@@ -41,6 +42,7 @@ class Traits:
     rate_per: Literal["optimizer step", "training step"] = "optimizer step"
     kl_mean: Literal["as the loss", "tokens"] = "as the loss"
     kl_estimator: Literal["k2", "k3"] = "k3"
+    kl_limit: float | None = None
     kl_times_ratio: bool = False
     entropy_mean: Literal["as the loss", "tokens"] = "as the loss"
     decayed: Literal["all", "matrices"] = "all"

@@ -55,7 +55,7 @@ def expert_episodes(
 
     longest = recipe.model.tiny.max_positions
     limits = Limits(max_turns=recipe.limits.max_turns, max_tokens_per_turn=longest)
-    factory = MachineFactory(replace(recipe, limits=limits), hf_tokenizer)
+    factory = MachineFactory(replace(recipe, limits=limits), hf_tokenizer, inline=True)
     first = _FIRST_SEED - recipe.seed * count
     guessed = Counter() if guessed is None else guessed
     return [

@@ -42,7 +42,9 @@ from gem_core.training.recipe_tables import (
     Table,
     TinyConfig,
     ToolUse,
+    TrackConfig,
     TrainConfig,
+    WorkersConfig,
 )
 
 __all__ = [
@@ -59,7 +61,9 @@ __all__ = [
     "Split",
     "TinyConfig",
     "ToolUse",
+    "TrackConfig",
     "TrainConfig",
+    "WorkersConfig",
     "flatten",
     "get_key",
     "load_recipe",
@@ -92,6 +96,8 @@ class Recipe(Table, frozen=True, kw_only=True):
     eval: EvalConfig = EvalConfig()
     train: TrainConfig = TrainConfig()
     hardware: HardwareConfig = HardwareConfig()
+    workers: WorkersConfig = WorkersConfig()
+    track: TrackConfig = TrackConfig()
     trainer: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict)
     """Native keys per trainer, passed on unchanged: ``[trainer.trl]`` ..."""
     sources: dict[str, str] = msgspec.field(default_factory=dict)

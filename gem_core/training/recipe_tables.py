@@ -276,6 +276,35 @@ class TrainConfig(Table, frozen=True, kw_only=True):
     """Episodes written to ``episodes.jsonl`` per step, and per evaluation inside training."""
 
 
+class TrackConfig(Table, frozen=True, kw_only=True):
+    """Experiment trackers that a run's metrics are sent to; ``metrics.jsonl`` is always written."""
+
+    to: list[Literal["tensorboard", "wandb", "mlflow", "trackio"]] = []
+    """Trackers, which get the same names from every trainer. Their own variables apply
+    (``WANDB_MODE``, ``MLFLOW_TRACKING_URI``); TensorBoard's files are in the run directory."""
+    project: Text = "gem-core"
+    """Name under which the runs of one study are grouped."""
+
+
+class WorkersConfig(Table, frozen=True, kw_only=True):
+    """Where the environments of a run live, see ``docs/workers.md``."""
+
+    backend: Literal["inline", "thread", "process"] = "inline"
+    """``inline``: in each process that plays, called in threads where they may block; ``thread``:
+    all of them in threads; ``process``: in worker processes, which may crash or hang without harm
+    and use other CPUs."""
+    number: AtLeastOne | None = None
+    """Worker processes of each process that plays; ``None`` = its CPUs, at most 8."""
+    deadline_s: Positive = 60.0
+    """Wall seconds of one call of an environment in a thread or a worker, where
+    ``limits.turn_deadline_s`` sets none."""
+    restart: Literal["replay", "fail"] = "replay"
+    """What becomes of the other episodes of a worker that ended: their seeds and actions are
+    repeated in another one, or they fail as well."""
+    max_restarts: AtLeastZero = 1000
+    """Workers of one process that may be replaced before the run is stopped."""
+
+
 class HardwareConfig(Table, frozen=True, kw_only=True):
     """The machines of a run."""
 

@@ -24,6 +24,7 @@ from gem_core.errors import DataError, GemError, RecipeError
 from gem_core.registration import make
 from gem_core.training.recipe import EnvConfig, Recipe, Split
 from gem_core.training.run_tools import Tools, described_tools, task_digest, tools_key, with_tools
+from gem_core.training.run_workers import close_run_pools
 from gem_core.training.runs import RUN_VARIABLE, RunDir
 from gem_core.training.splits import split_envs
 
@@ -202,6 +203,7 @@ def belonging_to(run: RunDir) -> Iterator[None]:
     try:
         yield
     finally:
+        close_run_pools(os.environ[RUN_VARIABLE])
         if before is None:
             del os.environ[RUN_VARIABLE]
         else:

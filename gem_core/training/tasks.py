@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gem_core.core import Env
 from gem_core.episodes.context import (
     Context,
     HFTokenizer,
@@ -32,6 +33,7 @@ from gem_core.errors import GemError, RecipeError
 from gem_core.training.recipe import EnvConfig, Recipe, Split
 from gem_core.training.run_data import env_key, make_for_run
 from gem_core.training.run_tools import count_tokens_with, native_functions
+from gem_core.training.run_workers import run_builder, worker_env
 from gem_core.training.splits import split_envs
 
 _SEEDS_PER_RUN = 1_000_000_000
@@ -108,14 +110,25 @@ class MachineFactory:
         recipe: the experiment.
         tokenizer: a Hugging Face tokenizer, or ``None`` for text and chat prompts.
         one_segment: whether the trainer needs each episode as one token sequence.
+        inline: play in this process whatever ``[workers]`` asks for, for scripted players, which
+            look into their environment.
 
     Raises:
         RecipeError: the template cannot be used with this tokenizer, or with such a trainer;
             training and evaluation would divide the same data in different ways.
     """
 
-    def __init__(self, recipe: Recipe, tokenizer: Any = None, *, one_segment: bool = False) -> None:
+    def __init__(
+        self,
+        recipe: Recipe,
+        tokenizer: Any = None,
+        *,
+        one_segment: bool = False,
+        inline: bool = False,
+    ) -> None:
         self.recipe = recipe
+        self._backend = "inline" if inline else recipe.workers.backend
+        self._builders: dict[tuple[Split, int], bytes] = {}
         self.envs: dict[Split, list[EnvConfig]] = {
             "train": split_envs(recipe, "train"),
             "eval": split_envs(recipe, "eval"),
@@ -164,9 +177,9 @@ class MachineFactory:
         limits = self.recipe.limits
         if config.max_turns is not None:
             limits = replace(limits, max_turns=config.max_turns)
-        env = make_for_run(config, env_key(self.recipe, task.split, task.env))
-        if self.tokenizer is not None:
-            count_tokens_with(env, self.tokenizer.encode)
+        if self._backend == "thread" and limits.turn_deadline_s is None:
+            limits = replace(limits, turn_deadline_s=self.recipe.workers.deadline_s)
+        env = self._env(task, limits.turn_deadline_s)
         template = self._templates.get((task.split, task.env), self.template)
         return EpisodeMachine(
             env,
@@ -179,6 +192,21 @@ class MachineFactory:
             run_seed=self.recipe.seed,
             split=task.split,
         )
+
+    def _env(self, task: Task, deadline_s: float | None) -> Env:
+        """Return a fresh environment, here or in a worker."""
+        config = self.envs[task.split][task.env]
+        encode = None if self.tokenizer is None else self.tokenizer.encode
+        if self._backend == "process":
+            place = (task.split, task.env)
+            if place not in self._builders:
+                key = env_key(self.recipe, *place)
+                self._builders[place] = run_builder(config, key, counts=encode is not None)
+            return worker_env(self.recipe.workers, self._builders[place], deadline_s, encode)
+        env = make_for_run(config, env_key(self.recipe, task.split, task.env))
+        if encode is not None:
+            count_tokens_with(env, encode)
+        return env
 
     def train(self, index: int) -> EpisodeMachine:
         """Return the machine of the ``index``-th training episode."""

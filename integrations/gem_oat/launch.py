@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from gem_core.errors import GemError
 from gem_core.tiny import model_path
 from gem_core.training.recipe import Recipe
 from gem_core.training.runs import RunDir
-from gem_oat import _compat, config
+from gem_oat import _compat, config, nodes
 
 
 def run(recipe: Recipe, run: RunDir, *, resume: bool = False) -> None:
@@ -35,7 +36,7 @@ def run(recipe: Recipe, run: RunDir, *, resume: bool = False) -> None:
         in_process.launch(arguments(recipe, run, start))
     else:
         _compat.require_gpu_stack()
-        launch_program(arguments(recipe, run, start))
+        nodes.run_watched([sys.executable, "-m", "gem_oat.nodes", str(run.path), str(start)])
     require_model(recipe, run)
 
 
@@ -69,19 +70,18 @@ def last_checkpoint(run: RunDir) -> int:
 
 
 def launch_program(args: Any) -> None:
-    """Oat's launcher: a process per actor and learner, and its shared memory."""
-    from oat.interface import get_program, lp
+    """Run Oat's nodes to their end: a process per actor and learner, and its shared memory.
+
+    Raises:
+        RuntimeError: a node failed.
+    """
+    from oat.interface import get_program
 
     from gem_oat.learner import GemLearner
     from gem_oat.rollout import GemActor
 
     program, resources = get_program(args, learner_cls=GemLearner, actor_cls=GemActor)
-    lp.launch(
-        program,
-        launch_type=args.launch_type,
-        local_resources=resources,
-        terminal="current_terminal",
-    )
+    nodes.run_nodes(program, resources, args.launch_type)
 
 
 def require_model(recipe: Recipe, run: RunDir) -> None:

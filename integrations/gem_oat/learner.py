@@ -24,6 +24,7 @@ from gem_oat.advantages import GemAdvantages, require_installed
 from gem_oat.config import FUSED
 from gem_oat.loss import TurnLoss
 from gem_oat.metrics import RunLog
+from gem_oat.nodes import stop_on_failure
 from gem_oat.rollout import TurnData, pad_rows
 from gem_oat.updates import Updates
 
@@ -61,6 +62,10 @@ class Rows(TransitionDataset):
 
 class GemLearner(GemAdvantages):
     """Oat's learner: its loop, loss, engine and weight sync; gem_core's batches and advantages."""
+
+    def run(self) -> None:
+        """Oat's whole training; an error ends the other processes, too."""
+        stop_on_failure(super().run)
 
     def _init(self, args: Any, actors: Any) -> None:
         self.recipe, self.run_dir, self.start = args.gem

@@ -25,6 +25,7 @@ from gem_core.episodes.rollout import require_healthy
 from gem_core.errors import GemError
 from gem_core.training.recipe import Recipe
 from gem_core.training.tasks import require_step
+from gem_openrlhf.dynamic import divide
 
 
 class GemExperienceMaker(RemoteExperienceMaker):
@@ -58,6 +59,23 @@ class GemExperienceMaker(RemoteExperienceMaker):
             # OpenRLHF counts from the first to the last action token, observations included.
             sample.response_length = sample.action_mask.sum(dim=-1)
         return super().make_experience_batch(samples)
+
+    def split_rollout_samples(self, rollout_samples: list[Experience]) -> list[Experience]:
+        """Put the samples into forward passes; by tokens where the recipe counts them."""
+        most = self.recipe.batch.max_tokens_per_device
+        if most is None:
+            experiences: list[Experience] = super().split_rollout_samples(rollout_samples)
+            return experiences
+        for place, sample in enumerate(rollout_samples):
+            sample.index = [place]
+        lengths = [int(sample.total_length.item()) for sample in rollout_samples]
+        actor = self.args.actor
+        parts = divide(lengths, most, actor.num_nodes * actor.num_gpus_per_node)
+        padding = self.tokenizer.pad_token_id
+        return [
+            Experience.concat_experiences([rollout_samples[place] for place in part], padding)
+            for part in parts
+        ]
 
     @torch.no_grad()
     def compute_advantages_and_returns(self, experiences: list[Experience]) -> list[Experience]:

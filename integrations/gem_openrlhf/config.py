@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gem_core.adapters.native_keys import core_keys, refuse_keys, refuse_native, refuse_values
+from gem_core.adapters.native_keys import core_keys, refuse_keys, refuse_native
 from gem_core.errors import RecipeError, did_you_mean
 from gem_core.training.recipe import Recipe, flatten, get_key, recipe_keys
 from gem_openrlhf import values
+from gem_openrlhf.checks import check_native, check_values
 from gem_openrlhf.command_line import known_flags
 
 
@@ -28,16 +29,14 @@ APPLIED = _keys(
 REFUSED = {
     "algorithm.loss_constant": "its loss is a mean; use loss_aggregation 'token' or 'sequence'.",
     "context.history": "it trains one token sequence per episode; use history = 'append'.",
-    "model.revision": "it loads the main one; download yours and set model.path to its folder.",
-    "model.lora.rank": "it trains all weights here; leave it 0.",
-    "model.lora.alpha": "it trains all weights here; leave it out.",
-    "model.lora.targets": "it trains all weights here; leave it out.",
-    "batch.max_tokens_per_device": "it counts sequences; set batch.micro_batch.",
-    "hardware.engine_tensor_parallel": "its engine runs on one GPU here; leave it 1.",
-    "hardware.tensor_parallel": "each GPU computes whole layers here; leave it 1.",
-    "hardware.sequence_parallel": "each GPU computes whole sequences here; leave it 1.",
-    "hardware.sharding": 'it decides this itself here; leave it "default".',
-    "hardware.offload": 'it keeps everything on the GPU here; leave it "none".',
+    "hardware.tensor_parallel": (
+        "DeepSpeed's takes bfloat16 only, so that its gradient cannot be compared with one "
+        "process's to more than 2e-4; use more GPUs with hardware.sharding = 'full'."
+    ),
+    "hardware.sequence_parallel": (
+        "its ring attention runs on CUDA kernels only and was never compared with one process; "
+        "use more GPUs with hardware.sharding = 'full'."
+    ),
 }
 """Keys that cannot be honoured, and what to do instead."""
 TRANSLATED = frozenset(recipe_keys()) - core_keys() - APPLIED - REFUSED.keys()
@@ -58,7 +57,8 @@ def flags(recipe: Recipe) -> dict[str, Any]:
     """Return OpenRLHF's flags by dotted name; raises as `translate`."""
     refuse_keys(recipe, "openrlhf", REFUSED)
     native = native_flags(recipe)
-    _check_values(recipe)
+    check_values(recipe)
+    check_native(recipe, native)
     copied = {flag: get_key(recipe, key) for flag, key in _COPIED.items()}
     computed = {flag: compute(recipe) for flag, (_, compute) in _COMPUTED.items()}
     fixed = {flag: value for flag, (value, _) in _FIXED.items()}
@@ -106,31 +106,6 @@ def render(native: Mapping[str, Any]) -> list[str]:
     return arguments
 
 
-def _check_values(recipe: Recipe) -> None:
-    """Refuse values (not whole keys) that OpenRLHF cannot do."""
-    hardware = recipe.hardware
-    gpu = hardware.device == "gpu"
-    engines = ("default", "vllm") if gpu else ("default", "hf")
-    checks = [
-        (
-            "model.dtype hardware.device",
-            gpu and recipe.model.dtype == "float32",
-            "use model.dtype = 'bfloat16'",
-        ),
-        (
-            "hardware.engine hardware.device",
-            hardware.engine not in engines,
-            f"use one of the engines {engines}",
-        ),
-        (
-            "hardware.gpus_per_node",
-            gpu and values.is_async(recipe) and hardware.gpus_per_node == 1,
-            "training and generation need a GPU each in async mode",
-        ),
-    ]
-    refuse_values(recipe, "openrlhf", checks)
-
-
 # -- what the recipe and the adapter decide -------------------------------------------------------
 
 
@@ -154,7 +129,11 @@ _COPIED = {
     "rollout.temperature": "sampling.temperature",
     "rollout.top_p": "sampling.top_p",
     "train.max_epochs": "algorithm.epochs",
+    "ds.lora.rank": "model.lora.rank",
+    "rollout.max_tokens_per_gpu": "batch.max_tokens_per_device",
+    "train.max_tokens_per_gpu": "batch.max_tokens_per_device",
     "train.seed": "seed",
+    "vllm.tensor_parallel_size": "hardware.engine_tensor_parallel",
 }
 """Flag -> the recipe key whose value it gets."""
 _COMPUTED: dict[str, tuple[str, Callable[[Recipe], Any]]] = {
@@ -176,10 +155,15 @@ _COMPUTED: dict[str, tuple[str, Callable[[Recipe], Any]]] = {
     "critic.adam.lr": ("algorithm.critic_lr", values.critic_lr),
     "critic.lr_scheduler": ("algorithm.lr_schedule", values.schedule),
     "critic.lr_warmup_ratio": ("algorithm.warmup_steps", values.warmup_ratio),
+    "ds.adam_offload": ("hardware.offload", lambda recipe: recipe.hardware.offload == "optimizer"),
+    "ds.lora.alpha": ("model.lora.alpha", values.lora_alpha),
+    "ds.lora.target_modules": ("model.lora.targets", values.lora_targets),
+    "ds.zero_stage": ("hardware.sharding", values.zero_stage),
     "eval.steps": ("eval.every", values.eval_steps),
     "rollout.batch_size": ("batch.episodes", lambda recipe: recipe.groups_per_step),
     "rollout.micro_batch_size": ("batch.micro_batch", values.micro_batch),
     "train.batch_size": ("algorithm.minibatches", values.minibatch),
+    "train.dynamic_batch_enable": ("batch.max_tokens_per_device", values.is_dynamic),
     "train.micro_batch_size": ("batch.micro_batch", values.micro_batch),
     **{f"{role}.num_nodes": ("hardware.nodes", values.nodes) for role in values.ROLES},
     **{
@@ -240,9 +224,13 @@ _REASONS = {
         "actor.muon.ns_steps critic.optim critic.muon.lr critic.muon.momentum "
         "critic.muon.nesterov critic.muon.no_nesterov critic.muon.ns_steps"
     ),
-    "it would take the place of batch.micro_batch": (
-        "rollout.max_tokens_per_gpu train.dynamic_batch_enable train.max_tokens_per_gpu"
+    "each GPU computes whole layers and whole sequences": (
+        "ds.ring_attn_head_stride ds.ring_attn_size ds.tensor_parallel_size"
     ),
+    "the engine gets the trained weights, which are not in 4 bits": "ds.load_in_4bit",
+    "it would do nothing: OpenRLHF gets tokens": "data.disable_fast_tokenizer",
+    "it would do nothing: there are no images": "actor.freeze_visual_encoder",
+    "models come from Hugging Face or from a directory, see model.path": "use_ms",
     "it is not a setting of a run": "help",
     "DeepSpeed's launcher sets it": "local_rank",
 }
@@ -270,7 +258,7 @@ def _default_flags(recipe: Recipe) -> dict[str, Any]:
 
 NATIVE_DEFAULTS = _keys(
     "algo.kl.estimator ds.attn_implementation ds.enable_sleep train.colocate_all "
-    "vllm.enable_prefix_caching vllm.enable_sleep vllm.gpu_memory_utilization vllm.num_engines "
-    "vllm.sync_backend"
+    "vllm.enable_prefix_caching vllm.enable_sleep vllm.enforce_eager vllm.gpu_memory_utilization "
+    "vllm.num_engines vllm.sync_backend"
 )
 """Native flags that the adapter sets, and that ``[trainer.openrlhf]`` may set otherwise."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -11,7 +12,6 @@ import ray
 from transformers import AutoConfig, AutoTokenizer
 
 import gem_openrlhf.rollout as rollout
-from gem_core.tiny import model_path
 from gem_core.training.recipe import Recipe, merge
 from gem_core.training.runs import RUN_VARIABLE, RunDir
 from gem_core.training.stopping import retake_sigterm
@@ -19,6 +19,7 @@ from gem_core.training.tasks import MachineFactory
 from gem_openrlhf._compat import require_gpu_packages
 from gem_openrlhf.command_line import check_arguments, run_command_line
 from gem_openrlhf.config import flags, render, translate
+from gem_openrlhf.loading import model_source
 
 
 def run(recipe: Recipe, run: RunDir, *, resume: bool = False) -> None:
@@ -54,7 +55,7 @@ def check_template(recipe: Recipe) -> None:
         RecipeError: it ends no turn, or makes several token sequences of an episode.
     """
     if recipe.context.template == "chat":
-        tokenizer = AutoTokenizer.from_pretrained(model_path(recipe))
+        tokenizer = AutoTokenizer.from_pretrained(model_source(recipe))
         MachineFactory(recipe, tokenizer, one_segment=True)
 
 
@@ -65,7 +66,7 @@ def ray_options(recipe: Recipe, run: RunDir) -> Iterator[dict[str, Any]]:
     Raises:
         MissingDependencyError: flash-attn, vLLM or DeepSpeed is missing on a GPU machine.
     """
-    variables = {"TOKENIZERS_PARALLELISM": "false", RUN_VARIABLE: str(run.path.resolve())}
+    variables = {**_variables(), RUN_VARIABLE: str(run.path.resolve())}
     options: dict[str, Any] = {"runtime_env": {"env_vars": variables}}
     if recipe.hardware.device == "cpu":
         from gem_openrlhf.cpu import harness
@@ -77,10 +78,21 @@ def ray_options(recipe: Recipe, run: RunDir) -> Iterator[dict[str, Any]]:
         yield options
 
 
+def _variables() -> dict[str, str]:
+    """Return what OpenRLHF sets in Ray's workers where it starts Ray, unless a user sets it."""
+    return {
+        "TOKENIZERS_PARALLELISM": "false",
+        "NCCL_DEBUG": os.environ.get("NCCL_DEBUG", "WARN"),
+        "RAY_ENABLE_ZERO_COPY_TORCH_TENSORS": os.environ.get(
+            "RAY_ENABLE_ZERO_COPY_TORCH_TENSORS", "1"
+        ),
+    }
+
+
 def run_flags(recipe: Recipe, run: RunDir, resume: bool = False) -> dict[str, Any]:
     """Return the flags that name files, and write those files: prompt rows, model, checkpoints."""
     paths: dict[str, Any] = {
-        "actor.model_name_or_path": model_path(recipe),
+        "actor.model_name_or_path": model_source(recipe),
         "data.prompt_dataset": write_rows(recipe, run, "train"),
         "data.max_len": longest_context(recipe),
         "train.agent_func_path": rollout.__file__,
@@ -97,7 +109,7 @@ def longest_context(recipe: Recipe) -> int:
     """Return the most tokens of an episode: the recipe's limit, or the model's."""
     limit = recipe.limits.max_context_tokens
     if limit is None:
-        model: int = AutoConfig.from_pretrained(model_path(recipe)).max_position_embeddings
+        model: int = AutoConfig.from_pretrained(model_source(recipe)).max_position_embeddings
         return model
     return limit
 

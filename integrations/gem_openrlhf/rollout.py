@@ -21,10 +21,10 @@ from gem_core.adapters.completions import vllm_completion
 from gem_core.episodes.data import Completion, Episode, FinishReason, Segment
 from gem_core.episodes.rollout import Request, play
 from gem_core.errors import GemError
-from gem_core.tiny import model_path
 from gem_core.training.recipe import Recipe
 from gem_core.training.runs import current_run
 from gem_core.training.tasks import MachineFactory, Task, eval_task, train_task
+from gem_openrlhf.loading import model_source
 
 
 class EnginePolicy:
@@ -97,7 +97,7 @@ class GemAgentExecutor(AgentExecutorBase):
         context = limits.max_context_tokens or max_length
         recipe = replace(self.recipe, limits=replace(limits, max_context_tokens=context))
         if tokenizer is None:
-            tokenizer = AutoTokenizer.from_pretrained(model_path(self.recipe))
+            tokenizer = AutoTokenizer.from_pretrained(model_source(self.recipe))
         return MachineFactory(recipe, tokenizer, one_segment=True)
 
     def _task(self, label: str) -> Task:

@@ -2,17 +2,17 @@
 
 OpenRLHF reports the last norm and the rate after the last step, and weights a loss that is already
 divided by the minibatch's tokens by those of a forward pass; here the tensors of its loss are read
-instead (`PolicyRecorder`). Two repairs besides:
+instead (`PolicyRecorder`).
 
 DeepSpeed reports a finite norm for gradients that are not finite, see `gem_core.adapters.updates`;
-`gem_openrlhf.metrics.RunLog` stops the run on what is reported here instead. And OpenRLHF divides
-by the number of trained tokens of a micro-batch, which is 0 where it holds failed episodes only.
+`gem_openrlhf.metrics.RunLog` stops the run on what is reported here instead.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,21 +24,35 @@ from openrlhf.trainer.ray.ppo_critic import CriticModelActor
 
 from gem_core.adapters.update_means import UpdateMeans
 from gem_core.adapters.updates import updates_were_finite
+from gem_openrlhf.dynamic import keep_within_limit
+from gem_openrlhf.empty_batches import critic_step, policy_step
+from gem_openrlhf.loading import complete_weights
+from gem_openrlhf.lora import merged, save_merged
 from gem_openrlhf.metrics import PREFIX
-
-NO_TOKENS = 1e-9
-"""Weight of a micro-batch without trained tokens in the means over tokens; it must not be 0."""
 
 
 class GemPolicyModelActor(PolicyModelActor.__ray_metadata__.modified_class):
     """The policy; its ``grad_norm`` is NaN after a gradient that is not finite."""
 
     def init_model_from_pretrained(self, *args: Any, **kwargs: Any) -> None:
-        """Load the model and make OpenRLHF's trainer."""
-        super().init_model_from_pretrained(*args, **kwargs)
+        """Load the model and make OpenRLHF's trainer.
+
+        Raises:
+            GemError: the model's files lack weights.
+        """
+        keep_within_limit()
+        with complete_weights():
+            super().init_model_from_pretrained(*args, **kwargs)
+        if self.strategy.args.ds.lora.rank:
+            self.strategy.save_model = partial(save_merged, self.strategy)
         clip = self.strategy.args.actor.eps_clip_low_high
         self.recorder = PolicyRecorder(self.trainer, clip)
-        self.trainer.training_step = _with_weight(self.trainer.training_step)
+        self.trainer.training_step = policy_step(self.trainer)
+
+    def broadcast_to_vllm(self) -> None:
+        """Send the engines whole weights, also where adapters are trained."""
+        with merged(self.actor.model.module):
+            super().broadcast_to_vllm()
 
     def fit(self, kl_ctl: float = 0) -> dict[str, float]:
         """Update the model; return OpenRLHF's status."""
@@ -56,8 +70,10 @@ class GemCriticModelActor(CriticModelActor.__ray_metadata__.modified_class):
 
     def init_model_from_pretrained(self, *args: Any, **kwargs: Any) -> None:
         """Load the model and make OpenRLHF's trainer."""
+        keep_within_limit()
         super().init_model_from_pretrained(*args, **kwargs)
         self.recorder = Recorder(self.trainer, self.critic, "critic_loss", "critic_grad_norm")
+        self.trainer.training_step = critic_step(self.trainer)
 
     def fit(self) -> dict[str, float]:
         """Update the model; return OpenRLHF's status."""
@@ -81,6 +97,7 @@ class Recorder:
     """
 
     def __init__(self, trainer: Any, engine: Any, loss: str, norm: str) -> None:
+        self.trainer = trainer
         self.engine = engine
         self.names = (loss, norm)
         self.losses: list[float] = []
@@ -97,8 +114,10 @@ class Recorder:
         logged = status.get("metrics", status)  # the critic's are not in a table of their own
         self._passes.append(float(logged[loss]))
         if self.engine.global_steps != updates:
-            # OpenRLHF scales the loss of a forward pass by their number, as DeepSpeed divides.
-            self.losses.append(sum(self._passes) / len(self._passes))
+            # OpenRLHF scales the loss of a forward pass by their number, as DeepSpeed divides; not
+            # where the number varies.
+            passes = 1 if self.trainer.args.train.dynamic_batch_enable else len(self._passes)
+            self.losses.append(sum(self._passes) / passes)
             self.norms.append(float(logged[norm]))
             self._passes = []
         return status
@@ -122,7 +141,6 @@ class PolicyRecorder(Recorder):
 
     def __init__(self, trainer: Any, clip: Sequence[float]) -> None:
         super().__init__(trainer, trainer.actor.model, "policy_loss", "actor_grad_norm")
-        self.trainer = trainer
         self.means = UpdateMeans(clip)
         self.lr = 0.0
         self._scores: Any = None
@@ -166,21 +184,3 @@ def _sum_over_ranks(array: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     dist.all_gather_object(parts, array)
     total: npt.NDArray[np.float64] = np.sum(parts, axis=0)
     return total
-
-
-def _with_weight(training_step: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
-    """Wrap OpenRLHF's step over a micro-batch: one without trained tokens reports zeros.
-
-    Its means over tokens are 0 / 0, and OpenRLHF divides by its number of tokens again.
-    """
-
-    def step(*args: Any, **kwargs: Any) -> dict[str, Any]:
-        status = training_step(*args, **kwargs)
-        if status["num_action_tokens"] == 0:
-            status["num_action_tokens"] = NO_TOKENS
-            for name, weight in status["weights"].items():
-                if weight == "token":
-                    status["metrics"][name] = torch.zeros(())
-        return status
-
-    return step

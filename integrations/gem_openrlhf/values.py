@@ -61,7 +61,7 @@ def minibatch(recipe: Recipe) -> int:
 
 
 def micro_batch(recipe: Recipe) -> int:
-    """Return the sequences per forward pass of a training process.
+    """Return the sequences per forward pass of a training process; 1 where tokens are counted.
 
     Raises:
         RecipeError: a batch cannot be divided like that.
@@ -70,7 +70,8 @@ def micro_batch(recipe: Recipe) -> int:
     minibatches = recipe.algorithm.minibatches
     ranks = recipe.hardware.nodes * train_gpus(recipe)
     per_rank, rest = divmod(episodes, minibatches * ranks)
-    micro = min(recipe.batch.micro_batch or per_rank, per_rank)
+    whole = 1 if is_dynamic(recipe) else per_rank
+    micro = min(recipe.batch.micro_batch or whole, per_rank)
     if rest or per_rank % micro:
         raise RecipeError(
             f"batch.episodes = {episodes} must be a multiple of algorithm.minibatches = "
@@ -78,6 +79,18 @@ def micro_batch(recipe: Recipe) -> int:
             f"batch.micro_batch = {micro}."
         )
     return micro
+
+
+def is_dynamic(recipe: Recipe) -> bool:
+    """Return whether a forward pass takes as many sequences as fit into a number of tokens."""
+    return recipe.batch.max_tokens_per_device is not None
+
+
+def longest_may_not_fit(recipe: Recipe) -> bool:
+    """Return whether an episode may have more tokens than a forward pass."""
+    most = recipe.batch.max_tokens_per_device
+    longest = recipe.limits.max_context_tokens
+    return most is not None and (longest is None or longest > most)
 
 
 def eval_steps(recipe: Recipe) -> int:
@@ -88,6 +101,24 @@ def eval_steps(recipe: Recipe) -> int:
 def save_steps(recipe: Recipe) -> int:
     """Return the training steps between checkpoints: all of them where only the last is kept."""
     return recipe.train.save_every or max(1, recipe.train.steps)
+
+
+# -- the model ------------------------------------------------------------------------------------
+
+
+def lora_alpha(recipe: Recipe) -> int:
+    """Return LoRA's alpha as OpenRLHF's whole number."""
+    return int(recipe.model.lora.alpha)
+
+
+def lora_targets(recipe: Recipe) -> list[str] | None:
+    """Return the names of the modules with adapters; None is OpenRLHF's default, all linear."""
+    return list(recipe.model.lora.targets) or None
+
+
+def zero_stage(recipe: Recipe) -> int | None:
+    """Return the stage of DeepSpeed's ZeRO; None is OpenRLHF's default, 2."""
+    return {"default": None, "none": 0, "optimizer": 2, "full": 3}[recipe.hardware.sharding]
 
 
 # -- the hardware ---------------------------------------------------------------------------------
@@ -112,21 +143,28 @@ def train_gpus(recipe: Recipe) -> int:
     return gpus
 
 
+def engine_gpus(recipe: Recipe) -> int:
+    """Return the GPUs of each node that generate: all GPUs, or the other half in async mode."""
+    gpus = recipe.hardware.gpus_per_node
+    return gpus - train_gpus(recipe) if is_async(recipe) else gpus
+
+
 def layout_flags(recipe: Recipe) -> dict[str, Any]:
     """Return defaults: training and generation take turns on all GPUs; async mode splits them."""
     if recipe.hardware.device == "cpu":
         return {
             "vllm.num_engines": 1,
             "vllm.sync_backend": "gloo",
+            "vllm.enforce_eager": recipe.hardware.engine == "vllm",
             "ds.attn_implementation": "sdpa",
         }
+    hardware = recipe.hardware
     flags: dict[str, Any] = {"train.colocate_all": True, "vllm.enable_prefix_caching": True}
+    engines = engine_gpus(recipe) // hardware.engine_tensor_parallel
+    flags["vllm.num_engines"] = hardware.nodes * engines
     if is_async(recipe):
-        engines = recipe.hardware.gpus_per_node - train_gpus(recipe)
-        flags["vllm.num_engines"] = recipe.hardware.nodes * engines
         return flags
-    flags["vllm.num_engines"] = recipe.hardware.nodes * train_gpus(recipe)
     flags["vllm.enable_sleep"] = True
     flags["vllm.gpu_memory_utilization"] = 0.6
-    flags["ds.enable_sleep"] = True
+    flags["ds.enable_sleep"] = hardware.sharding != "none"  # DeepSpeed moves divided states only
     return flags

@@ -14,12 +14,17 @@ from gem_core.adapters.native_keys import core_keys, refuse_keys, refuse_native,
 from gem_core.errors import RecipeError, did_you_mean
 from gem_core.training.recipe import Recipe, get_key, merge, recipe_keys
 from gem_trl.batching import batching, generations, updates_per_step
+from gem_trl.vllm import allowed_on_cpu
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gem_trl._compat import GRPOConfig
 
 APPLIED = frozenset({
+    "model.lora.rank",
+    "model.lora.alpha",
+    "model.lora.targets",
+    "hardware.sharding",
     "algorithm.estimator",
     "algorithm.options",
     "algorithm.gamma",
@@ -35,15 +40,13 @@ APPLIED = frozenset({
 REFUSED = {
     "context.history": "it trains one token sequence per episode; use history = 'append'.",
     "algorithm.kl_in": "it adds the KL term to the loss; use kl_in = 'loss'.",
-    "model.lora.rank": "it trains all weights here; leave it 0.",
-    "model.lora.alpha": "it trains all weights here; leave it out.",
-    "model.lora.targets": "it trains all weights here; leave it out.",
-    "batch.max_tokens_per_device": "it counts sequences; set batch.micro_batch.",
-    "hardware.engine_tensor_parallel": "its engine runs on one GPU here; leave it 1.",
-    "hardware.tensor_parallel": "each GPU computes whole layers here; leave it 1.",
-    "hardware.sequence_parallel": "each GPU computes whole sequences here; leave it 1.",
-    "hardware.sharding": 'it decides this itself here; leave it "default".',
-    "hardware.offload": 'it keeps everything on the GPU here; leave it "none".',
+    "batch.max_tokens_per_device": "its forward passes have equally many sequences, and its loss "
+    "weights each pass alike; set batch.micro_batch to this number of tokens divided by "
+    "limits.max_context_tokens.",
+    "hardware.tensor_parallel": "its GRPOTrainer trains whole layers on each GPU; leave it 1.",
+    "hardware.sequence_parallel": "its GRPOTrainer trains whole sequences on each GPU; leave it 1.",
+    "hardware.offload": "the adapter does not train with DeepSpeed, and FSDP's offload was not "
+    'tested; leave it "none", and lower trainer.trl.vllm_gpu_memory_utilization.',
 }
 """Keys that cannot be honoured, and what to do instead."""
 TRANSLATED = frozenset(recipe_keys()) - core_keys() - APPLIED - REFUSED.keys()
@@ -110,7 +113,7 @@ def native_config(recipe: Recipe, stop_ids: Sequence[int], folder: str | Path) -
 def _check_values(recipe: Recipe) -> None:
     """Refuse values (not whole keys) that TRL cannot honour."""
     engine = recipe.hardware.engine
-    on_cpu = recipe.hardware.device == "cpu"
+    on_cpu = recipe.hardware.device == "cpu" and not allowed_on_cpu()
     checks = [
         (
             "hardware.engine hardware.device",
@@ -119,12 +122,36 @@ def _check_values(recipe: Recipe) -> None:
         ),
         (
             "algorithm.rollout_correction",
-            recipe.algorithm.rollout_correction != "none" and not on_cpu and engine == "hf",
+            recipe.algorithm.rollout_correction != "none"
+            and recipe.hardware.device == "gpu"
+            and engine == "hf",
             "transformers' generate reports no log-probabilities; use engine = 'vllm'",
         ),
+        (
+            "hardware.sharding",
+            recipe.hardware.sharding not in ("default", "none"),
+            "each GPU holds the whole model, gradients and optimizer states; use LoRA "
+            "(model.lora.rank), or a trainer that shards, such as verl or OpenRLHF",
+        ),
+        *_engine_parallelism(recipe),
         ("batch.episodes", recipe.batch.episodes < 2, "it needs at least 2 episodes per step"),
     ]
     refuse_values(recipe, "TRL", checks)
+
+
+def _engine_parallelism(recipe: Recipe) -> list[tuple[str, object, str]]:
+    key = "hardware.engine_tensor_parallel"
+    size = recipe.hardware.engine_tensor_parallel
+    server = recipe.trainer.get("trl", {}).get("vllm_mode") == "server"
+    return [
+        (key, size > 1 and not _uses_vllm(recipe), "it is vLLM's; use engine = 'vllm'"),
+        (key, size > 1 and server, "a server has it from `vllm serve --tensor-parallel-size`"),
+        (
+            f"{key} hardware.gpus_per_node",
+            recipe.hardware.gpus_per_node % size,
+            "the GPUs of a machine are divided into engines of that size",
+        ),
+    ]
 
 
 def _grpo_fields() -> set[str]:
@@ -155,7 +182,10 @@ def _loss_divisor(recipe: Recipe) -> int:
 
 
 def _uses_vllm(recipe: Recipe) -> bool:
-    return recipe.hardware.device == "gpu" and recipe.hardware.engine != "hf"
+    """Return whether vLLM samples; on a CPU `_check_values` lets only tests ask for it."""
+    default = "vllm" if recipe.hardware.device == "gpu" else "hf"
+    engine = recipe.hardware.engine
+    return (default if engine == "default" else engine) == "vllm"
 
 
 def _model_length(recipe: Recipe) -> int | None:
@@ -189,6 +219,7 @@ _COPIED = {
     "top_p": "sampling.top_p",
     "gradient_checkpointing": "model.gradient_checkpointing",
     "save_total_limit": "train.keep_checkpoints",
+    "vllm_tensor_parallel_size": "hardware.engine_tensor_parallel",
     "seed": "seed",
 }
 """Field -> the recipe key whose value it takes."""
@@ -225,6 +256,9 @@ _COMPUTED: dict[str, tuple[str, Callable[[Recipe], Any]]] = {
 _REPLACED = {
     "activation_checkpointing": "model.gradient_checkpointing",
     "fp16": "model.dtype",
+    "fsdp": "hardware.sharding",
+    "fsdp_config": "hardware.sharding",
+    "deepspeed": "hardware.sharding",
     "num_train_epochs": "train.steps",
     "auto_find_batch_size": "batch.micro_batch",
     "lr_scheduler_kwargs": "algorithm.lr_schedule",

@@ -21,10 +21,12 @@ from gem_core.training.recipe import Recipe
 from gem_core.training.run_data import belonging_to
 from gem_core.training.runs import RunDir
 from gem_core.training.stopping import RunStopped
+from gem_trl.advantages import pool
 from gem_trl.batching import processes
 from gem_trl.config import translate
 from gem_trl.critic import FILE
 from gem_trl.metrics import RunLog
+from gem_trl.ranks import end_with_parent
 from gem_trl.trainer import GemTrainer
 
 CPU_THREADS = 2
@@ -53,11 +55,14 @@ def run(recipe: Recipe, run: RunDir, *, resume: bool = False) -> None:
 
 
 def prepare(recipe: Recipe) -> None:
-    """Refuse what cannot be trained here, before anything is loaded; set up a CPU process.
+    """Refuse what cannot be trained here, before anything is loaded; set up this process.
+
+    A CPU process gets its threads and its allocator; a rank ends with its ``torchrun``.
 
     Raises:
         RecipeError: TRL cannot honour a key, or the hardware is not here.
     """
+    end_with_parent()
     translate(recipe)
     here = "gpu" if torch.cuda.is_available() else "cpu"
     if recipe.hardware.device != here:
@@ -107,30 +112,36 @@ def start_processes(
 def restore(trainer: GemTrainer, folder: Path) -> str | None:
     """Load the critic from the newest complete checkpoint; delete unfinished ones.
 
+    A collective call: the first rank looks and deletes, and all resume from what it chose.
+
     Args:
-        trainer: the trainer of the run; on the first rank it deletes what a kill left unfinished.
+        trainer: the trainer of the run.
         folder: directory of the checkpoints.
 
     Returns:
         The checkpoint, for ``trainer.train(resume_from_checkpoint=...)``; ``None`` where there is
         none, and training starts at the first step.
     """
-    with_critic = trainer.critic is not None
-    checkpoint = last_checkpoint(folder, with_critic)
+    checkpoint = None
     if trainer.rank == 0:
+        complete = []
         for path in _newest_first(folder):
-            if not _is_complete(path, with_critic):
+            if is_complete(path, trainer.world, with_critic=trainer.critic is not None):
+                complete.append(str(path))
+            else:
                 shutil.rmtree(path)
+        checkpoint = next(iter(complete), None)
+    checkpoint = pool([checkpoint], trainer.world)[0]
     if checkpoint and trainer.critic is not None:
         trainer.critic.load(Path(checkpoint))
     return checkpoint
 
 
-def last_checkpoint(folder: Path, with_critic: bool = False) -> str | None:
+def last_checkpoint(folder: Path, world: int = 1, *, with_critic: bool = False) -> str | None:
     """Return the newest complete checkpoint in ``folder``; ``None`` where there is none."""
-    complete = (path for path in _newest_first(folder) if _is_complete(path, with_critic))
-    newest = next(complete, None)
-    return None if newest is None else str(newest)
+    checkpoints = _newest_first(folder)
+    complete = (str(path) for path in checkpoints if is_complete(path, world, with_critic))
+    return next(complete, None)
 
 
 def _newest_first(folder: Path) -> list[Path]:
@@ -138,12 +149,23 @@ def _newest_first(folder: Path) -> list[Path]:
     return [steps[step] for step in sorted(steps, reverse=True)]
 
 
-def _is_complete(checkpoint: Path, with_critic: bool) -> bool:
+def is_complete(checkpoint: Path, world: int, with_critic: bool) -> bool:
+    """Return whether everything that a run resumes from was written.
+
+    Args:
+        checkpoint: its directory.
+        world: number of ranks; each writes its random state, in no order.
+        with_critic: whether there must be a critic, which is written last.
+    """
     try:
-        json.loads((checkpoint / "trainer_state.json").read_text())  # the Trainer writes it last
+        json.loads((checkpoint / "trainer_state.json").read_text())  # the first rank's last file
     except (FileNotFoundError, json.JSONDecodeError):
         return False
-    return not with_critic or (checkpoint / FILE).exists()  # the critic comes after it
+    needed = [f"rng_state_{rank}.pth" for rank in range(world)]
+    if world == 1 or (checkpoint / "rng_state.pth").exists():  # a single process wrote it
+        needed = []
+    needed += [FILE] if with_critic else []
+    return all((checkpoint / name).exists() for name in needed)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ batching, and vLLM, colocated or as a server. On a CPU `gem_trl.cpu.engine` samp
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -17,9 +18,12 @@ from datasets import Dataset
 from gem_core.adapters.completions import to_completion
 from gem_core.episodes.data import Completion, Episode
 from gem_core.episodes.machine import EpisodeMachine
-from gem_core.episodes.rollout import Request, play_batch
+from gem_core.episodes.rollout import Request, play_batch, play_many
 from gem_core.training.recipe import Recipe
+from gem_core.workers.blocking import never_blocks
 from gem_trl.batching import generations
+from gem_trl.stepping import SteppingPolicy, can_step
+from gem_trl.vllm import awake
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -66,9 +70,16 @@ class EnginePolicy:
         return [self._completion(*row) for row in zip(requests, answers, strict=True)]
 
     def play(self, machines: Sequence[EpisodeMachine]) -> list[Episode]:
-        """Play ``machines`` to their ends, then make dummy calls until the other ranks' end."""
-        episodes = play_batch(machines, self)
-        self.drain()
+        """Play ``machines`` to their ends, then make dummy calls until the other ranks' end.
+
+        Where an environment can block, no episode waits for another, if the engine allows that.
+        """
+        with awake(self.trainer):
+            if can_step(self.trainer) and not all(never_blocks(m.env) for m in machines):
+                policy = SteppingPolicy(self.trainer, self.stop_ids)
+                return asyncio.run(play_many(machines, policy, concurrency=max(1, len(machines))))
+            episodes = play_batch(machines, self)
+            self.drain()
         return episodes
 
     def drain(self) -> None:

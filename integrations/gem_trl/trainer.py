@@ -30,8 +30,11 @@ from gem_trl.advantages import (
 from gem_trl.batching import generations, processes, updates_per_step
 from gem_trl.config import native_config
 from gem_trl.critic import CriticCheckpoint, States, TurnCritic
+from gem_trl.ranks import hold_rank
 from gem_trl.rollout import engine_policy, episode_return, rollout, sampling_at, task_rows
 from gem_trl.updates import Updates
+from gem_trl.vllm import engine_options, require_server
+from gem_trl.weights import lora_config, require_complete, save_merged
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -83,7 +86,11 @@ class GemTrainer(GRPOTrainer):
         callbacks = [AdvantageCheck(), CriticCheckpoint(), *callbacks]
         for callback in callbacks:
             callback.trainer = self
-        super().__init__(model=model, callbacks=callbacks, **arguments)
+        require_complete(model, recipe.model.revision)
+        with engine_options(recipe):
+            super().__init__(
+                model=model, callbacks=callbacks, peft_config=lora_config(recipe), **arguments
+            )
         self.remove_callback(PrinterCallback)
         self.rank = self.accelerator.process_index
         self.world = self.accelerator.num_processes
@@ -92,6 +99,11 @@ class GemTrainer(GRPOTrainer):
                 f"hardware: the recipe is for {processes(recipe)} processes, {self.world} were "
                 "started. Start them with `gem-core train`, or change hardware.gpus_per_node."
             )
+        if self.use_vllm and self.vllm_mode == "server" and self.rank == 0:
+            client = self.vllm_generation.vllm_client
+            require_server(recipe, client.get_server_info(), self.args.vllm_max_model_length)
+        if self.world > 1:  # a single process holds the lock of the run
+            hold_rank(Path(self.args.output_dir), self.rank)
         self.critic: TurnCritic | None = None
         if needs_critic(recipe):
             self.critic = TurnCritic(recipe, model, self.accelerator)
@@ -142,6 +154,16 @@ class GemTrainer(GRPOTrainer):
         if self.recipe.algorithm.rollout_correction == "tis" and not self.use_vllm:
             self._correct(output)
         return output
+
+    def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
+        """Write the model; one with LoRA adapters is written merged, except in checkpoints."""
+        if _internal_call or not self.recipe.model.lora.rank:
+            super().save_model(output_dir, _internal_call)
+            return
+        if self.args.should_save:
+            model = self.accelerator.unwrap_model(self.model)
+            save_merged(model, self.processing_class, output_dir or self.args.output_dir)
+        self.accelerator.wait_for_everyone()
 
     def _correct(self, output: dict[str, Any]) -> None:
         """Weight the advantages for the engine's probabilities; TRL does so with vLLM only.

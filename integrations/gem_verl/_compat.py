@@ -26,6 +26,11 @@ PRIVATE_SIGNATURES = {
     f"{_REPLAY_BUFFER}:ReplayBuffer.sample": "self global_steps partition_id batch_size",
     f"{_AGENT_LOOP}:AgentLoopOutput.as_dict": "self",
     "verl.workers.utils.losses:ppo_loss": "config model_output data dp_group",
+    "verl.workers.engine.fsdp.transformer_impl:FSDPEngine._merged_lora_per_tensor_param": "self",
+    "verl.utils.checkpoint.fsdp_checkpoint_manager:get_fsdp_full_state_dict": (
+        "model offload_to_cpu rank0_only"
+    ),
+    "verl.utils.model:get_hf_auto_model_class": "hf_config",
 }
 """What the adapter overrides, wraps or calls of verl's inside, with its parameters in verl 0.9."""
 

@@ -19,7 +19,8 @@ from gem_core.adapters.native_keys import (
 )
 from gem_core.training.recipe import Recipe, get_key
 from gem_verl.native import native_keys
-from gem_verl.tables import COMPUTED, DIRECT, NATIVE_DEFAULTS, OF_THE_RUN, REPLACED, WIRING
+from gem_verl.owned import OF_THE_RUN, REPLACED, UNSOUND
+from gem_verl.tables import COMPUTED, DIRECT, NATIVE_DEFAULTS, WIRING
 
 __all__ = [
     "APPLIED",
@@ -38,15 +39,9 @@ REFUSED: dict[str, str] = {
         "verl adds a KL in the reward to single tokens, where it would count as reward of turns. "
         'Use algorithm.kl_in = "loss".'
     ),
-    "model.lora.rank": "it trains all weights here; leave it 0.",
-    "model.lora.alpha": "it trains all weights here; leave it out.",
-    "model.lora.targets": "it trains all weights here; leave it out.",
-    "batch.max_tokens_per_device": "it counts sequences; set batch.micro_batch.",
-    "hardware.engine_tensor_parallel": "its engine runs on one GPU here; leave it 1.",
-    "hardware.tensor_parallel": "each GPU computes whole layers here; leave it 1.",
-    "hardware.sequence_parallel": "each GPU computes whole sequences here; leave it 1.",
-    "hardware.sharding": 'it decides this itself here; leave it "default".',
-    "hardware.offload": 'it keeps everything on the GPU here; leave it "none".',
+    "hardware.tensor_parallel": (
+        "its FSDP2 engine shares weights, not layers; set hardware.sequence_parallel or leave it 1."
+    ),
 }
 """Keys that cannot be honoured, and what to do instead."""
 APPLIED = frozenset(
@@ -68,7 +63,7 @@ def _native_owned() -> dict[str, str]:
         owned[name] = f"the adapter needs {value!r} there"
     for key, rivals in REPLACED.items():
         owned |= dict.fromkeys(rivals.split(), f"set {key} instead")
-    return owned | OF_THE_RUN
+    return owned | OF_THE_RUN | UNSOUND
 
 
 NATIVE_OWNED = _native_owned()
@@ -125,6 +120,8 @@ def _known(settings: dict[str, Any]) -> dict[str, Any]:
 
 def _refuse(recipe: Recipe) -> None:
     hardware = recipe.hardware
+    context = recipe.limits.max_context_tokens
+    most = recipe.batch.max_tokens_per_device
     refuse_keys(recipe, "verl", REFUSED)
     refuse_values(recipe, "verl", [
         ("algorithm.lr_schedule", recipe.algorithm.lr_schedule == "linear",
@@ -132,5 +129,15 @@ def _refuse(recipe: Recipe) -> None:
         ("train.steps", recipe.train.steps < 1, "it needs at least one step"),
         ("hardware.engine hardware.device",
          hardware.engine == "hf" and hardware.device == "gpu", "use vllm or sglang"),
+        ("model.lora.alpha", recipe.model.lora.alpha % 1, "it takes a whole number"),
+        ("batch.max_tokens_per_device limits.max_context_tokens",
+         most and context and most * hardware.sequence_parallel < context,
+         "a whole sequence must fit; raise the first, or hardware.sequence_parallel"),
+        ("hardware.sharding", hardware.sharding == "none",
+         'its FSDP2 engine divides the optimizer states at least; use "optimizer" or "full"'),
+        ("hardware.sequence_parallel hardware.gpus_per_node",
+         hardware.gpus % hardware.sequence_parallel, "it must divide the number of GPUs"),
+        ("hardware.engine_tensor_parallel hardware.gpus_per_node",
+         hardware.gpus % hardware.engine_tensor_parallel, "it must divide the number of GPUs"),
     ])  # fmt: skip
     refuse_native(recipe, "verl", NATIVE_OWNED)

@@ -11,12 +11,12 @@ from typing import Any
 
 from gem_core.adapters.hydra import override
 from gem_core.adapters.program import run_program
-from gem_core.tiny import model_path
 from gem_core.training.recipe import Recipe
 from gem_core.training.runs import RUN_VARIABLE, RunDir
 from gem_core.training.trainers import require
 from gem_verl import TRAINER
 from gem_verl.config import payload, translate
+from gem_verl.source import model_source
 
 RAY_RUN = f"+ray_kwargs.ray_init.runtime_env.env_vars.{RUN_VARIABLE}"
 """The run directory for all processes of Ray, also of a cluster that was started before."""
@@ -64,7 +64,7 @@ def session(recipe: Recipe) -> Iterator[tuple[dict[str, Any], dict[str, str]]]:
 
 def run_settings(recipe: Recipe, run: RunDir, resume: bool = False) -> dict[str, Any]:
     """Return the native keys and values of what belongs to a run rather than to the recipe."""
-    model = model_path(recipe)
+    model = model_source(recipe)
     return {
         "actor_rollout_ref.model.path": model,
         "critic.model.path": model,

@@ -70,16 +70,23 @@ class EnginePolicy:
         sampling: verl's sampling parameters of the run.
         stop_ids: ids that end a turn.
         engine: verl's name of its engine.
+        context: number of tokens that fit into the engine, None where it is not known.
 
     Attributes:
         versions: versions of the weights that took part, by verl's count of steps.
     """
 
     def __init__(
-        self, client: Any, sampling: dict[str, Any], stop_ids: list[int], engine: str = "vllm"
+        self,
+        client: Any,
+        sampling: dict[str, Any],
+        stop_ids: list[int],
+        engine: str = "vllm",
+        context: int | None = None,
     ) -> None:
         self.client = client
         self.engine = engine
+        self.context = context
         self.stop_ids = stop_ids
         self.sampling = {**sampling, "stop_token_ids": stop_ids}
         self.request_id = uuid.uuid4().hex
@@ -107,10 +114,24 @@ class EnginePolicy:
         return to_completion(
             output.token_ids,
             output.log_probs,
-            output.stop_reason,
+            self._reason(output, request),
             self.stop_ids,
             request.max_tokens,
         )
+
+    def _reason(self, output: Any, request: Request) -> str | None:
+        """Return why the engine stopped.
+
+        verl's vLLM server writes "completed" for a stop as for a length. Fewer tokens than the cap,
+        in a context that is not full, end in a stop token, be it one that only the model's
+        generation configuration lists.
+        """
+        sampled = len(output.token_ids)
+        room = self.context is None or len(request.prompt_ids) + sampled < self.context
+        if output.stop_reason == "completed" and 0 < sampled < request.max_tokens and room:
+            return "stop"
+        reason: str | None = output.stop_reason
+        return reason
 
 
 class TurnOutput(agent_loop.AgentLoopOutput):
@@ -138,8 +159,13 @@ class GemAgentLoop(agent_loop.AgentLoopBase):
         evaluates = fields["data_source"] == EVALUATION
         pick_task = eval_task if evaluates else train_task
         task = pick_task(factory.recipe, index)
+        rollout = self.rollout_config
         policy = EnginePolicy(
-            self.server_manager, sampling_params, factory.stop_ids, self.rollout_config.name
+            self.server_manager,
+            sampling_params,
+            factory.stop_ids,
+            rollout.name,
+            rollout.max_model_len,
         )
         try:
             if not evaluates:

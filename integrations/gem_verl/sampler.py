@@ -91,7 +91,8 @@ class GemSampler(ReplayBuffer):
         The size is rounded up, so that a small batch may have fewer minibatches.
         """
         config = self.trainer.config
-        ranks = config.trainer.nnodes * config.trainer.n_gpus_per_node
+        hardware = self.recipe.hardware
+        ranks = hardware.gpus // hardware.sequence_parallel  # those that get different rows
         unit = ranks * (self.recipe.batch.micro_batch or 1)
         units = -(-rows // (unit * self.recipe.algorithm.minibatches))
         config.actor_rollout_ref.actor.ppo_mini_batch_size = unit * units

@@ -7,7 +7,6 @@ from typing import Any
 
 from gem_core.adapters.estimate import needs_critic
 from gem_core.training.recipe import Recipe
-from gem_core.training.runs import RUN_VARIABLE
 from gem_verl._compat import PREFIX
 
 ACTOR = "actor_rollout_ref.actor"
@@ -27,6 +26,7 @@ DIRECT: dict[str, tuple[str, ...]] = {
         "critic.fsdp.seed",
     ),
     "model.dtype": (f"{ROLLOUT}.dtype",),
+    "model.lora.rank": (f"{MODEL}.lora_rank",),
     "model.gradient_checkpointing": (
         f"{MODEL}.enable_gradient_checkpointing",
         "critic.model.enable_gradient_checkpointing",
@@ -71,6 +71,18 @@ DIRECT: dict[str, tuple[str, ...]] = {
     ),
     "hardware.nodes": ("trainer.nnodes",),
     "hardware.gpus_per_node": ("trainer.n_gpus_per_node",),
+    "hardware.engine_tensor_parallel": (f"{ROLLOUT}.tensor_model_parallel_size",),
+    "hardware.sequence_parallel": tuple(
+        f"{owner}.ulysses_sequence_parallel_size"
+        for owner in (
+            ACTOR,
+            REF,
+            "critic",
+            f"{ACTOR}.fsdp_config",
+            f"{REF}.fsdp_config",
+            "critic.fsdp",
+        )
+    ),
 }
 """Recipe key -> native keys that take the same value."""
 LOSSES = {
@@ -97,17 +109,31 @@ def _if_float32(value: str) -> Value:
     return lambda recipe: value if recipe.model.dtype == "float32" else None
 
 
-_SHARDED = (f"{ACTOR}.fsdp_config", f"{REF}.fsdp_config", "critic.fsdp")
+def _most_tokens(recipe: Recipe) -> int:
+    """Return the most tokens of a forward pass; on a CPU, a whole minibatch's."""
+    if recipe.batch.max_tokens_per_device is not None:
+        return recipe.batch.max_tokens_per_device
+    if recipe.hardware.device == "cpu":
+        return 10**7
+    return max(16384, recipe.limits.max_context_tokens or 0)
+
+
+def _reshards(recipe: Recipe) -> bool | None:
+    """Return whether FSDP2 frees gathered weights after the forward pass; None: as verl does."""
+    return {"optimizer": False, "full": True}.get(recipe.hardware.sharding)
+
+
+SHARDED = (f"{ACTOR}.fsdp_config", f"{REF}.fsdp_config", "critic.fsdp")
 _MIXED = ("param_dtype", "reduce_dtype", "buffer_dtype")
 COMPUTED: list[tuple[str, tuple[str, ...], Value]] = [
     (
         "model.dtype",
-        tuple(f"{owner}.dtype" for owner in _SHARDED),
+        tuple(f"{owner}.dtype" for owner in SHARDED),
         _if_float32("float32"),
     ),
     (
         "model.dtype",
-        tuple(f"+{owner}.mixed_precision.{kind}" for owner in _SHARDED for kind in _MIXED),
+        tuple(f"+{owner}.mixed_precision.{kind}" for owner in SHARDED for kind in _MIXED),
         _if_float32("fp32"),
     ),
     (
@@ -161,6 +187,47 @@ COMPUTED: list[tuple[str, tuple[str, ...], Value]] = [
         lambda recipe: recipe.batch.micro_batch is None,
     ),
     (
+        "batch.max_tokens_per_device",
+        (
+            f"{ACTOR}.ppo_max_token_len_per_gpu",
+            "critic.ppo_max_token_len_per_gpu",
+            "+critic.ppo_infer_max_token_len_per_gpu",  # the one that verl's trainer reads
+            f"{REF}.log_prob_max_token_len_per_gpu",
+            f"{ROLLOUT}.log_prob_max_token_len_per_gpu",
+        ),
+        _most_tokens,
+    ),
+    (
+        "model.lora.alpha",
+        (f"{MODEL}.lora_alpha",),
+        lambda recipe: int(recipe.model.lora.alpha),
+    ),
+    (
+        "model.lora.targets",
+        (f"{MODEL}.target_modules",),
+        lambda recipe: list(recipe.model.lora.targets) or "all-linear",
+    ),
+    (
+        "model.lora.rank",
+        (f"{MODEL}.lora.merge",),
+        lambda recipe: recipe.model.lora.rank > 0,
+    ),
+    (
+        "hardware.sharding",
+        tuple(f"{owner}.reshard_after_forward" for owner in SHARDED),
+        _reshards,
+    ),
+    (
+        "hardware.offload",
+        tuple(f"{owner}.param_offload" for owner in SHARDED),
+        lambda recipe: True if recipe.hardware.offload == "all" else None,
+    ),
+    (
+        "hardware.offload",
+        (f"{ACTOR}.fsdp_config.optimizer_offload", "critic.fsdp.optimizer_offload"),
+        lambda recipe: None if recipe.hardware.offload == "none" else True,
+    ),
+    (
         "limits.max_context_tokens",
         ("data.max_prompt_length", "data.max_response_length"),
         lambda recipe: recipe.limits.max_context_tokens,
@@ -212,78 +279,12 @@ WIRING: dict[str, Any] = {
     "algorithm.use_kl_in_reward": False,  # a KL per token would count as reward of turns
 }
 """Where the adapter is plugged in; without one of these verl would train on something else."""
-_OPTIM = f"{ACTOR}.optim"
-REPLACED: dict[str, str] = {
-    "algorithm.clip_low and algorithm.clip_high": f"{ACTOR}.clip_ratio",
-    "algorithm.kl_coef": (
-        "algorithm.kl_ctrl.type algorithm.kl_ctrl.kl_coef algorithm.kl_ctrl.horizon "
-        "algorithm.kl_ctrl.target_kl"
-    ),
-    "algorithm.rollout_correction": " ".join(
-        f"algorithm.rollout_correction.{name}"
-        for name in (
-            "rollout_rs",
-            "rollout_rs_threshold",
-            "bypass_mode",
-            "loss_type",
-            "rollout_is_batch_normalize",
-        )
-    ),
-    "algorithm.options": "algorithm.norm_adv_by_std_in_grpo",
-    "algorithm.lr": f"{_OPTIM}.override_optimizer_config.lr",
-    "algorithm.critic_lr": "critic.optim.override_optimizer_config.lr",
-    "algorithm.lr_schedule": " ".join(
-        f"{owner}.{name}"
-        for owner in (_OPTIM, "critic.optim")
-        for name in ("total_training_steps", "min_lr_ratio", "num_cycles", "warmup_style")
-    ),
-    "algorithm.warmup_steps": (
-        f"{_OPTIM}.lr_warmup_steps_ratio critic.optim.lr_warmup_steps_ratio"
-    ),
-    "algorithm.betas": (
-        f"{_OPTIM}.override_optimizer_config.betas critic.optim.override_optimizer_config.betas"
-    ),
-    "algorithm.weight_decay": (
-        f"{_OPTIM}.override_optimizer_config.weight_decay "
-        "critic.optim.override_optimizer_config.weight_decay"
-    ),
-    "algorithm.max_grad_norm": f"{ACTOR}.grad_clip critic.grad_clip",
-    "batch.episodes": "data.gen_batch_size algorithm.filter_groups.enable",
-    "batch.micro_batch": (
-        f"{ACTOR}.ppo_micro_batch_size critic.ppo_micro_batch_size "
-        f"critic.forward_micro_batch_size {REF}.log_prob_micro_batch_size "
-        f"{ROLLOUT}.log_prob_micro_batch_size"
-    ),
-    "sampling.temperature": f"{ROLLOUT}.do_sample",
-    "limits.max_context_tokens": f"{ROLLOUT}.prompt_length {ROLLOUT}.response_length",
-    "context.template": f"{ROLLOUT}.ignore_eos {MODEL}.custom_chat_template",
-    "model.path": f"data.tokenizer {MODEL}.tokenizer_path critic.model.tokenizer_path",
-    "train.steps": "data.train_max_samples",
-    "eval.inside_episodes": f"data.val_max_samples data.val_batch_size {ROLLOUT}.val_kwargs.n",
-    "hardware.gpus_per_node": f"{ROLLOUT}.n_gpus_per_node",
-}
-"""Recipe key -> native keys that would compete with those that it decides, or do its work."""
-OF_THE_RUN = {
-    f"{MODEL}.path": "set model.path instead",
-    "critic.model.path": "set model.path instead",
-    "data.gem_recipe": "the launcher sets it, from the recipe",
-    "data.gem_run": "the launcher sets it; name the run directory with --run instead",
-    "trainer.default_local_dir": "it is in the run directory; name that with --run instead",
-    "trainer.resume_mode": "continue a run with --resume instead",
-    "trainer.resume_from_path": "continue a run with --resume instead",
-    f"ray_kwargs.ray_init.runtime_env.env_vars.{RUN_VARIABLE}": (
-        "the launcher sets it; name the run directory with --run instead"
-    ),
-}
-"""Native keys that the launcher sets -> what to do instead."""
 NATIVE_DEFAULTS: dict[str, Any] = {
     f"{ACTOR}.clip_ratio_c": 1e9,  # plain PPO: never verl's second clip of negative advantages
     f"{ACTOR}.strategy": "fsdp2",
     "critic.strategy": "fsdp2",
-    f"{ACTOR}.ppo_max_token_len_per_gpu": lambda r: max(16384, r.limits.max_context_tokens or 0),
     f"{ACTOR}.checkpoint.save_contents": ["model", "optimizer", "extra", "hf_model"],
     f"{ACTOR}.checkpoint.load_contents": ["model", "optimizer", "extra"],  # else those saved
-    f"{ROLLOUT}.tensor_model_parallel_size": 1,
     "data.dataloader_num_workers": 0,
     "reward.num_workers": 1,
     "trainer.project_name": "gem-core",

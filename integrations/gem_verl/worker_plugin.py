@@ -10,5 +10,7 @@ import gem_verl.plugin
 _workers = sys.modules.get("verl.workers.engine_workers")
 if _workers is not None:
     import gem_verl.updates
+    import gem_verl.weights
 
     gem_verl.updates.install(_workers.TrainingWorker)
+    gem_verl.weights.install()

@@ -11,6 +11,7 @@ It is an Oat script like any other: arguments, an actor, a learner, a program. `
 from __future__ import annotations
 
 import argparse
+import os
 from typing import Any
 
 import torch
@@ -31,12 +32,14 @@ else:
     install()  # stand-ins for vLLM and launchpad, before Oat is imported
 
 # isort: split
-from oat.interface import get_program, lp
+from oat.interface import get_program
 
 from gem_oat import config, launch
 from gem_oat.advantages import estimate_rows
 from gem_oat.learner import GemLearner, GemRun
+from gem_oat.nodes import run_nodes, watched
 from gem_oat.rollout import GemActor
+from gem_oat.watchdog import VARIABLE
 
 
 class Actor(GemActor):
@@ -113,8 +116,9 @@ def train(args: Any) -> None:
         in_process.launch(args, Learner, Actor)
         return
     program, resources = get_program(args, learner_cls=Learner, actor_cls=Actor)
-    terminal = {"launch_type": args.launch_type, "terminal": "current_terminal"}
-    lp.launch(program, local_resources=resources, **terminal)
+    with watched() as mark:  # nothing is left behind, however this process ends
+        os.environ[VARIABLE] = mark
+        run_nodes(program, resources, args.launch_type)
 
 
 if __name__ == "__main__":

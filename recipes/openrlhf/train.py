@@ -15,7 +15,6 @@ from typing import Any
 
 import ray
 
-from gem_core.tiny import model_path
 from gem_core.training.recipe import Recipe, load_recipe
 from gem_core.training.runs import RunDir
 from gem_core.training.sessions import training
@@ -23,6 +22,7 @@ from gem_core.training.stopping import retake_sigterm
 from gem_openrlhf import config, rollout
 from gem_openrlhf.command_line import check_arguments, run_command_line
 from gem_openrlhf.launch import longest_context, ray_options, write_rows
+from gem_openrlhf.loading import model_source
 
 
 def main() -> None:
@@ -63,7 +63,7 @@ def native_arguments(recipe: Recipe, run: RunDir, resume: bool) -> list[str]:
         # Prompts: a row names the first task of a group; the text comes from the environment.
         "data.prompt_dataset": write_rows(recipe, run, "train"),
         "data.max_len": longest_context(recipe),
-        "actor.model_name_or_path": model_path(recipe),
+        "actor.model_name_or_path": model_source(recipe),
         "ckpt.path": str(run.checkpoints.resolve()),
         "ckpt.output_dir": str(run.model.resolve()),
         "ckpt.load_enable": resume,

@@ -4,7 +4,7 @@
     python recipes/verl/train.py --run runs/guess --profile paper      # GPUs, vLLM
     python recipes/verl/train.py --profile paper --print               # verl's own command line
     python recipes/verl/train.py --run runs/guess \\
-        --set 'trainer.verl={"actor_rollout_ref.actor.ppo_max_token_len_per_gpu"=32768}'
+        --set 'trainer.verl={"actor_rollout_ref.actor.tau_pos"=1.05}'
 
 verl runs in Ray processes of its own, so what it is given has names: hydra keys that tell each
 process what to import. ``gem-core train --trainer verl`` gives it the same keys, and evaluates
@@ -20,12 +20,12 @@ from typing import Any
 
 from gem_core.adapters.hydra import override
 from gem_core.adapters.program import run_program
-from gem_core.tiny import model_path
 from gem_core.training.recipe import Recipe, load_recipe
 from gem_core.training.runs import RunDir
 from gem_core.training.sessions import training
 from gem_verl.config import payload, recipe_settings
 from gem_verl.launch import RAY_RUN, last_model, session
+from gem_verl.source import model_source
 
 HOOKS = {
     # Data: no prompts but the numbers of the run's tasks (environment, seed), in order, once.
@@ -62,7 +62,7 @@ HOOKS = {
 
 def settings(recipe: Recipe, run: RunDir, resume: bool) -> dict[str, Any]:
     """All that verl is given: hydra key -> value."""
-    model = model_path(recipe)  # the tiny one is made, and warm-started, where it is not there yet
+    model = model_source(recipe)  # the tiny one is made and warm-started here
     return {
         **HOOKS,
         **recipe_settings(recipe),  # learning rate, batch sizes, sampling ...: the recipe's keys

@@ -142,7 +142,8 @@ def test_refused_keys_are_refused_by_name(config, tiny):
     for key in config.REFUSED:
         with pytest.raises(RecipeError) as raised:
             config.translate(changed(tiny(), key))
-        assert any(k in str(raised.value) for k in {key, *TOGETHER.get(key, ())} & config.REFUSED.keys())
+        keys = {key, *TOGETHER.get(key, ())} & config.REFUSED.keys()
+        assert any(k in str(raised.value) for k in keys), key
 
 
 def test_native_keys_pass_through_and_win(config, tiny, trainer_name):

@@ -41,6 +41,14 @@ SPECIAL = (
     ("batch.micro_batch=8",),
     ("hardware.gpus_per_node=4",),
     ("hardware.nodes=2",),
+    ("model.lora.rank=8", "model.lora.alpha=16"),
+    ("model.lora.rank=8", "model.lora.targets=['q_proj', 'v_proj']"),
+    ("batch.max_tokens_per_device=20000",),
+    ("hardware.sharding=none",),
+    ("hardware.sharding=optimizer",),
+    ("hardware.sharding=full",),
+    ("hardware.offload=optimizer",),
+    ("hardware.engine_tensor_parallel=2", "hardware.gpus_per_node=4"),
 )
 """Overrides that random recipes seldom have, and whose values mean something else than a size."""
 SPELLINGS = ("{}", "+{}", "++{}", "~{}", "--{}")

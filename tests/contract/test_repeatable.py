@@ -1,9 +1,11 @@
-"""The same command gives the same tokens and the same numbers, also beside other load."""
+"""The same command gives the same tokens and the same numbers, also beside other load, and with
+environments in worker processes."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -23,6 +25,21 @@ SETTINGS = (
     "env.0.tool_use.instructions=false",
 )
 BUSY = "while True: sum(range(1000))"
+WORKERS = ("workers.backend=process", "workers.number=2")
+SEES_WORKERS = """
+import os, sys
+if any("gem_core.workers.child" in argument for argument in sys.orig_argv):
+    open(os.path.join(os.environ["GEM_TEST_WORKERS"], str(os.getpid())), "w").close()
+"""
+"""Writes down every worker process, in each process of the run that starts any."""
+
+
+def is_alive(pid):
+    try:
+        status = Path("/proc", pid, "stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return status.rpartition(")")[2].split()[0] != "Z"
 
 
 def numbers(rows):
@@ -40,18 +57,27 @@ def played(directory):
     }
 
 
-def test_a_run_repeats_to_the_digit_and_plays_what_every_trainer_plays(train):
+def test_a_run_repeats_to_the_digit_and_plays_what_every_trainer_plays(
+    train, package_path, monkeypatch, tmp_path
+):
+    """The second time the environments live in worker processes, all of which end with the run."""
     status, output, first = train("first", *SETTINGS)
     assert status == 0, output
+    workers = tmp_path / "workers"
+    workers.mkdir()
+    package_path("sitecustomize", SEES_WORKERS)
+    monkeypatch.setenv("GEM_TEST_WORKERS", str(workers))
     load = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(2)]
     try:
-        status, output, second = train("second", *SETTINGS)
+        status, output, second = train("second", *SETTINGS, *WORKERS)
     finally:
         for process in load:
             process.kill()
             process.wait()
     assert status == 0, output
 
+    pids = [path.name for path in workers.iterdir()]
+    assert len(pids) >= 2 and not any(map(is_alive, pids)), pids
     assert played(first) == played(second)
     assert numbers(first.metrics()) == numbers(second.metrics())
     assert numbers(first.evals()) == numbers(second.evals())

@@ -20,6 +20,7 @@ from typing import Any
 from gem_core.errors import GemError
 from gem_core.training.allocator import keep_freed_memory
 from gem_core.training.recipe import Recipe
+from gem_openrlhf.cpu import real_vllm
 
 STAND_INS = str(Path(__file__).with_name("stand_ins"))
 FLOAT32_VARIABLE = "GEM_OPENRLHF_FLOAT32"
@@ -46,20 +47,28 @@ _RAY_VARIABLES = {
 def session(recipe: Recipe) -> Iterator[dict[str, Any]]:
     """Apply the harness to this process; yield ``ray.init`` options that apply it to workers."""
     choose_dtype(recipe)
+    choose_engine(recipe)
     keep_freed_memory()
     os.environ.update(_RAY_VARIABLES)
     apply()
     os.environ.pop("CUDA_VISIBLE_DEVICES", None)  # Ray refuses made-up GPUs beside an empty list
     ranks = recipe.hardware.nodes * recipe.hardware.gpus_per_node
     slots = 3 * ranks + 4  # made-up GPUs: policy, reference and critic ranks, the engine
-    inherited = {name: os.environ[name] for name in (*_VARIABLES, FLOAT32_VARIABLE)}
-    search_path = [STAND_INS]
+    real = bool(os.environ.get(real_vllm.CHOSEN))
+    names = [*_VARIABLES, FLOAT32_VARIABLE, *(real_vllm.VARIABLES if real else ())]
+    inherited = {name: os.environ[name] for name in names}
+    search_path = [] if real else [STAND_INS]
     if os.environ.get("PYTHONPATH"):
         search_path.append(os.environ["PYTHONPATH"])
     # Unix socket paths must be short, so this does not go into the run directory.
     with tempfile.TemporaryDirectory(
         prefix="gemray", dir="/tmp", ignore_cleanup_errors=True
     ) as folder:
+        if real:
+            packages = Path(folder) / "packages"
+            packages.mkdir()
+            real_vllm.write_metadata(packages)
+            search_path.insert(0, str(packages))
         yield {
             "address": "local",
             "num_cpus": slots + 4,
@@ -77,6 +86,18 @@ def session(recipe: Recipe) -> Iterator[dict[str, Any]]:
 def choose_dtype(recipe: Recipe) -> None:
     """Make OpenRLHF train in the recipe's dtype, float32 included."""
     os.environ[FLOAT32_VARIABLE] = "1" if recipe.model.dtype == "float32" else ""
+
+
+def choose_engine(recipe: Recipe) -> None:
+    """Have this process and Ray's workers import real vLLM where the recipe asks for it.
+
+    Raises:
+        MissingDependencyError: it is not installed.
+    """
+    os.environ.pop(real_vllm.CHOSEN, None)
+    if recipe.hardware.engine == "vllm":
+        real_vllm.require()
+        os.environ.update(real_vllm.VARIABLES)
 
 
 def apply() -> None:
@@ -97,7 +118,9 @@ def apply() -> None:
     for name in ("set_device", "synchronize", "current_stream", "empty_cache"):
         setattr(torch.cuda, name, lambda *_, **__: None)
     if STAND_INS not in sys.path:
-        sys.path.insert(0, STAND_INS)
+        # Last where vLLM is real: the installed package comes before the stand-in then.
+        real = os.environ.get(real_vllm.CHOSEN)
+        sys.path.insert(len(sys.path) if real else 0, STAND_INS)
     for name, patch in _PATCHES.items():
         if name in sys.modules:
             patch(sys.modules[name])
@@ -145,6 +168,14 @@ class _PatchLoader(importlib.abc.Loader):
         return getattr(self.loader, name)
 
 
+def _store_group(module: Any) -> None:
+    """Broadcast weights to real vLLM without NCCL; the stand-in has this already."""
+    if os.environ.get(real_vllm.CHOSEN):
+        from gem_openrlhf.cpu.store import join
+
+        module.stateless_init_process_group = join
+
+
 def _no_shared_memory_op(module: Any) -> None:
     """Leave out a C++ extension that DeepSpeed would compile for minutes."""
     module.build_shm_op = lambda: None
@@ -168,11 +199,16 @@ def _cpu_optimizer(module: Any) -> None:
     module.get_train_ds_config = get_train_ds_config
 
 
-def _float32_strategy(module: Any) -> None:
-    """Add float32, which DeepSpeed has, to bf16 and fp16, which OpenRLHF's parser knows."""
+def _cpu_strategy(module: Any) -> None:
+    """Add float32, which DeepSpeed has, to bf16 and fp16, which OpenRLHF's parser knows.
+
+    Packed sequences also stay with torch's attention, where OpenRLHF's parser sets flash-attn's.
+    """
     make_strategy = module.get_strategy
 
     def get_strategy(args: Any) -> Any:
+        if args.ds.packing_samples:
+            args.ds.attn_implementation = "sdpa"
         if os.environ.get(FLOAT32_VARIABLE):
             args.ds.param_dtype = "fp32"
         return make_strategy(args)
@@ -181,7 +217,7 @@ def _float32_strategy(module: Any) -> None:
 
 
 def _float32_models(module: Any) -> None:
-    """Add the dtype "fp32" to the loading of models, see `_float32_strategy`."""
+    """Add the dtype "fp32" to the loading of models, see `_cpu_strategy`."""
     convert = module.convert_to_torch_dtype
 
     def convert_to_torch_dtype(name: str) -> Any:
@@ -193,8 +229,9 @@ def _float32_models(module: Any) -> None:
 
 
 _PATCHES: dict[str, Callable[[Any], None]] = {
+    "openrlhf.utils.distributed_util": _store_group,
     "deepspeed.comm.torch": _no_shared_memory_op,
     "openrlhf.utils.deepspeed.deepspeed": _cpu_optimizer,
-    "openrlhf.utils": _float32_strategy,  # the name that the command line imports
+    "openrlhf.utils": _cpu_strategy,  # the name that the command line imports
     "openrlhf.utils.utils": _float32_models,
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType, SimpleNamespace
 from typing import Any
@@ -17,7 +18,10 @@ harness.apply()  # before the imports below: they need flash_attn and vllm
 import numpy as np  # noqa: E402
 import ray  # noqa: E402
 from deepspeed.utils import safe_get_full_grad  # noqa: E402
-from openrlhf.trainer.ppo_utils.experience import Experience  # noqa: E402
+from openrlhf.trainer.ppo_utils.experience import (  # noqa: E402
+    Experience,
+    balance_experiences,
+)
 from openrlhf.trainer.ppo_utils.kl_controller import FixedKLController  # noqa: E402
 from openrlhf.trainer.ppo_utils.samples_generator import SamplesGenerator  # noqa: E402
 from openrlhf.trainer.ray.launcher import ReferenceModelActor  # noqa: E402
@@ -33,17 +37,25 @@ from gem_openrlhf.updates import GemCriticModelActor, GemPolicyModelActor  # noq
 class InProcess:
     """The released actor, experience maker and optimizer over one model, by direct calls.
 
+    Several of these in as many processes train together over gloo; ``MASTER_ADDR`` and
+    ``MASTER_PORT`` say where they meet. Each makes the experiences of all episodes; `share` are
+    those that it trains on.
+
     Args:
         recipe: the experiment; its float32 needs the harness, which honours it here too.
         model_dir: Hugging Face directory of the policy.
+        rank: of this process.
+        ranks: number of processes; ``hardware.gpus_per_node`` of the recipe.
 
     Attributes:
         steps: the gradient of each optimizer step by parameter name, as it is before clipping.
     """
 
-    def __init__(self, recipe: Recipe, model_dir: str) -> None:
+    def __init__(self, recipe: Recipe, model_dir: str, *, rank: int = 0, ranks: int = 1) -> None:
         harness.choose_dtype(recipe)
         self.recipe = recipe
+        self.rank = rank
+        self.ranks = ranks
         native = {
             **flags(recipe),
             "actor.model_name_or_path": model_dir,
@@ -84,7 +96,8 @@ class InProcess:
     def _actor(self, actor_class: Any, model_dir: str, *arguments: Any) -> Any:
         """Make one of OpenRLHF's actors as a plain object."""
         with patch.object(ray._private.services, "get_node_ip_address", lambda: "127.0.0.1"):
-            actor = actor_class(1, 0, "127.0.0.1", None)
+            port = os.environ.get("MASTER_PORT") if self.ranks > 1 else None
+            actor = actor_class(self.ranks, self.rank, "127.0.0.1", port)
             actor.init_model_from_pretrained(self.strategy, model_dir, *arguments)
         return actor
 
@@ -107,6 +120,13 @@ class InProcess:
         plain = SimpleNamespace(get=lambda value: value, put=lambda value: value)
         with patch("openrlhf.trainer.ppo_utils.experience_maker.ray", plain):
             return self.maker.make_experience_batch(self.samples(episodes, **options))
+
+    def share(self, experiences: Sequence[Experience]) -> list[Experience]:
+        """Return the experiences that OpenRLHF hands to this rank: an equal part, in order."""
+        if self.recipe.batch.max_tokens_per_device:
+            experiences = balance_experiences(experiences, self.args)
+        each = -(-len(experiences) // self.ranks)
+        return list(experiences[self.rank * each : (self.rank + 1) * each])
 
     def train(self, experiences: Sequence[Experience]) -> dict[str, float]:
         """Run OpenRLHF's update on ``experiences``, the critic's first; return its status."""

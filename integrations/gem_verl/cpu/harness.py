@@ -43,8 +43,6 @@ WITHOUT_GPU: dict[str, Any] = {
 }
 """Native keys that the stand-ins need; refused in ``[trainer.verl]`` of a CPU recipe."""
 DEFAULTS: dict[str, Any] = {
-    f"{ACTOR}.ppo_max_token_len_per_gpu": 10**7,  # a whole minibatch at once
-    "critic.ppo_max_token_len_per_gpu": 10**7,
     f"{ROLLOUT}.agent.num_workers": 1,
     "transfer_queue.backend.SimpleStorage.num_data_storage_units": 1,
     "transfer_queue.backend.SimpleStorage.total_storage_size": 10_000,
@@ -98,9 +96,16 @@ def settings(recipe: Recipe) -> dict[str, Any]:
     """
     hardware = recipe.hardware
     refuse_values(recipe, "verl", [
-        ("hardware.engine hardware.device", hardware.engine not in ("default", "hf"),
-         "that engine needs a GPU; leave it out, or use 'hf'"),
+        ("hardware.engine hardware.device", hardware.engine == "sglang",
+         "that engine needs a GPU; leave it out, or use 'hf' or a CPU build of vLLM"),
         ("hardware.nodes hardware.device", hardware.nodes != 1, "a CPU run has one node"),
+        ("hardware.sequence_parallel hardware.device", hardware.sequence_parallel != 1,
+         "it needs packed sequences, and so flash-attention"),
+        ("hardware.engine_tensor_parallel hardware.device", hardware.engine_tensor_parallel != 1,
+         "the CPU engine is one process"),
     ])  # fmt: skip
     refuse_native(recipe, "verl", NATIVE_OWNED)
-    return {**WITHOUT_GPU, **DEFAULTS, RANKS: hardware.gpus_per_node}
+    needed = dict(WITHOUT_GPU)
+    if hardware.engine == "vllm":
+        needed = {key: value for key, value in WITHOUT_GPU.items() if value != ENGINE}
+    return {**needed, **DEFAULTS, RANKS: hardware.gpus_per_node}

@@ -78,8 +78,12 @@ def tokenizer_dir(model_dir: str, folder: str) -> str:
 
 
 def _process_group() -> None:
-    """Start a world of one over gloo, which verl then uses."""
+    """Start a group over gloo, which verl then uses: one rank, or as torchrun's variables say."""
     set_platform(CPUPlatform())
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        if not torch.distributed.is_initialized():
+            torch.distributed.init_process_group("gloo")
+        return
     os.environ.update(RANK="0", WORLD_SIZE="1", LOCAL_RANK="0", LOCAL_WORLD_SIZE="1")
     os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
     os.environ.setdefault("MASTER_PORT", "29555")
@@ -133,10 +137,15 @@ class LocalActor:
         return batch
 
     def update(self, batch: TensorDict) -> dict[str, Any]:
-        """Call verl's actor update once and return its metrics."""
+        """Call verl's actor update once and return its metrics.
+
+        Args:
+            batch: this rank's rows; every rank has as many.
+        """
         actor = self.config.actor_rollout_ref.actor
         data = batch.clone()
         size = -(-len(batch) // self.recipe.algorithm.minibatches)
+        size *= torch.distributed.get_world_size()  # verl counts the rows of all ranks
         tu.assign_non_tensor(
             data,
             calculate_entropy=False,

@@ -29,10 +29,11 @@ TRAITS = Traits(
     rate_per="training step",
     value_at="tokens",
     bootstrapped="none",
+    kl_limit=10.0,
 )
 """verl's means over sequences count the rows that fill a batch up to equal minibatches. It steps
 its schedules once per batch. Its critic is trained before every action token, and its estimators
-get no value of a last state."""
+get no value of a last state. A token's KL estimate is cut off at 10."""
 
 
 def replay(recipe: Recipe, episodes: Sequence[Episode], model_dir: str) -> Replay:

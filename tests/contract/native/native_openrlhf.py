@@ -10,6 +10,8 @@ from gem_openrlhf.config import translate
 
 LOSSES = {"token": "token-mean", "sequence": "seq-mean-token-mean"}
 SCHEDULES = {"constant": "constant_with_warmup", "linear": "linear", "cosine": "cosine"}
+DEFAULT_TOKENS = 16192
+"""OpenRLHF's own number of tokens, where nothing counts them."""
 ROLES = ("actor", "ref", "critic", "reward")
 
 
@@ -44,7 +46,13 @@ def micro(r):
     """Sequences per forward pass of one process."""
     processes = r.hardware.nodes * r.hardware.gpus_per_node
     rows = r.batch.episodes // (r.algorithm.minibatches * processes)
+    if r.batch.max_tokens_per_device:
+        return 1
     return min(r.batch.micro_batch or rows, rows)
+
+
+STAGES = {"default": 2, "none": 0, "optimizer": 2, "full": 3}
+"""ZeRO's stages; OpenRLHF's own is 2."""
 
 
 EXPECTED = {
@@ -52,6 +60,11 @@ EXPECTED = {
     "model.path": lambda r: {"actor.model_name_or_path": r.model.path},
     "model.gradient_checkpointing": lambda r: {
         "actor.gradient_checkpointing_enable": r.model.gradient_checkpointing
+    },
+    "model.lora.rank": lambda r: {"ds.lora.rank": r.model.lora.rank},
+    "model.lora.alpha": lambda r: {"ds.lora.alpha": int(r.model.lora.alpha)},
+    "model.lora.targets": lambda r: {
+        "ds.lora.target_modules": r.model.lora.targets or "all-linear"
     },
     "algorithm.betas": lambda r: both("adam.betas", r.algorithm.betas),
     "algorithm.clip_low": lambda r: {
@@ -100,6 +113,11 @@ EXPECTED = {
         "train.micro_batch_size": micro(r),
         "rollout.micro_batch_size": micro(r),
     },
+    "batch.max_tokens_per_device": lambda r: {
+        "train.dynamic_batch_enable": r.batch.max_tokens_per_device is not None,
+        "train.max_tokens_per_gpu": r.batch.max_tokens_per_device or DEFAULT_TOKENS,
+        "rollout.max_tokens_per_gpu": r.batch.max_tokens_per_device,
+    },
     "sampling.temperature": lambda r: {"rollout.temperature": r.sampling.temperature},
     "sampling.top_p": lambda r: {"rollout.top_p": r.sampling.top_p},
     "eval.every": lambda r: {"eval.steps": r.eval.every or -1},
@@ -109,11 +127,20 @@ EXPECTED = {
     "hardware.device": lambda r: {
         "vllm.sync_backend": "gloo" if r.hardware.device == "cpu" else "nccl"
     },
+    "hardware.engine_tensor_parallel": lambda r: {
+        "vllm.tensor_parallel_size": r.hardware.engine_tensor_parallel,
+        "vllm.num_engines": lambda engines: (
+            r.hardware.device == "cpu"
+            or engines * r.hardware.engine_tensor_parallel == r.hardware.gpus
+        ),
+    },
+    "hardware.sharding": lambda r: {"ds.zero_stage": STAGES[r.hardware.sharding]},
+    "hardware.offload": lambda r: {"ds.adam_offload": r.hardware.offload == "optimizer"},
     "hardware.nodes": lambda r: {f"{role}.num_nodes": r.hardware.nodes for role in ROLES},
     "hardware.gpus_per_node": lambda r: {
         f"{role}.num_gpus_per_node": r.hardware.gpus_per_node for role in ROLES
     },
 }
 """Recipe key -> flag -> its value, or a function that says whether a value is right."""
-FREE = {"actor.adam.eps": 0.25, "actor.dual_clip": 3.5, "ds.zero_stage": 3}
+FREE = {"actor.adam.eps": 0.25, "actor.dual_clip": 3.5, "ckpt.max_mem": 77}
 """Flags that no recipe key decides, with a value that is not their default."""

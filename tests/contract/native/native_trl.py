@@ -118,6 +118,9 @@ EXPECTED = {
         "save_strategy": "steps",
     },
     "train.keep_checkpoints": lambda r: {"save_total_limit": r.train.keep_checkpoints},
+    "hardware.engine_tensor_parallel": lambda r: {
+        "vllm_tensor_parallel_size": r.hardware.engine_tensor_parallel
+    },
     "hardware.device": lambda r: {"use_cpu": r.hardware.device == "cpu"},
     "hardware.engine": lambda r: {"use_vllm": engine(r) == "vllm"},
     # One process makes one part of the batch: `batch.episodes` above counts all of them.

@@ -33,7 +33,7 @@ def both(name, expected):
 
 def engine(r):
     """verl's name of the generation engine; on a CPU that of the adapter's stand-in."""
-    if r.hardware.device == "cpu":
+    if r.hardware.device == "cpu" and r.hardware.engine != "vllm":
         return "gem_hf"
     return "vllm" if r.hardware.engine == "default" else r.hardware.engine
 
@@ -61,6 +61,32 @@ def dtype(r):
     return paths
 
 
+def most_tokens(r):
+    """Most tokens of a forward pass of each of the models."""
+    most = r.batch.max_tokens_per_device
+    if most is None:
+        on_gpu = max(16384, r.limits.max_context_tokens or 0)
+        most = 10**7 if r.hardware.device == "cpu" else on_gpu
+    names = {f"{owner}.log_prob_max_token_len_per_gpu": most for owner in (REF, ROLLOUT)}
+    names["critic.ppo_infer_max_token_len_per_gpu"] = most
+    return names | both("ppo_max_token_len_per_gpu", most)
+
+
+def sharding(r):
+    """Whether weights are freed between the forward and the backward pass."""
+    freed = r.hardware.sharding != "optimizer"
+    return {f"{owner}.reshard_after_forward": freed for owner in WEIGHTS}
+
+
+def offload(r):
+    """What waits in the host's memory."""
+    away = r.hardware.offload
+    names = {f"{owner}.param_offload": away == "all" for owner in WEIGHTS}
+    for owner in (f"{ACTOR}.fsdp_config", "critic.fsdp"):
+        names[f"{owner}.optimizer_offload"] = away != "none"
+    return names
+
+
 EXPECTED = {
     "name": lambda r: {"trainer.experiment_name": r.name},
     "seed": lambda r: {
@@ -73,6 +99,14 @@ EXPECTED = {
     "model.gradient_checkpointing": lambda r: {
         "actor_rollout_ref.model.enable_gradient_checkpointing": r.model.gradient_checkpointing,
         "critic.model.enable_gradient_checkpointing": r.model.gradient_checkpointing,
+    },
+    "model.lora.rank": lambda r: {
+        "actor_rollout_ref.model.lora_rank": r.model.lora.rank,
+        "actor_rollout_ref.model.lora.merge": r.model.lora.rank > 0,
+    },
+    "model.lora.alpha": lambda r: {"actor_rollout_ref.model.lora_alpha": r.model.lora.alpha},
+    "model.lora.targets": lambda r: {
+        "actor_rollout_ref.model.target_modules": list(r.model.lora.targets) or "all-linear"
     },
     "algorithm.estimator": lambda r: {
         "algorithm.adv_estimator": f"gem_{r.algorithm.estimator}",
@@ -124,6 +158,7 @@ EXPECTED = {
     "algorithm.max_grad_norm": lambda r: both("optim.clip_grad", r.algorithm.max_grad_norm),
     "batch.episodes": lambda r: {"data.train_batch_size": r.batch.episodes},
     "batch.micro_batch": micro,
+    "batch.max_tokens_per_device": most_tokens,
     "sampling.temperature": lambda r: {f"{ROLLOUT}.temperature": r.sampling.temperature},
     "sampling.top_p": lambda r: {f"{ROLLOUT}.top_p": r.sampling.top_p},
     "sampling.top_k": lambda r: {f"{ROLLOUT}.top_k": r.sampling.top_k},
@@ -144,6 +179,15 @@ EXPECTED = {
     "hardware.engine": lambda r: {f"{ROLLOUT}.name": engine(r)},
     "hardware.nodes": lambda r: {"trainer.nnodes": r.hardware.nodes},
     "hardware.gpus_per_node": lambda r: {"trainer.n_gpus_per_node": r.hardware.gpus_per_node},
+    "hardware.engine_tensor_parallel": lambda r: {
+        f"{ROLLOUT}.tensor_model_parallel_size": r.hardware.engine_tensor_parallel
+    },
+    "hardware.sequence_parallel": lambda r: {
+        f"{owner}.ulysses_sequence_parallel_size": r.hardware.sequence_parallel
+        for owner in (ACTOR, "critic", REF, *WEIGHTS)
+    },
+    "hardware.sharding": sharding,
+    "hardware.offload": offload,
 }
 """Recipe key -> native path -> its value, or a function that says whether a value is right."""
 FREE = {"trainer.critic_warmup": 7, f"{ACTOR}.tau_neg": 3.5, f"{ACTOR}.tau_pos": 0.25}

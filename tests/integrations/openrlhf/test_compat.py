@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -10,7 +11,9 @@ from types import SimpleNamespace
 import pytest
 
 from gem_core.errors import GemError, MissingDependencyError
-from gem_openrlhf import _compat, command_line
+from gem_core.training.runs import RunDir
+from gem_openrlhf import _compat, command_line, launch
+from gem_openrlhf.cpu import harness, real_vllm
 
 MAKER = "openrlhf.trainer.ppo_utils.experience_maker:RemoteExperienceMaker"
 
@@ -109,8 +112,65 @@ def test_the_stand_ins_are_declared_as_such(name):
     assert "Stand-in" in module.__doc__
 
 
-def test_the_stand_in_refuses_packed_samples():
-    from flash_attn.bert_padding import unpad_input
+def test_the_stand_in_refuses_ring_attention():
+    from flash_attn.utils.distributed import all_gather
 
-    with pytest.raises(NotImplementedError, match="packing_samples"):
-        unpad_input(None, None)
+    with pytest.raises(NotImplementedError, match="Ring attention"):
+        all_gather(None, None)
+
+
+def test_the_stand_in_packs_and_unpacks():
+    import torch
+    from flash_attn.bert_padding import index_first_axis, pad_input, unpad_input
+
+    tokens = torch.tensor([[0, 1, 2], [3, 0, 0], [4, 5, 0]])
+    mask = torch.tensor([[0, 1, 1], [1, 0, 0], [1, 1, 0]])
+    packed, indices, starts, longest, lengths = unpad_input(tokens.unsqueeze(-1), mask)
+    assert packed.flatten().tolist() == [1, 2, 3, 4, 5]
+    assert starts.tolist() == [0, 2, 3, 5]
+    assert (longest, lengths.tolist()) == (2, [2, 1, 2])
+    assert index_first_axis(tokens.flatten(), indices).tolist() == [1, 2, 3, 4, 5]
+    assert torch.equal(pad_input(packed, indices, 3, 3).squeeze(-1), tokens * mask)
+
+
+class Started(Exception):
+    """Carries what OpenRLHF gives ``ray.init``."""
+
+
+@pytest.mark.parametrize("own", [{}, {"NCCL_DEBUG": "INFO"}], ids=["unset", "set"])
+def test_rays_workers_have_the_variables_that_openrlhf_sets_itself(
+    tiny, tmp_path, monkeypatch, own
+):
+    """It sets them only where it starts Ray, which the adapter does in its place."""
+    from openrlhf.cli import train_ppo_ray
+
+    def init(**options):
+        raise Started(options)
+
+    for name in ("NCCL_DEBUG", "RAY_ENABLE_ZERO_COPY_TORCH_TENSORS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TOKENIZERS_PARALLELISM", "true")
+    for name, value in own.items():
+        monkeypatch.setenv(name, value)
+    # Imported again by other tests, which run it as a program.
+    sys.modules.pop("openrlhf.cli.train_ppo_ray")
+    monkeypatch.setattr("ray.is_initialized", lambda: False)
+    monkeypatch.setattr("ray.init", init)
+    with pytest.raises(Started) as started:
+        train_ppo_ray.train(SimpleNamespace())
+    expected = started.value.args[0]["runtime_env"]["env_vars"]
+    assert expected.keys() >= {"NCCL_DEBUG", "RAY_ENABLE_ZERO_COPY_TORCH_TENSORS"}
+    recipe = tiny()
+    run = RunDir.create(tmp_path / "run", recipe, "openrlhf")
+    with launch.ray_options(recipe, run) as options:
+        given = options["runtime_env"]["env_vars"]
+    expected["TOKENIZERS_PARALLELISM"] = "false"  # the engines tokenise in a thread each
+    assert expected.items() <= given.items()
+
+
+def test_vllm_on_a_cpu_is_asked_for_by_name(tiny, monkeypatch):
+    recipe = tiny("hardware.engine=vllm", "model.dtype=bfloat16")
+    monkeypatch.setattr("gem_openrlhf.cpu.real_vllm.find_spec", lambda name: None)
+    with pytest.raises(MissingDependencyError, match=r"make_env\.py openrlhf-vllm"):
+        harness.choose_engine(recipe)
+    assert real_vllm.CHOSEN not in os.environ

@@ -9,6 +9,7 @@ import pytest
 from gem_core.errors import RecipeError
 from gem_core.training.recipe import load_recipe, recipe_keys, shipped
 from gem_core.training.runs import RunDir
+from gem_openrlhf.checks import NEEDS
 from gem_openrlhf.command_line import check_arguments, known_flags, parser
 from gem_openrlhf.config import NATIVE_DEFAULTS, NATIVE_OWNED, flags, render, translate
 from gem_openrlhf.cpu.parse import parse
@@ -97,11 +98,51 @@ def test_schedules(tiny, schedule):
         ("hardware.device=gpu", "model.dtype"),
         ("batch.micro_batch=7", "batch.micro_batch"),
         ("algorithm.minibatches=5", "algorithm.minibatches"),
+        ("hardware.offload=all", "hardware.offload"),
+        ("hardware.sharding=none", "hardware.sharding"),  # in float32
+        ("batch.max_tokens_per_device=511", "limits.max_context_tokens"),
+        ("hardware.engine=vllm", "model.dtype"),
     ],
 )
 def test_impossible_values_are_refused_by_name(tiny, override, key):
     with pytest.raises(RecipeError, match=key.replace(".", r"\.")):
         translate(tiny(override))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (("model.lora.rank=4", "model.lora.alpha=0.5"), "whole numbers"),
+        (("model.lora.rank=4", "algorithm.estimator=gae"), "value head would stay random"),
+        (("model.lora.rank=4", "hardware.sharding=full"), "merged weights"),
+        (("hardware.engine_tensor_parallel=4", "hardware.gpus_per_node=2"), "multiple of 4|fill"),
+        (
+            ("hardware.engine_tensor_parallel=4", "hardware.gpus_per_node=4", ASYNC),
+            "fill the 2 GPUs",
+        ),
+        (("hardware.tensor_parallel=2",), "bfloat16 only"),
+        (("hardware.sequence_parallel=2",), "ring attention"),
+    ],
+)
+def test_impossible_settings_of_gpus_are_refused(overrides, message):
+    with pytest.raises(RecipeError, match=message):
+        translate(paper(*overrides))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "engines"), [((), 4), ((ASYNC,), 2), (("hardware.nodes=2",), 8)]
+)
+def test_engines_of_several_gpus_fill_the_machines(overrides, engines):
+    """OpenRLHF asserts this after it has started Ray."""
+    keys = ("hardware.engine_tensor_parallel=2", "hardware.gpus_per_node=8", *overrides)
+    args = parsed(paper(*keys))
+    assert (args.vllm.tensor_parallel_size, args.vllm.num_engines) == (2, engines)
+
+
+def test_whole_copies_of_the_weights_do_not_sleep():
+    """DeepSpeed moves divided states only."""
+    args = parsed(paper("hardware.sharding=none"))
+    assert args.ds.zero_stage == 0 and not args.ds.enable_sleep
 
 
 def test_async_needs_two_gpus():
@@ -137,7 +178,7 @@ def test_the_message_names_recipe_keys_that_exist():
     ids=["tiny", "paper", "critic", "async"],
 )
 def test_every_flag_that_is_set_is_owned_or_a_default(recipe, tmp_path, monkeypatch, untrained):
-    monkeypatch.setattr("gem_openrlhf.launch.model_path", lambda recipe: untrained)
+    monkeypatch.setattr("gem_openrlhf.launch.model_source", lambda recipe: untrained)
     run = RunDir.create(tmp_path / "run", recipe, "openrlhf")
     names = {**flags(recipe), **run_flags(recipe, run)}.keys()
     assert names - NATIVE_OWNED.keys() - NATIVE_DEFAULTS <= {"train.async_enable"}
@@ -148,9 +189,41 @@ def test_openrlhf_has_all_of_these_flags():
     assert NATIVE_OWNED.keys() | NATIVE_DEFAULTS <= known_flags()
 
 
+@pytest.mark.parametrize(
+    ("override", "need", "met"),
+    [
+        ("critic.adam.eps=0.1", "a critic", ["algorithm.estimator=gae"]),
+        ("ref.offload=true", "a reference model", ["algorithm.kl_coef=0.1"]),
+        ("train.ema_beta=0.5", "train.enable_ema", ["trainer.openrlhf.train.enable_ema=true"]),
+        ("train.async_queue_size=2", "train.async_enable", [ASYNC]),
+        ("ds.lora.dropout=0.1", "adapters", ["model.lora.rank=4"]),
+        ("ds.zpg=2", "divided weights", ["hardware.sharding=full"]),
+        (
+            "vllm.enable_sleep=true",
+            "training and generation to take turns",
+            ["trainer.openrlhf.train.colocate_all=true"],
+        ),
+    ],
+)
+def test_native_flags_that_would_do_nothing_are_refused(tiny, override, need, met):
+    flag, _, value = override.partition("=")
+    with pytest.raises(RecipeError, match=f"{flag}: it would do nothing, it needs {need}"):
+        translate(tiny(f"trainer.openrlhf.{override}"))
+    args = parsed(tiny(f"trainer.openrlhf.{override}", *met))
+    seen = args
+    for part in flag.split("."):
+        seen = getattr(seen, part)
+    assert str(seen).lower() == value
+
+
+def test_flags_that_need_something_exist():
+    flags_with_needs = {flag for need in NEEDS for flag in need.flags.split()}
+    assert flags_with_needs <= known_flags() - NATIVE_OWNED.keys()
+
+
 def test_free_native_flags_pass_through_and_may_be_nested(tiny):
-    args = parsed(tiny("trainer.openrlhf.ds.zero_stage=3", "trainer.openrlhf.actor.adam.eps=1e-5"))
-    assert args.ds.zero_stage == 3
+    args = parsed(tiny("trainer.openrlhf.ckpt.max_mem=9", "trainer.openrlhf.actor.adam.eps=1e-5"))
+    assert args.ckpt.max_mem == 9
     assert args.actor.adam.eps == 1e-5
 
 
@@ -163,8 +236,8 @@ def test_defaults_may_be_set_otherwise(tiny):
 @pytest.mark.parametrize(
     ("flag", "hint"),
     [
-        ("ds.zero_stages", "Did you mean 'ds.zero_stage'"),
-        ("ds.zero_stag", "Did you mean 'ds.zero_stage'"),  # the parser would complete it
+        ("ds.overlap_com", "Did you mean 'ds.overlap_comm'"),  # the parser would complete it
+        ("ds.overlap_comms", "Did you mean 'ds.overlap_comm'"),
         ("actor.adam.l", "Did you mean 'actor.adam.lr'"),
         ("actor.adam-lr", "Did you mean 'actor.adam.lr'"),
         ("--actor.adam.lr", "set algorithm.lr instead"),  # a flag as on the command line
@@ -179,14 +252,14 @@ def test_unknown_native_flags_are_refused_with_the_nearest_one(tiny, flag, hint)
 
 
 def test_a_flag_cannot_hide_in_a_list(tiny):
-    names = 'trainer.openrlhf.ds.lora.target_modules=["q_proj", "--actor.adam.lr", "1"]'
+    names = 'trainer.openrlhf.logger.wandb.key=["1", "--actor.adam.lr", "1"]'
     with pytest.raises(RecipeError, match="would be read as a flag"):
         translate(tiny(names))
 
 
 def test_wrong_values_are_refused_before_anything_starts(tiny):
-    with pytest.raises(RecipeError, match=r"ds\.zero_stage: invalid int value: 'two'"):
-        check_arguments(translate(tiny("trainer.openrlhf.ds.zero_stage=two")))
+    with pytest.raises(RecipeError, match=r"vllm\.num_engines: invalid int value: 'two'"):
+        check_arguments(translate(tiny("trainer.openrlhf.vllm.num_engines=two")))
     with pytest.raises(RecipeError, match="unrecognized arguments: yes"):
         check_arguments(render({"ds.packing_samples": "yes"}))
 

@@ -163,6 +163,18 @@ def test_asynchronous_with_importance_correction(tmp_path):
 
 
 @pytest.mark.slow
+def test_adapters_and_passes_filled_by_tokens(tmp_path):
+    path = tmp_path / "run"
+    adapters = ("model.lora.rank=4", "algorithm.lr=0.01")
+    finish(start(path, "train.steps=3", *adapters, "batch.max_tokens_per_device=512"), path)
+    run, rows = check(path, 3)
+    loads_plainly(run)
+    # The engine has the merged weights, in every step those of the update before.
+    assert all(row["rollout/logprob_difference"] < 1e-5 for row in rows)
+    assert any(row["clip_ratio"] > 0 for row in rows)
+
+
+@pytest.mark.slow
 def test_critic_and_reference_model(tmp_path):
     path = tmp_path / "run"
     overrides = ["algorithm.estimator=gae", "algorithm.kl_coef=0.1", "algorithm.kl_in=reward"]

@@ -14,8 +14,10 @@ from trl.generation.vllm_generation import VLLMGeneration
 from gem_core.episodes.data import Completion
 from gem_core.episodes.rollout import Request
 from gem_core.training.recipe import load_recipe
+from gem_trl import launch
 from gem_trl.trainer import GemTrainer
 
+FAILED = 5
 SALT = 0  # some episodes end early with it, one has an invalid action
 
 
@@ -100,6 +102,36 @@ def play(trainer, server):
     }
 
 
+def gradient(trainer):
+    """The norm of the first gradient, where one episode failed and lengths are uneven."""
+    make = trainer.machines
+
+    class Failing:
+        def __getattr__(self, name):
+            return getattr(make, name)
+
+        def __call__(self, task):
+            machine = make(task)
+            if task.index == FAILED:
+                machine.env.unwrapped.step = broken
+            return machine
+
+    trainer.machines = Failing()
+    policy = trainer.engine_policy
+    policy.complete_batch = lambda requests: [by_task(trainer, r) for r in requests]
+    trainer.train()
+    episodes = trainer.step_batch.episodes
+    return {
+        "norm": trainer.state.log_history[0]["grad_norm"],
+        "stops": [str(episode.stop_reason) for episode in episodes],
+        "turns": [len(episode.turns) for episode in episodes],
+    }
+
+
+def broken(action):
+    raise OSError("the environment fails")
+
+
 def weights_of(model):
     return float(torch.cat([p.detach().flatten() for p in model.parameters()]).double().sum())
 
@@ -119,15 +151,34 @@ def uneven(trainer):
     return {"right": right, "calls": client.sizes}
 
 
+def restored(trainer, folder):
+    """What each rank resumes from, where the second one sees a newer checkpoint than the first."""
+    rank = trainer.accelerator.process_index
+    view = folder / f"seen-by-{rank}"
+    for step in range(1, 3 + rank):
+        checkpoint = view / f"checkpoint-{step}"
+        checkpoint.mkdir(parents=True)
+        (checkpoint / "trainer_state.json").write_text("{}")
+        for other in range(1 if (rank, step) == (0, 2) else 2):  # the second rank was not done
+            (checkpoint / f"rng_state_{other}.pth").touch()
+    chosen_checkpoint = launch.restore(trainer, view)
+    left = sorted(path.name for path in view.iterdir())
+    return {"checkpoint": chosen_checkpoint, "left": left}
+
+
 def main(mode, out, model):
     torch.set_num_threads(1)
     keys = ["model.tiny.warm_start_steps=0", "batch.episodes=8", "train.steps=3"]
     keys += ["algorithm.epochs=1"]
     keys += ["algorithm.estimator=grpo", "batch.group_size=8"] if mode == "grpo" else []
     keys += ["algorithm.estimator=gae", "algorithm.critic_lr=0.01"] if mode == "gae" else []
-    recipe = load_recipe("guess-the-number-easy", "tiny", keys)
     tokenizer = AutoTokenizer.from_pretrained(model)
-    trainer = GemTrainer.from_recipe(recipe, model, tokenizer, Path(out) / "checkpoints")
+
+    def make(*more):
+        recipe = load_recipe("guess-the-number-easy", "tiny", [*keys, *more])
+        return GemTrainer.from_recipe(recipe, model, tokenizer, Path(out) / "checkpoints")
+
+    trainer = make()
     if mode == "gae":  # a critic that starts at zero would show nothing
         torch.manual_seed(0)
         trainer.critic.model[1].weight.data.normal_()
@@ -137,6 +188,13 @@ def main(mode, out, model):
             "step": trainer.state.global_step,
             "sum": weights_of(trainer.model),
             "evaluation": sorted(e.index for e in trainer.play_evaluation(5)),
+            "restored": restored(trainer, Path(out)),
+        }
+    elif mode == "gradient":
+        losses = {"token": (), "sequence": (), "constant": ("algorithm.loss_constant=40",)}
+        result = {
+            name: gradient(make("train.steps=1", f"algorithm.loss_aggregation={name}", *more))
+            for name, more in losses.items()
         }
     elif mode == "uneven":
         result = uneven(trainer)

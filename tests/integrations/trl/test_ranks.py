@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from gem_core.errors import RunError
 from gem_core.tiny import model_path
+from gem_core.training.runs import RunDir
+from gem_trl.ranks import hold_rank
 
 SCRIPT = Path(__file__).with_name("ranks.py")
 
@@ -51,6 +56,17 @@ def test_advantages_are_pooled_over_ranks(ranks, mode):
         assert parts[0]["critic"] == pytest.approx(alone["critic"], abs=1e-3)
 
 
+def test_the_first_gradient_is_that_of_one_rank(ranks):
+    (expected,) = ranks("gradient", 1)
+    first, second = ranks("gradient", 2)
+    assert first == second
+    for aggregation, alone in expected.items():
+        two = first[aggregation]
+        assert two["norm"] == pytest.approx(alone["norm"], rel=1e-5) and alone["norm"] > 0
+        assert two["turns"] == alone["turns"] and len(set(alone["turns"])) > 2
+        assert two["stops"] == alone["stops"] and alone["stops"].count(alone["stops"][5]) == 1
+
+
 def test_a_vllm_server_is_called_by_all_ranks_together(ranks):
     (alone,) = ranks("server", 1)
     parts = ranks("server", 2)
@@ -66,8 +82,69 @@ def test_ranks_with_fewer_episodes_make_dummy_calls(ranks):
     assert first["calls"] == [6, 2]
 
 
-def test_two_ranks_train_the_same_model(ranks):
+def test_a_rank_waits_for_its_predecessor(tmp_path):
+    program = (
+        "import sys, time, pathlib; from gem_trl.ranks import hold_rank;"
+        "hold_rank(pathlib.Path(sys.argv[1]), 1); print('held', flush=True); time.sleep(60)"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as old:
+        try:
+            assert old.stdout.readline() == "held\n"
+            hold_rank(tmp_path, 0)  # another rank's place is free
+            with pytest.raises(RunError, match=f"process {old.pid} of an earlier session"):
+                hold_rank(tmp_path, 1, patience_s=0.3)
+        finally:
+            old.kill()
+    hold_rank(tmp_path, 1, patience_s=5)
+    hold_rank(tmp_path, 1, patience_s=0)  # this process has it
+
+
+def test_a_rank_ends_with_its_torchrun(tmp_path):
+    rank = (
+        "import os, time; from gem_trl.ranks import end_with_parent; end_with_parent();"
+        "print(os.getpid(), flush=True); time.sleep(60)"
+    )
+    agent = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {rank!r}])"
+    environment = {**os.environ, "TORCHELASTIC_RUN_ID": "1"}
+    command = [sys.executable, "-c", agent]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as parent:
+        assert int(parent.stdout.readline())
+        parent.kill()
+        parent.communicate(timeout=20)  # the pipe ends with the rank, which would sleep longer
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("agent", [False, True])
+def test_two_ranks_resume_at_once_after_a_kill(make_recipe, tmp_path, agent):
+    keys = ["train.steps=12", "train.save_every=1", "hardware.gpus_per_node=2"]
+    run = RunDir.create(tmp_path / "run", make_recipe(*keys), "trl")
+    command = [sys.executable, "-m", "gem_trl.launch", str(run.path)]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
+        try:
+            patience = time.monotonic() + 300
+            while len(run.metrics()) < 3 and process.poll() is None:
+                assert time.monotonic() < patience
+                time.sleep(0.02)
+            locks = [run.checkpoints / f".rank-{rank}.lock" for rank in (0, 1)]
+            old = [int(lock.read_text()) for lock in locks]
+            torchrun = int(Path(f"/proc/{old[0]}/stat").read_text().split()[3])
+        finally:
+            process.kill()
+        if agent:  # nothing is left that could end the ranks
+            os.kill(torchrun, signal.SIGKILL)
+    subprocess.run([*command, "--resume"], check=True, timeout=500)
+    assert [row["step"] for row in run.metrics()] == list(range(1, 13))
+    assert not [pid for pid in old if Path(f"/proc/{pid}").exists()]
+
+
+def test_two_ranks_train_the_same_model_and_resume_from_the_same_checkpoint(ranks, tmp_path):
     first, second = ranks("train", 2)
     assert first["step"] == second["step"] == 3
     assert first["sum"] == second["sum"]
     assert first["evaluation"] == second["evaluation"] == list(range(5))
+    seen = tmp_path / "train2" / "seen-by-0"
+    resumed = [rank["restored"] for rank in (first, second)]
+    assert [rank["checkpoint"] for rank in resumed] == [str(seen / "checkpoint-1")] * 2
+    assert resumed[0]["left"] == ["checkpoint-1"], "the unfinished one is not deleted"
+    assert resumed[1]["left"] == ["checkpoint-1", "checkpoint-2", "checkpoint-3"]

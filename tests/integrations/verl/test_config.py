@@ -9,7 +9,7 @@ import sys
 
 import pytest
 from verl.trainer.ppo.utils import need_critic, need_reference_policy
-from verl.utils.config import validate_config
+from verl.utils.config import omega_conf_to_dataclass, validate_config
 
 from gem_core.adapters.native_keys import bare, parents
 from gem_core.errors import RecipeError
@@ -181,9 +181,12 @@ def test_a_native_key_that_is_set_for_a_run_is_owned(tiny, tmp_path):
 def test_owned_keys_are_verls():
     """All but those that the adapter adds: a key that verl renamed would protect nothing."""
     added = {"algorithm.gem_options", "data.gem_recipe", "data.gem_run", RUN_KEY}
-    unknown = NATIVE_OWNED.keys() - native_keys().keys() - added
+    tables = {table for key in native_keys() for table in parents(key)}
+    unknown = NATIVE_OWNED.keys() - native_keys().keys() - tables - added
     optional = {key for key, value in native_keys().items() if value is None}  # a user's table
     unknown = {key for key in unknown if not optional & set(parents(key))}
+    # Fields of verl's dataclasses that its files leave out.
+    unknown -= {"critic.ppo_infer_max_token_len_per_gpu"}
     assert {key for key in unknown if ".mixed_precision." not in key} == set()
 
 
@@ -198,7 +201,7 @@ def test_a_default_can_be_changed(key):
 def test_native_keys_pass_through_and_come_last():
     table = {
         "trainer.critic_warmup": 7,
-        "actor_rollout_ref.actor.ppo_max_token_len_per_gpu": 40000,
+        "actor_rollout_ref.actor.tau_pos": 1.25,
         "+actor_rollout_ref.rollout.engine_kwargs.vllm.max_num_seqs": 64,
         "++trainer.project_name": "mine",
         "~trainer.esi_redundant_time": None,
@@ -206,12 +209,56 @@ def test_native_keys_pass_through_and_come_last():
     recipe = with_native(table)
     config = composed(recipe)
     assert config.trainer.critic_warmup == 7
-    assert config.actor_rollout_ref.actor.ppo_max_token_len_per_gpu == 40000
+    assert config.actor_rollout_ref.actor.tau_pos == 1.25
     assert config.actor_rollout_ref.rollout.engine_kwargs.vllm.max_num_seqs == 64
     assert config.trainer.project_name == "mine"
     assert "esi_redundant_time" not in config.trainer
     last = [text.partition("=")[0] for text in translate(recipe)[-len(table) :]]
     assert last == list(table)
+
+
+UNSOUND = {
+    "algorithm.filter_groups.enable": (True, "trains on other tasks"),
+    "algorithm.filter_groups.metric": ("acc", "trains on other tasks"),
+    "trainer.v1.trainer_mode": ("separate_async", "finished first"),
+    "trainer.v1.colocate_async.num_warmup_batches": (2, "finished first"),
+    "trainer.v1.separate_async.parameter_sync_step": (2, "finished first"),
+    "trainer.v1.sampler.max_off_policy_strategy": ("drop", "finished first"),
+    "trainer.v1.sampler.sync_refill_failed_groups": (True, "exchanges no group"),
+    "algorithm.rollout_correction.rollout_rs": ("token_k1", "for two turns"),
+    "trainer.save_freq": (3, "set train.save_every"),
+    "actor_rollout_ref.actor.ppo_mini_batch_size": (3, "set algorithm.minibatches"),
+    "critic.ppo_mini_batch_size": (3, "set algorithm.minibatches"),
+    "actor_rollout_ref.actor.ppo_max_token_len_per_gpu": (9, "set batch.max_tokens_per_device"),
+    "actor_rollout_ref.model.lora_rank": (4, "set model.lora.rank"),
+}
+"""Native keys with a value, and a part of why they are refused."""
+
+
+@pytest.mark.parametrize("key", UNSOUND)
+def test_what_would_be_overwritten_or_change_the_experiment_is_refused(key):
+    value, reason = UNSOUND[key]
+    with pytest.raises(RecipeError, match=f"{re.escape(key)}.*{reason}"):
+        translate(with_native({key: value}))
+
+
+def test_parallelism_and_memory_keys_are_valid_for_verl(model_dir):
+    keys = [
+        "hardware.sequence_parallel=2",
+        "hardware.engine_tensor_parallel=4",
+        "hardware.sharding=optimizer",
+        "hardware.offload=all",
+        "batch.max_tokens_per_device=6400",
+        "model.lora.rank=8",
+        "algorithm.estimator=gae",
+    ]
+    config = composed(paper(*keys), model_dir)
+    actor = config.actor_rollout_ref.actor
+    assert actor.fsdp_config.ulysses_sequence_parallel_size == 2
+    assert (actor.fsdp_config.param_offload, actor.fsdp_config.optimizer_offload) == (True, True)
+    assert actor.fsdp_config.reshard_after_forward is False
+    assert config.actor_rollout_ref.rollout.tensor_model_parallel_size == 4
+    assert omega_conf_to_dataclass(config.critic).ppo_infer_max_token_len_per_gpu == 6400
 
 
 def test_an_unknown_native_key_is_an_error_with_a_guess():
@@ -269,7 +316,17 @@ def test_the_dataset_is_the_recipes_tasks(tiny):
         (["algorithm.kl_in=reward", "algorithm.kl_coef=0.1"], "algorithm.kl_in"),
         (["algorithm.lr_schedule=linear"], "algorithm.lr_schedule"),
         (["hardware.engine=hf"], "hardware.engine"),
-        (["hardware.device=cpu", "hardware.engine=vllm"], "hardware.engine"),
+        (["hardware.device=cpu", "hardware.engine=sglang"], "hardware.engine"),
+        (["hardware.tensor_parallel=2"], "hardware.tensor_parallel"),
+        (["hardware.sharding=none"], "hardware.sharding"),
+        (["hardware.sequence_parallel=3"], "hardware.sequence_parallel"),
+        (["hardware.engine_tensor_parallel=3"], "hardware.engine_tensor_parallel"),
+        (
+            ["hardware.device=cpu", "hardware.sequence_parallel=2", "hardware.gpus_per_node=2"],
+            "hardware.sequence_parallel",
+        ),
+        (["model.lora.rank=4", "model.lora.alpha=2.5"], "model.lora.alpha"),
+        (["batch.max_tokens_per_device=12799"], "batch.max_tokens_per_device"),
         (["hardware.device=cpu", "hardware.engine=hf", "hardware.nodes=2"], "hardware.nodes"),
         (["train.steps=0"], "train.steps"),
     ],

@@ -12,13 +12,14 @@ from verl.workers.rollout.replica import TokenOutput
 
 from gem_core.adapters.token_rows import read_labels
 from gem_core.core import Env
-from gem_core.episodes.data import Episode, StopReason
+from gem_core.episodes.data import Episode, FinishReason, StopReason
 from gem_core.episodes.machine import EpisodeMachine
 from gem_core.episodes.request_seed import request_seed
+from gem_core.episodes.rollout import Request
 from gem_core.errors import GemError
 from gem_core.registration import register
 from gem_core.training.tasks import MachineFactory, Task, eval_task, train_task
-from gem_verl.rollout import to_native
+from gem_verl.rollout import EnginePolicy, to_native
 
 
 class Slow(Env):
@@ -144,7 +145,7 @@ def fault_of(samples):
 @pytest.mark.parametrize(
     ("output", "message"),
     [
-        (TokenOutput(token_ids=[5], log_probs=[-1.0], stop_reason="completed"), "strips them"),
+        (TokenOutput(token_ids=[5], log_probs=[-1.0]), "strips them"),
         (TokenOutput(token_ids=[], log_probs=[]), "returned 0 of"),
         (TokenOutput(token_ids=[5] * 9, log_probs=[-1.0] * 9), "9 tokens"),
         (TokenOutput(token_ids=[5] * 8, log_probs=[-1.0] * 3), "3 log-probabilities of 8"),
@@ -153,6 +154,27 @@ def fault_of(samples):
 )
 def test_a_fault_of_the_engine_reaches_the_trainer(play_task, tiny, output, message):
     assert message in fault_of(play_task(tiny(), lambda *_: output)[0])
+
+
+def unlisted(*_):
+    """An engine that stops after a token that is no stop token of the tokenizer."""
+    return TokenOutput(token_ids=[5], log_probs=[-1.0], stop_reason="completed")
+
+
+def test_a_stop_token_that_only_the_model_lists_ends_a_turn(play_task, tiny):
+    (sample,), client = play_task(tiny(), unlisted)
+    turns = episode_of([sample]).turns
+    assert sample.extra_fields["fault"] is None
+    assert len(turns) == len(client.requests)
+    assert [turn.finish_reason for turn in turns] == [FinishReason.STOP]
+    assert sum(sample.response_mask) == 1, "the action is trained on"
+
+
+def test_a_full_context_is_no_stop():
+    request = Request([7, 8], 8, None)
+    for context, reason in ((3, "completed"), (4, "stop"), (None, "stop")):
+        policy = EnginePolicy(None, {}, [2], context=context)
+        assert policy._reason(unlisted(), request) == reason
 
 
 def test_an_aborted_request_is_an_aborted_episode(play_task, tiny):

@@ -1,4 +1,4 @@
-"""Stand-in for flash-attn on a CPU: its names can be imported, its kernels cannot be called."""
+"""Stand-in for flash-attn on a CPU: packing works, kernels and ring attention cannot be called."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ __version__ = "2.8.3"
 
 
 def unavailable(*_: Any, **__: Any) -> NoReturn:
-    """Raise: packing and ring attention need the real package on a GPU."""
-    raise NotImplementedError("ds.packing_samples and ring attention need the real flash-attn.")
+    """Raise: ring attention needs the real package on a GPU."""
+    raise NotImplementedError("Ring attention needs the real flash-attn.")

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
-
-from torch.distributed import TCPStore
 
 
 @dataclass
 class StatelessProcessGroup:
-    """A key-value store that the members share."""
+    """The place where the members meet; `PyNcclCommunicator` connects to it."""
 
-    store: TCPStore
+    host: str
+    port: int
     rank: int
     world_size: int
 
     @staticmethod
     def create(host: str, port: int, rank: int, world_size: int) -> StatelessProcessGroup:
-        """Meet at ``host:port``; rank 0 serves the store."""
-        wait = timedelta(seconds=120)
-        store = TCPStore(host, port, world_size, is_master=rank == 0, timeout=wait)
-        return StatelessProcessGroup(store, rank, world_size)
+        """Return the group that meets at ``host:port``; rank 0 serves the store."""
+        return StatelessProcessGroup(host, port, rank, world_size)

@@ -1,0 +1,71 @@
+"""OpenRLHF with real vLLM: synchronous, asynchronous, and beside the stand-in; see `run.py`."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+from common import BASELINE, KEYS, write_result
+
+from gem_core.experiment import run_experiment
+from gem_core.training.recipe import load_recipe
+
+SAME_WEIGHTS = 5e-3
+"""Largest mean difference of log-probabilities, engine against trainer, over a step's tokens, both
+in bfloat16 and of the same weights. OpenRLHF's engine has no other precision."""
+OLDER_WEIGHTS = 0.2
+"""The same bound where the engine's weights are one update old."""
+ASYNC = "trainer.openrlhf.train.async_enable=true"
+CASES = {
+    "openrlhf-vllm": ("hardware.engine=vllm",),
+    "openrlhf-async": ("hardware.engine=vllm", ASYNC),
+    "openrlhf-temperature": ("hardware.engine=vllm", "sampling.temperature=0.7"),
+    "openrlhf-lora": ("hardware.engine=vllm", "model.lora.rank=8", "algorithm.lr=0.004"),
+    "openrlhf-standin": (),
+}
+"""Case -> overrides of the tiny profile."""
+
+
+def trained(name: str, folder: Path, steps: int) -> None:
+    """Train in the way of a case, evaluated before and after, and write the figures.
+
+    Raises:
+        AssertionError: the engine's log-probabilities are not the trainer's, the policy did not
+            learn in 20 steps or more, or a turn ended otherwise than by its end or its cap.
+    """
+    keys = (*KEYS, *CASES[name], f"train.steps={steps}", "model.dtype=bfloat16")
+    recipe = load_recipe(BASELINE, "tiny", (*keys, "batch.episodes=96", "train.log_episodes=96"))
+    began = time.perf_counter()
+    run = run_experiment(recipe, "openrlhf", folder)
+    rows = run.metrics()
+    episodes = [episode for _, episode in run.episodes()]
+    stops = Counter(turn.finish_reason.value for episode in episodes for turn in episode.turns)
+    difference = [row["rollout/logprob_difference"] for row in rows]
+    success = [row["success/mean"] for row in rows]
+    data = {
+        "case": name,
+        "steps": len(rows),
+        "success": success,
+        "before": run.result["before"],
+        "after": run.result["after"],
+        "logprob_difference": difference,
+        "temperature": recipe.sampling.temperature,
+        "stops": dict(stops),
+        "seconds": time.perf_counter() - began,
+        "seconds_rollout": [row["time/rollout"] for row in rows],
+        "metrics": rows,
+    }
+    print(write_result(name, recipe.seed, data))
+    newest = difference[:1] if ASYNC in CASES[name] else difference
+    assert max(newest) < SAME_WEIGHTS, difference
+    assert max(difference) < OLDER_WEIGHTS, difference
+    assert stops.keys() <= {"stop", "length"}, stops
+    if len(rows) >= 20:
+        assert np.mean(success[-5:]) > np.mean(success[:5]) + 0.05, success
+
+
+if __name__ == "__main__":
+    trained(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))

@@ -1,0 +1,36 @@
+"""Train with a real engine on a CPU: ``python benchmarks/engines/run.py CASE [--steps 20]``.
+
+A case is a function of ``TRAINER_cases.py``. It runs in the environment ``.venvs/TRAINER-vllm``
+(``python tools/make_env.py TRAINER-vllm``), and its figures go to ``results/CASE.json``. A case
+whose figures are not as they must be ends with an error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from common import HERE, ROOT, engine_environment
+
+
+def main() -> int:
+    """Start the case's program in its environment; return its exit code."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("case", help="trl-colocate, trl-server, trl-standin, trl-checks, ...")
+    parser.add_argument("--steps", type=int, default=20, help="training steps")
+    parser.add_argument("--python", help="interpreter; default: that of .venvs/TRAINER-vllm")
+    options = parser.parse_args()
+    trainer = options.case.partition("-")[0]
+    python = options.python or str(ROOT / ".venvs" / f"{trainer}-vllm" / "bin" / "python")
+    with tempfile.TemporaryDirectory() as folder:
+        environment = engine_environment(Path(folder) / "site")
+        program = str(HERE / f"{trainer}_cases.py")
+        command = [python, program, options.case, str(Path(folder) / "run"), str(options.steps)]
+        return subprocess.run(command, env=environment, check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())

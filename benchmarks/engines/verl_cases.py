@@ -1,0 +1,104 @@
+"""verl with real vLLM through ``main_ppo``, and beside it the stand-in; see `run.py`."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from common import BASELINE, KEYS, write_result
+from verl_weights import measure
+
+from gem_core.experiment import run_experiment
+from gem_core.tiny import model_path
+from gem_core.training.recipe import Recipe, load_recipe, recipe_from_dict
+
+SAME_WEIGHTS = 1e-4
+"""Largest mean difference of log-probabilities, engine against trainer, over a step's tokens, both
+in float32."""
+ROLLOUT = "actor_rollout_ref.rollout"
+VLLM: dict[str, Any] = {
+    f"{ROLLOUT}.enforce_eager": True,
+    f"{ROLLOUT}.free_cache_engine": False,  # vLLM does not sleep on a CPU
+    f"+{ROLLOUT}.enable_sleep_mode": False,
+    f"{ROLLOUT}.max_num_seqs": 64,
+    f"{ROLLOUT}.max_num_batched_tokens": 2048,
+    f"{ROLLOUT}.gpu_memory_utilization": 0.2,
+    f"{ROLLOUT}.checkpoint_engine.update_weights_bucket_megabytes": 16,  # of shared memory
+}
+"""What vLLM needs on a CPU."""
+CASES: dict[str, tuple[str, ...]] = {
+    "verl-vllm": ("hardware.engine=vllm",),
+    "verl-lora": ("hardware.engine=vllm", "model.lora.rank=8", "algorithm.lr=0.004"),
+    "verl-standin": (),
+}
+"""Case -> overrides of the tiny profile."""
+
+
+def recipe_of(name: str, steps: int) -> Recipe:
+    """Return the recipe of a case."""
+    keys = (*KEYS, *CASES[name], f"train.steps={steps}", "batch.episodes=96")
+    data = load_recipe(BASELINE, "tiny", (*keys, "train.log_episodes=96")).to_dict()
+    if data["hardware"]["engine"] == "vllm":
+        data["trainer"] = {"verl": VLLM}
+    return recipe_from_dict(data)
+
+
+def trained(name: str, folder: Path, steps: int) -> None:
+    """Train in the way of a case, evaluated before and after, and write the figures.
+
+    Raises:
+        AssertionError: the engine's log-probabilities are not the trainer's, the policy did not
+            learn in 20 steps or more, or a turn ended otherwise than by its end or its cap.
+    """
+    recipe = recipe_of(name, steps)
+    began = time.perf_counter()
+    run = run_experiment(recipe, "verl", folder)
+    rows = run.metrics()
+    episodes = [episode for _, episode in run.episodes()]
+    stops = Counter(turn.finish_reason.value for episode in episodes for turn in episode.turns)
+    difference = [row["rollout/logprob_difference"] for row in rows]
+    success = [row["success/mean"] for row in rows]
+    data = {
+        "case": name,
+        "steps": len(rows),
+        "success": success,
+        "before": run.result["before"],
+        "after": run.result["after"],
+        "logprob_difference": difference,
+        "stops": dict(stops),
+        "seconds": time.perf_counter() - began,
+        "seconds_rollout": [row["time/rollout"] for row in rows],
+        "seconds_sync": [row["time/sync"] for row in rows],
+        "metrics": rows,
+    }
+    print(write_result(name, recipe.seed, data))
+    assert max(difference) < SAME_WEIGHTS, difference
+    assert stops.keys() <= {"stop", "length"}, stops
+    if len(rows) >= 20:
+        assert np.mean(success[-5:]) > np.mean(success[:5]) + 0.05, success
+
+
+def weights(name: str) -> None:
+    """Measure verl's path of weights alone, and write the figures.
+
+    Raises:
+        AssertionError: the engine has other weights than it was sent, or a prefix cache that was
+            kept did not show.
+    """
+    recipe = load_recipe(BASELINE, "tiny", KEYS)
+    figures = measure(model_path(recipe))
+    print(write_result(name, recipe.seed, {"case": name, **figures}))
+    assert figures["initial"] < SAME_WEIGHTS, figures
+    for sync in figures["syncs"]:
+        assert sync["fresh_cache"] < SAME_WEIGHTS < sync["stale_cache"], sync
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "verl-weights":
+        weights(sys.argv[1])
+    else:
+        trained(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))

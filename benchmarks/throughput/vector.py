@@ -1,0 +1,278 @@
+"""Vector environments: `gem_core.vector.make_vec`, a bare loop, Gymnasium and gem-llm in one run.
+
+    python benchmarks/throughput/vector.py --peer-python PYTHON_WITH_GYMNASIUM_AND_GEM_LLM
+
+Steps per second of 64 environments that do nothing and of 64 games, and what slow environments cost
+the others. All sides are measured alternately, the peers in a process of their own, so that a busy
+machine affects all of them; the ratios are the result. They are written to ``vector.json`` beside
+this file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from statistics import median
+from typing import Any
+
+from gem_core.core import Env
+from gem_core.env_spec import EnvSpec
+from gem_core.registration import make
+from gem_core.training import provenance
+from gem_core.vector import make_vec
+
+HERE = Path(__file__).resolve().parent
+RESULT = HERE / "vector.json"
+N = 64
+PEERS = """
+import importlib.util, json, sys, time
+N = 64
+
+def gymnasium_side():
+    import gymnasium
+    from gymnasium import spaces
+
+    class Null(gymnasium.Env):
+        observation_space = spaces.Discrete(2)
+        action_space = spaces.Discrete(2)
+        def reset(self, *, seed=None, options=None):
+            return 0, {}
+        def step(self, action):
+            return 0, 0.0, False, False, {}
+
+    envs = gymnasium.vector.SyncVectorEnv([Null for _ in range(N)])
+    envs.reset(seed=0)
+    actions = envs.action_space.sample()
+    return lambda: envs.step(actions)
+
+def gem_side():
+    from gem.core import Env
+    from gem.vector.sync_vector_env import SyncVectorEnv
+
+    class Null(Env):
+        def reset(self, seed=None):
+            return "", {}
+        def step(self, action):
+            return "", 0.0, False, False, {}
+        def sample_random_action(self):
+            return ""
+
+    envs = SyncVectorEnv(["null"] * N, [Null for _ in range(N)])
+    envs.reset()
+    actions = ["a"] * N
+    return lambda: envs.step(actions)
+
+sides = {}
+for name, package, make in (
+    ("gymnasium", "gymnasium", gymnasium_side), ("gem-llm", "gem", gem_side)
+):
+    if importlib.util.find_spec(package):
+        sides[name] = make()
+for line in sys.stdin:
+    name = line.strip()
+    if name not in sides:
+        print("null", flush=True)
+        continue
+    began = time.perf_counter()
+    count = 0
+    while time.perf_counter() - began < 0.2:
+        for _ in range(20):
+            sides[name]()
+        count += 20
+    print(json.dumps(count * N / (time.perf_counter() - began)), flush=True)
+"""
+"""The peers, in an interpreter that has them; asked by name, it answers with steps per second."""
+
+
+def rate(function: Callable[[], Any], steps: int = N, seconds: float = 0.2) -> float:
+    """Return steps per second of a function that makes ``steps`` of them."""
+    began = time.perf_counter()
+    count = 0
+    while time.perf_counter() - began < seconds:
+        for _ in range(20):
+            function()
+        count += 20
+    return count * steps / (time.perf_counter() - began)
+
+
+class Null(Env):
+    """Does nothing."""
+
+    fast = True
+
+    def _reset(self, options: Any) -> Any:
+        return "", {}
+
+    def _step(self, action: str) -> Any:
+        return "", 0.0, False, False, {}
+
+
+class Sleeps(Env):
+    """Waits in its reset, and in each step as long as the action says."""
+
+    slow = True
+
+    def __init__(self, reset_s: float = 0.0) -> None:
+        self.reset_s = reset_s
+
+    def _reset(self, options: Any) -> Any:
+        time.sleep(self.reset_s)
+        return "", {}
+
+    def _step(self, action: str) -> Any:
+        if action != "0":
+            time.sleep(float(action))
+        return "", 0.0, False, False, {}
+
+
+NULL = EnvSpec("bench:Null-v0", "vector:Null")
+SLEEPS = EnvSpec("bench:Sleeps-v0", "vector:Sleeps")
+
+
+def null_sides() -> dict[str, Callable[[], Any]]:
+    """Return the bare loop and the vector over environments that do nothing."""
+    envs = make_vec(NULL, N)
+    envs.reset(seed=0)
+    actions = ["a"] * N
+    single = [make(NULL) for _ in range(N)]
+    for env in single:
+        env.reset(seed=0)
+
+    def bare() -> None:
+        for env in single:
+            env.step("a")
+
+    return {"bare loop": bare, "make_vec": lambda: envs.step(actions)}
+
+
+def guessing_sides() -> dict[str, Callable[[], Any]]:
+    """Return GuessTheNumber, resets included: one environment, and a vector of 64."""
+    rng = Random(0)
+    actions = [f"\\boxed{{{rng.randint(1, 50)}}}" for _ in range(1 << 12)]
+    single = make("game:GuessTheNumber-v0-hard")
+    single.reset(seed=0)
+    envs = make_vec("game:GuessTheNumber-v0-hard", N, autoreset="same_step")
+    envs.reset(seed=0)
+    at = {"single": 0, "vector": 0}
+
+    def batch(side: str) -> list[str]:
+        at[side] = (at[side] + N) % len(actions)
+        return actions[at[side] : at[side] + N]
+
+    def alone() -> None:
+        for action in batch("single"):
+            result = single.step(action)
+            if result[2] or result[3]:
+                single.reset()
+
+    return {"one environment": alone, "make_vec": lambda: envs.step(batch("vector"))}
+
+
+def waits(backend: str) -> dict[str, float]:
+    """Return the milliseconds for which slow environments hold up the others: median of many."""
+    figures: dict[str, float] = {}
+    with make_vec(SLEEPS, N, backend=backend) as envs:
+        envs.reset(seed=0)
+        spent = []
+        for _ in range(30):
+            began = time.perf_counter()
+            envs.send(["0.05", *["0"] * (N - 1)])
+            ready = envs.recv(min_ready=N - 1)
+            spent.append(1e3 * (time.perf_counter() - began))
+            assert len(ready.indices) >= N - 1
+            envs.recv(min_ready=N - len(ready.indices))
+        figures["63 of 64 ready"] = median(spent)
+    with make_vec(SLEEPS, 16, backend=backend, kwargs={"reset_s": 0.02}) as envs:
+        envs.reset(seed=0)
+        spent = []
+        for _ in range(10):
+            began = time.perf_counter()
+            envs.reset(seed=0)
+            spent.append(1e3 * (time.perf_counter() - began))
+        figures["16 resets of 20 ms"] = median(spent)
+    with make_vec(SLEEPS, 2, backend=backend, deadline_s=0.5) as envs:
+        envs.reset(seed=0)
+        began = time.perf_counter()
+        steps = envs.step(["8", "0"])
+        figures["8 s hang, deadline 500 ms"] = 1e3 * (time.perf_counter() - began)
+        assert steps.truncated.tolist() == [True, False]
+    return figures
+
+
+def rates(peer: str | None, rounds: int) -> dict[str, Any]:
+    """Return steps per second of all sides, best of the rounds, and the medians of the ratios."""
+    null = null_sides()
+    guess = guessing_sides()
+    peers = Peers(peer)
+    seen: dict[str, list[float]] = {}
+    for _ in range(rounds):
+        for name, function in null.items():
+            seen.setdefault(f"null: {name}", []).append(rate(function))
+        for name in ("gymnasium", "gem-llm"):
+            value = peers.rate(name)
+            if value is not None:
+                seen.setdefault(f"null: {name}", []).append(value)
+        for name, function in guess.items():
+            seen.setdefault(f"guess: {name}", []).append(rate(function))
+    peers.close()
+    pairs = [(name, "null: bare loop") for name in seen if name.startswith("null")]
+    pairs.append(("guess: make_vec", "guess: one environment"))
+    ratios = {
+        f"{a} / {b}": median(x / y for x, y in zip(seen[a], seen[b], strict=True))
+        for a, b in pairs
+        if a != b
+    }
+    return {"steps_per_s": {name: max(values) for name, values in seen.items()}, "ratios": ratios}
+
+
+class Peers:
+    """The interpreter with Gymnasium and gem-llm, where there is one."""
+
+    def __init__(self, python: str | None) -> None:
+        self._process = None
+        if python is not None:
+            pipe = subprocess.PIPE
+            command = [python, "-c", PEERS]
+            self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True)
+
+    def rate(self, name: str) -> float | None:
+        """Return steps per second of one peer."""
+        if self._process is None:
+            return None
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.write(name + "\n")
+        self._process.stdin.flush()
+        value: float | None = json.loads(self._process.stdout.readline())
+        return value
+
+    def close(self) -> None:
+        """End the interpreter."""
+        if self._process is not None:
+            self._process.communicate()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--peer-python", help="an interpreter with gymnasium and gem-llm")
+    parser.add_argument("--rounds", type=int, default=9)
+    provenance.add_option(parser)
+    options = parser.parse_args()
+    provenance.check_option(parser, options)
+    result = {
+        "commit": provenance.commit(),  # of the code that runs, not of a later one
+        "python": platform.python_version(),
+        **rates(options.peer_python, options.rounds),
+        "waits_ms": {backend: waits(backend) for backend in ("thread", "process")},
+    }
+    RESULT.write_text(json.dumps(result, indent=1) + "\n")
+    print(json.dumps(result, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,68 @@
+"""``gem-core plan``: what a recipe needs on given GPUs, before anything is started."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+
+from gem_core.errors import MissingDependencyError, RecipeError
+from gem_core.plan.estimate import GB, USABLE, Plan, estimate
+from gem_core.report.tables import plain_table
+from gem_core.training.recipe import load_recipe
+from gem_core.training.trainers import get_trainer, resolve
+
+
+def plan(arguments: argparse.Namespace) -> int:
+    """Print the memory of an update by part; return 1 if it does not fit."""
+    number, gigabytes = _gpus(arguments.gpus)
+    overrides = [*arguments.overrides, "hardware.nodes=1", f"hardware.gpus_per_node={number}"]
+    recipe = load_recipe(arguments.baseline, arguments.profile, overrides)
+    trainer = get_trainer(arguments.trainer)
+    result = estimate(recipe, trainer.name, gigabytes)
+    print(_table(result))
+    try:
+        native = resolve(trainer.translate)(recipe)
+    except MissingDependencyError as error:
+        print(f"\nNative configuration: not shown. {error}")
+    else:
+        print(f"\nNative configuration of {trainer.distribution}:\n{_native(native)}")
+    for problem in result.problems:
+        print(f"\nDoes not fit: {problem}")
+    return 1 if result.problems else 0
+
+
+def _table(result: Plan) -> str:
+    rows = [(part, f"{size / GB:.1f}") for part, size in result.parts.items()]
+    rows.append(("together", f"{result.total / GB:.1f}"))
+    rows.append(("may be used", f"{USABLE * result.capacity / GB:.1f}"))
+    lines = (
+        plain_table(("on each GPU in an update", "GB"), rows),
+        "",
+        f"At most {result.tokens_per_pass} tokens ({result.rows_per_pass} of the longest rows) in "
+        f"one forward pass, {result.tokens_per_step} in a training step.",
+        f"In the engine one row of the longest length takes {result.cache_per_row / GB:.2f} GB of "
+        "keys and values; the engine's own share of memory comes from its native setting.",
+    )
+    return "\n".join(lines)
+
+
+def _native(native: object) -> str:
+    if isinstance(native, dict):
+        return "\n".join(f"  {key} = {value!r}" for key, value in sorted(native.items()))
+    if isinstance(native, list):
+        return "  " + shlex.join(str(argument) for argument in native)
+    return f"  {native}"
+
+
+def _gpus(text: str) -> tuple[int, float]:
+    """Read ``8x80``: eight GPUs of 80 GB each."""
+    number, _, size = text.partition("x")
+    try:
+        gpus = int(number)
+        gigabytes = float(size)
+    except ValueError:
+        gpus = 0
+        gigabytes = 0.0
+    if gpus < 1 or gigabytes <= 0:
+        raise RecipeError(f"--gpus {text} is not NUMBERxGIGABYTES, such as 8x80.")
+    return gpus, gigabytes

@@ -1,0 +1,1 @@
+"""What a recipe needs on given GPUs, computed before anything is started."""

@@ -1,0 +1,45 @@
+"""What clients of a server may use, and what a refused request is."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from gem_core.errors import GemError
+
+
+class ServerLimits(NamedTuple):
+    """What clients of a server may use.
+
+    Attributes:
+        environments: shell-style patterns of the ids that are served. Ids of other packages
+            (``gem:...``) have to match a pattern that begins with their namespace.
+        sessions: sessions at once.
+        idle_s: seconds without a message after which a session is closed.
+        call_s: wall seconds of a call of an environment.
+        message_bytes: size of a message.
+        threads: calls of environments that run at the same time.
+        parameters: whether clients may set parameters of environments, such as the file that data
+            are read from.
+    """
+
+    environments: tuple[str, ...] = ("*",)
+    sessions: int = 2048
+    idle_s: float = 1800.0
+    call_s: float = 60.0
+    message_bytes: int = 1 << 20
+    threads: int = 64
+    parameters: bool = False
+
+
+class RefusedError(GemError, ValueError):
+    """A request that was refused; the message tells the client why.
+
+    Attributes:
+        code: OpenEnv's name of the reason.
+        status: the one of HTTP.
+    """
+
+    def __init__(self, message: str, code: str = "VALIDATION_ERROR", status: int = 400) -> None:
+        super().__init__(message)
+        self.code = code
+        self.status = status

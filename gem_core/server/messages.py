@@ -1,0 +1,170 @@
+"""OpenEnv's messages: what clients send, and how an environment's results look in them.
+
+A client sends ``reset``, ``step``, ``state`` or ``close`` and gets ``observation``, ``state`` or
+``error``. An action is ``{"text": ...}``. An observation has ``text``, ``terminated``,
+``truncated`` and ``info`` beside OpenEnv's own ``reward`` and ``done``. Two more types, ``save``
+and ``load``, hold the state of the environment itself, for gem-core's client.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from gem_core.core import Env
+from gem_core.server.limits import RefusedError
+from gem_core.server.sessions import Session, Sessions, as_json
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gem_core.core import Info, StepResult
+
+Message = dict[str, Any]
+TYPES = ("reset", "step", "state", "save", "load")
+_MAX_NAME = 255
+
+
+async def answer(sessions: Sessions, session: Session, message: Message) -> Message:
+    """Return the answer to a message of a session's client.
+
+    Raises:
+        RefusedError: the message is not one of the protocol.
+        Exception: the environment's own.
+    """
+    kind = message.get("type")
+    data = message.get("data", {})
+    if kind not in TYPES:
+        raise RefusedError(f"Unknown message type: {kind!r:.80}", "UNKNOWN_TYPE")
+    if not isinstance(data, dict):
+        raise RefusedError("data is not an object.")
+    if kind == "reset":
+        return observation(await _reset(sessions, session, data))
+    if kind == "step":
+        return observation(await _step(sessions, session, data))
+    if kind == "save":
+        return {"type": "save", "data": await sessions.call(session, lambda e: e.get_state())}
+    if kind == "load":
+        await sessions.call(session, lambda env: env.set_state(data))
+        return {"type": "load", "data": {}}
+    return {"type": "state", "data": state(session)}
+
+
+def read(text: str) -> Message:
+    """Return a message from its text.
+
+    Raises:
+        RefusedError: it is not a JSON object.
+    """
+    try:
+        message = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise RefusedError(f"Invalid JSON: {error}", "INVALID_JSON") from None
+    if not isinstance(message, dict):
+        raise RefusedError("A message is a JSON object.", "INVALID_JSON")
+    return message
+
+
+def error_message(error: Exception) -> Message:
+    """Return the message that tells a client of an error."""
+    if isinstance(error, RefusedError):
+        return {"type": "error", "data": {"message": str(error), "code": error.code}}
+    text = f"{type(error).__name__}: {error}"
+    return {"type": "error", "data": {"message": text, "code": "EXECUTION_ERROR"}}
+
+
+def observation(data: dict[str, Any]) -> Message:
+    """Return the message around an observation."""
+    return {"type": "observation", "data": data}
+
+
+def state(session: Session) -> dict[str, Any]:
+    """Return what OpenEnv calls the state: the episode's name and its steps."""
+    return {
+        "episode_id": session.episode_id,
+        "step_count": session.steps,
+        "environment": session.environment,
+    }
+
+
+async def _reset(sessions: Sessions, session: Session, data: dict[str, Any]) -> dict[str, Any]:
+    seed = data.get("seed")
+    options = data.get("options")
+    episode_id = data.get("episode_id")
+    if not (seed is None or (isinstance(seed, int) and not isinstance(seed, bool))):
+        raise RefusedError("seed is not an integer.")
+    if not (options is None or isinstance(options, dict)):
+        raise RefusedError("options is not an object.")
+    if not (episode_id is None or (isinstance(episode_id, str) and len(episode_id) <= _MAX_NAME)):
+        raise RefusedError(f"episode_id is not a text of at most {_MAX_NAME} characters.")
+
+    def start(env: Env) -> tuple[str, Info, Info]:
+        text, info = env.reset(seed=seed, options=options)
+        return text, info, facts(env)
+
+    text, info, known = await sessions.call(session, start)
+    session.steps = 0
+    session.episode_id = episode_id or session.name
+    result = described((text, 0.0, False, False, info))
+    return {**result, "reward": None, "metadata": known}
+
+
+async def _step(sessions: Sessions, session: Session, data: dict[str, Any]) -> dict[str, Any]:
+    action = data.get("text")
+    if not isinstance(action, str) or set(data) - {"text", "metadata"}:
+        raise RefusedError('An action is {"text": "..."}.')
+    result = await sessions.call(session, lambda env: env.step(action))
+    session.steps += 1
+    return described(result)
+
+
+def described(result: StepResult) -> dict[str, Any]:
+    """Return the result of a step as OpenEnv's observation."""
+    text, reward, terminated, truncated, info = result
+    inner = {
+        "text": text,
+        "terminated": bool(terminated),
+        "truncated": bool(truncated),
+        "info": as_json(info),
+        "metadata": {},
+    }
+    done = bool(terminated or truncated)
+    return {"observation": inner, "reward": float(reward), "done": done}
+
+
+def facts(env: Env) -> dict[str, Any]:
+    """Return what identifies an environment, for the record of a run that plays it."""
+    spec = env.spec
+    if spec is None:
+        return {}
+    return {"fingerprint": spec.fingerprint(), "data_revision": spec.data_revision}
+
+
+SCHEMA = {
+    "action": {
+        "type": "object",
+        "properties": {"text": {"type": "string"}, "metadata": {"type": "object"}},
+        "required": ["text"],
+        "additionalProperties": False,
+    },
+    "observation": {
+        "type": "object",
+        "properties": {
+            "text": {"type": "string"},
+            "terminated": {"type": "boolean"},
+            "truncated": {"type": "boolean"},
+            "info": {"type": "object"},
+            "reward": {"type": ["number", "null"]},
+            "done": {"type": "boolean"},
+            "metadata": {"type": "object"},
+        },
+    },
+    "state": {
+        "type": "object",
+        "properties": {
+            "episode_id": {"type": ["string", "null"]},
+            "step_count": {"type": "integer"},
+            "environment": {"type": "string"},
+        },
+    },
+}
+"""JSON schemas of what is sent, as OpenEnv's ``/schema`` gives them."""

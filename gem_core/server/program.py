@@ -1,0 +1,71 @@
+"""Run a server until it is told to end."""
+
+from __future__ import annotations
+
+import sys
+
+import uvicorn
+
+from gem_core.errors import GemError
+from gem_core.server.addresses import TOKEN_VARIABLE, is_loopback
+from gem_core.server.app import EnvServer
+from gem_core.server.limits import ServerLimits
+
+PING_S = 20.0
+"""Seconds between two pings; a client that answers none in as long is gone."""
+
+
+def make_program(
+    limits: ServerLimits, *, host: str = "127.0.0.1", port: int = 0, token: str | None = None
+) -> uvicorn.Server:
+    """Return a server that is ready to run.
+
+    Args:
+        limits: what clients may use.
+        host: the address it listens on.
+        port: 0 for a free one.
+        token: what clients have to send.
+
+    Raises:
+        GemError: another address than the loopback without a token.
+    """
+    if not is_loopback(host) and not token:
+        raise GemError(
+            f"Serving on {host} needs a token: set {TOKEN_VARIABLE}, here and where clients "
+            "run. It travels unencrypted: put a proxy with TLS in front."
+        )
+    raise_file_limit(limits.sessions)
+    config = uvicorn.Config(
+        EnvServer(limits, token).app(),
+        host=host,
+        port=port,
+        log_level="warning",
+        ws="websockets-sansio",
+        ws_max_size=limits.message_bytes,
+        ws_ping_interval=PING_S,
+        ws_ping_timeout=PING_S,
+        ws_per_message_deflate=False,
+        timeout_graceful_shutdown=5,
+        backlog=2048,
+    )
+    return uvicorn.Server(config)
+
+
+def raise_file_limit(sessions: int) -> None:
+    """Allow this process a file per session, as far as the system lets it."""
+    try:
+        import resource
+    except ImportError:  # not on Windows
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = sessions + 256
+    if soft < wanted:
+        allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+
+
+def run(limits: ServerLimits, *, host: str, port: int, token: str | None) -> None:
+    """Serve until Ctrl-C or SIGTERM."""
+    program = make_program(limits, host=host, port=port, token=token)
+    print(f"serving on http://{host}:{port}", file=sys.stderr, flush=True)
+    program.run()

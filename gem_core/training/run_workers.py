@@ -1,0 +1,102 @@
+"""The worker processes of a run: ``[workers]`` of the recipe."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from gem_core.core import Env
+from gem_core.env_spec import EnvSpec
+from gem_core.registration import register, spec
+from gem_core.training.recipe_tables import EnvConfig, WorkersConfig
+from gem_core.training.run_tools import count_tokens_with
+from gem_core.training.runs import RUN_VARIABLE
+from gem_core.workers import Builder, WorkerEnv, WorkerPool
+from gem_core.workers.child import ask
+
+_COUNT = "count_tokens"
+_pools: dict[tuple[WorkersConfig, str | None], WorkerPool] = {}
+_lock = threading.Lock()
+
+
+def run_pool(workers: WorkersConfig) -> WorkerPool:
+    """Return the workers of this process for the run that it belongs to."""
+    key = (workers, os.environ.get(RUN_VARIABLE))
+    with _lock:
+        pool = _pools.get(key)
+        if pool is None or pool.closed:
+            pool = WorkerPool(
+                workers.number, restart=workers.restart, max_restarts=workers.max_restarts
+            )
+            _pools[key] = pool
+        return pool
+
+
+def close_run_pools(run: str) -> None:
+    """End the workers that this process has for a run."""
+    with _lock:
+        pools = [_pools.pop(key) for key in list(_pools) if key[1] == run]
+    for pool in pools:
+        pool.close()
+
+
+def run_builder(config: EnvConfig, key: str, *, counts: bool) -> bytes:
+    """Return how a worker makes an environment of a run.
+
+    Args:
+        config: its table.
+        key: of its table in the recipe, for messages.
+        counts: whether the trainer's process counts the tokens of tools' results.
+    """
+    arguments = (config, key, spec(config.id), counts)
+    return Builder("gem_core.training.run_workers:make_in_worker", arguments).pickled()
+
+
+def make_in_worker(config: EnvConfig, key: str, registered: EnvSpec, counts: bool) -> Env:
+    """Make an environment in a worker as the trainer's process would, see `make_for_run`.
+
+    Ids that the trainer's process registered itself are registered here, too.
+    """
+    from gem_core.training.run_data import make_for_run
+
+    register(
+        registered.id,
+        registered.entry_point,
+        data_revision=registered.data_revision,
+        **registered.kwargs,
+    )
+    env = make_for_run(config, key)
+    if counts:
+        count_tokens_with(env, _count_in_trainer)
+    return env
+
+
+def worker_env(
+    workers: WorkersConfig,
+    builder: bytes,
+    deadline_s: float | None,
+    encode: Callable[[str], list[int]] | None,
+) -> WorkerEnv:
+    """Return a new environment in a worker of this process.
+
+    Args:
+        workers: the table of the recipe.
+        builder: see `run_builder`.
+        deadline_s: ``limits.turn_deadline_s``.
+        encode: the tokenizer, which stays in this process.
+    """
+
+    def answer(name: str, value: Any) -> int:
+        if name != _COUNT or encode is None:
+            raise ValueError(f"an environment asks for {name!r}")
+        return len(encode(value))
+
+    deadline = workers.deadline_s if deadline_s is None else deadline_s
+    return WorkerEnv(run_pool(workers), builder, deadline_s=deadline, answer=answer)
+
+
+def _count_in_trainer(text: str) -> Any:
+    """Return as many items as the text has tokens."""
+    return range(ask(_COUNT, text))

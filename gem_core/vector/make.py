@@ -1,0 +1,117 @@
+"""`make_vec`: many environments in this thread, in threads, or in worker processes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypeAlias, get_args
+
+from gem_core.core import Env
+from gem_core.env_spec import EnvSpec
+from gem_core.registration import make, spec
+from gem_core.vector.asynchronous import AsyncVectorEnv
+from gem_core.vector.env import Autoreset, VectorEnv
+from gem_core.vector.slots import ProcessSlot, Slot, Threads, ThreadSlot, worker_builder
+from gem_core.vector.sync import SyncVectorEnv
+from gem_core.workers import WorkerPool
+
+Backend: TypeAlias = Literal["sync", "thread", "process"]
+"""Where environments are called, see docs/workers.md."""
+MAX_THREADS = 256
+
+
+def make_vec(
+    ids: str | EnvSpec | Sequence[str | EnvSpec],
+    num_envs: int | None = None,
+    *,
+    backend: Backend = "sync",
+    weights: Sequence[float] | None = None,
+    kwargs: Mapping[str, Any] | None = None,
+    autoreset: Autoreset = "next_step",
+    workers: int | None = None,
+    deadline_s: float = 60.0,
+) -> VectorEnv:
+    """Make many environments behind one `reset` and one `step`.
+
+    The same seeds and actions give the same episodes in every backend.
+
+    Args:
+        ids: one id or spec, or several that are mixed.
+        num_envs: number of environments; ``None``: one of each id.
+        backend: ``"sync"``: one after another in the caller's thread, without deadlines;
+            ``"thread"``: environments that may block in threads; ``"process"``: in worker
+            processes, which may crash and use other CPUs.
+        weights: share of each id, relative to the others; equal shares without.
+        kwargs: keyword arguments of every environment.
+        autoreset: when an environment whose episode is over is reset, as in Gymnasium:
+            ``"next_step"``: by the next step, whose action is not used; ``"same_step"``: at once,
+            and ``info`` has ``final_obs`` and ``final_info``; ``"disabled"``: by the caller.
+        workers: number of threads or processes; ``None``: as many threads as environments, up to
+            256; as many processes as CPUs, up to 8.
+        deadline_s: wall seconds of one call in a thread or process. A thread cannot be ended: it is
+            given up, and its environment is made anew.
+
+    Raises:
+        UnknownNameError: an id is not registered.
+        ValueError: the numbers do not fit together.
+
+    Example:
+        >>> with make_vec("game:GuessTheNumber-v0-easy", 4) as envs:
+        ...     obs, infos = envs.reset(seed=7)
+        ...     steps = envs.step(["guess"] * 4)
+        >>> steps.rewards.shape
+        (4,)
+    """
+    if backend not in get_args(Backend):
+        raise ValueError(f"backend is one of {', '.join(get_args(Backend))}, not {backend!r}.")
+    chosen = [ids] if isinstance(ids, (str, EnvSpec)) else list(ids)
+    specs = [spec(one) if isinstance(one, str) else one for one in chosen]
+    mixed = mix(specs, len(specs) if num_envs is None else num_envs, weights)
+    options = dict(kwargs or {})
+    names = [one.id for one in mixed]
+    if backend == "sync":
+        return SyncVectorEnv([make(one, **options) for one in mixed], names, autoreset)
+    if workers is not None and workers < 1:
+        raise ValueError(f"workers must be at least 1, not {workers}.")
+    if backend == "thread":
+        threads = Threads(workers or min(MAX_THREADS, len(mixed)))
+        slots = [_thread_slot(one, options, threads, deadline_s) for one in mixed]
+        return AsyncVectorEnv(slots, names, autoreset, threads.close)
+    pool = WorkerPool(workers)
+    builders = {id(one): worker_builder(one, options) for one in specs}
+    remote: list[Slot] = [ProcessSlot(pool, builders[id(one)], deadline_s) for one in mixed]
+    return AsyncVectorEnv(remote, names, autoreset, pool.close)
+
+
+def mix(
+    specs: Sequence[EnvSpec], count: int, weights: Sequence[float] | None = None
+) -> list[EnvSpec]:
+    """Return ``count`` specs in the proportions of ``weights``, spread evenly.
+
+    Each next one is that which is furthest behind its share, so that every beginning of the list is
+    mixed, too.
+
+    Raises:
+        ValueError: there are no specs, or the weights do not fit them.
+    """
+    shares = [1.0] * len(specs) if weights is None else list(weights)
+    if not specs or count < 1:
+        raise ValueError("A vector needs at least one id and one environment.")
+    if len(shares) != len(specs) or min(shares) < 0 or not sum(shares) > 0:
+        raise ValueError(f"{len(specs)} ids need as many weights, none negative, one positive.")
+    made = [0] * len(specs)
+    mixed: list[EnvSpec] = []
+    for number in range(1, count + 1):
+        behind = [number * s / sum(shares) - n for s, n in zip(shares, made, strict=True)]
+        position = behind.index(max(behind))
+        made[position] += 1
+        mixed.append(specs[position])
+    return mixed
+
+
+def _thread_slot(
+    one: EnvSpec, options: dict[str, Any], threads: Threads, deadline_s: float
+) -> Slot:
+    def build() -> Env:
+        return make(one, **options)
+
+    return ThreadSlot(build, threads, deadline_s)

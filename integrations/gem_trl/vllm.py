@@ -1,0 +1,97 @@
+"""What TRL does not do for its vLLM engine: its precision, a server's settings, sleep per batch."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from gem_core.errors import RunError
+from gem_core.training.recipe import Recipe
+
+CPU_VARIABLE = "GEM_TRL_TEST_VLLM_ON_CPU"
+"""Environment variable that allows ``hardware.engine = "vllm"`` on a CPU; ``1`` in the tests with
+a CPU build of vLLM, see ``benchmarks/engines``."""
+SERVER_OPTIONS = """--weight-transfer-config '{"backend": "nccl"}' --logprobs-mode \
+processed_logprobs"""
+"""Options that a server needs; ``VLLM_SERVER_DEV_MODE=1`` opens what the weights are sent to."""
+
+
+def allowed_on_cpu() -> bool:
+    """Return whether a test wants vLLM on a CPU."""
+    return os.environ.get(CPU_VARIABLE) == "1"
+
+
+@contextmanager
+def engine_options(recipe: Recipe) -> Iterator[None]:
+    """Inside the block TRL makes a colocated engine with the recipe's precision.
+
+    ``GRPOConfig`` has no field for it: the engine would take that of the model's files, whatever
+    the model is trained in. To be removed when it has one.
+    """
+    from trl.generation import vllm_generation
+
+    if not hasattr(vllm_generation, "LLM"):  # no vLLM is installed; TRL says so if it is needed
+        yield
+        return
+    original = vllm_generation.LLM
+    options: dict[str, Any] = {"dtype": recipe.model.dtype}
+    if recipe.hardware.device == "cpu":
+        options["enforce_eager"] = True
+    vllm_generation.LLM = functools.partial(original, **options)
+    try:
+        yield
+    finally:
+        vllm_generation.LLM = original
+
+
+def require_server(recipe: Recipe, info: dict[str, Any], longest: int | None) -> None:
+    """Check that a vLLM server samples as the recipe's model does.
+
+    Args:
+        recipe: the experiment.
+        info: what the server says of itself, ``VLLMClient.get_server_info()``.
+        longest: tokens of the longest sequence; ``None`` = no limit of the recipe's.
+
+    Raises:
+        RunError: it does not; the message has the options to start it with.
+    """
+    model = info["model_config"]
+    wrong = []
+    if not str(model["dtype"]).endswith(recipe.model.dtype):
+        wrong.append(f"dtype {model['dtype']}")
+    if "processed_logprobs" not in str(model["logprobs_mode"]).lower():
+        wrong.append(f"logprobs_mode {model['logprobs_mode']}")
+    if longest is not None and int(model["max_model_len"]) < longest:
+        wrong.append(f"max_model_len {model['max_model_len']}")
+    if wrong:
+        length = "" if longest is None else f" --max-model-len {longest}"
+        raise RunError(
+            f"The vLLM server has {', '.join(wrong)}; start it with VLLM_SERVER_DEV_MODE=1 vllm "
+            f"serve MODEL --dtype {recipe.model.dtype} {SERVER_OPTIONS}{length}"
+        )
+
+
+@contextmanager
+def awake(trainer: Any) -> Iterator[None]:
+    """Keep a colocated engine with sleep mode awake for a batch.
+
+    TRL has it sleep after every call, which discards its weights, and sends it all of them before
+    the next one: at every turn.
+    """
+    engine = trainer.vllm_generation if trainer.use_vllm else None
+    if engine is None or engine.mode != "colocate" or not engine.enable_sleep_mode:
+        yield
+        return
+    engine.sync_weights()  # wakes their memory, too
+    trainer._last_loaded_step = trainer.state.global_step
+    engine.llm.wake_up(tags=["kv_cache"])
+    engine.enable_sleep_mode = False
+    try:
+        yield
+    finally:
+        engine.enable_sleep_mode = True
+        engine.llm.sleep(level=2)
+        engine._llm_weights_sleeping = True

@@ -1,0 +1,82 @@
+"""The weights that a run starts from, trains and exports: all of the model's, or LoRA adapters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gem_core.errors import GemError, MissingDependencyError
+from gem_core.training.recipe import Recipe
+
+
+def lora_config(recipe: Recipe) -> Any:
+    """Return the recipe's adapters as PEFT's configuration; ``None`` where there are none.
+
+    Raises:
+        MissingDependencyError: PEFT is not installed.
+    """
+    lora = recipe.model.lora
+    if not lora.rank:
+        return None
+    try:
+        from peft import LoraConfig
+    except ImportError as error:
+        raise MissingDependencyError(
+            "model.lora needs PEFT: pip install 'trl[peft]' in the trainer's environment."
+        ) from error
+    return LoraConfig(
+        r=lora.rank,
+        lora_alpha=lora.alpha,
+        target_modules=list(lora.targets) or "all-linear",
+        lora_dropout=0.0,
+        bias="none",
+        task_type="CAUSAL_LM",
+    )
+
+
+def require_complete(source: str, revision: str | None) -> None:
+    """Check that a model's files have all of its weights; transformers would draw the others.
+
+    Nothing is loaded for it.
+
+    Args:
+        source: path or name.
+        revision: of a name.
+
+    Raises:
+        GemError: weights are missing.
+    """
+    from transformers import AutoModelForCausalLM
+
+    _, report = AutoModelForCausalLM.from_pretrained(
+        source, revision=revision, device_map="meta", output_loading_info=True
+    )
+    missing = sorted(report["missing_keys"])
+    if missing:
+        raise GemError(
+            f"{len(missing)} weights of the model are not in the files of {source}, {missing[0]} "
+            "first: they would be random. Export the whole model under its own names, or set "
+            "model.path to one that is complete."
+        )
+
+
+def save_merged(model: Any, tokenizer: Any, folder: str) -> None:
+    """Write a model with its adapters merged, in Hugging Face's format; it stays as it is.
+
+    Args:
+        model: a ``PeftModel``.
+        tokenizer: is written beside it.
+        folder: where to.
+    """
+    base = model.get_base_model()
+    prefix = model.prefix
+    model.merge_adapter()
+    try:
+        weights = {
+            name.replace(".base_layer", ""): tensor
+            for name, tensor in base.state_dict().items()
+            if prefix not in name
+        }
+        base.save_pretrained(folder, state_dict=weights)
+    finally:
+        model.unmerge_adapter()
+    tokenizer.save_pretrained(folder)

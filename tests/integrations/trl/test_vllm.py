@@ -1,0 +1,254 @@
+"""What the adapter adds to TRL's vLLM engine; `benchmarks/engines` runs a real one."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from types import ModuleType, SimpleNamespace
+
+import pytest
+from trl.generation import vllm_generation
+from trl.generation.vllm_generation import VLLMGeneration
+
+from gem_core.episodes.rollout import Request
+from gem_core.errors import RecipeError, RunError
+from gem_core.training.recipe import load_recipe
+from gem_trl.config import translate
+from gem_trl.stepping import SteppingPolicy, can_step
+from gem_trl.vllm import CPU_VARIABLE, awake, engine_options, require_server
+
+SERVER = {
+    "dtype": "torch.float32",
+    "logprobs_mode": "LogprobsMode.PROCESSED_LOGPROBS",
+    "max_model_len": 520,
+}
+
+
+class Llm:
+    """Counts what TRL's own code asks of a colocated engine."""
+
+    def __init__(self):
+        self.calls = []
+        model = SimpleNamespace(load_weights=lambda pairs: self.calls.append("load"))
+        runner = SimpleNamespace(model_runner=SimpleNamespace(model=model))
+        executor = SimpleNamespace(driver_worker=runner)
+        self.llm_engine = SimpleNamespace(model_executor=executor)
+
+    def sleep(self, level):
+        self.calls.append("sleep")
+
+    def wake_up(self, tags):
+        self.calls += [f"wake {tag}" for tag in tags]
+
+    def reset_prefix_cache(self):
+        self.calls.append("reset")
+
+    def generate(self, prompts, sampling_params, use_tqdm):
+        self.calls.append("generate")
+        token = SimpleNamespace(logprob=-0.5, rank=1)
+        output = SimpleNamespace(token_ids=[7], logprobs=[{7: token}])
+        return [
+            SimpleNamespace(prompt_token_ids=p["prompt_token_ids"], outputs=[output])
+            for p in prompts
+        ]
+
+
+@pytest.fixture
+def sleeping(make_trainer, monkeypatch):
+    """A trainer over TRL's own code for a colocated engine with sleep mode."""
+    monkeypatch.setattr(vllm_generation, "SamplingParams", SimpleNamespace, raising=False)
+    trainer = make_trainer()
+    engine = object.__new__(VLLMGeneration)
+    weights = {"one": trainer.model.model.norm.weight}
+    vars(engine).update(
+        accelerator=trainer.accelerator,
+        model=trainer.model,
+        mode="colocate",
+        llm=Llm(),
+        temperature=1.0,
+        top_p=1.0,
+        top_k=0,
+        min_p=None,
+        repetition_penalty=1.0,
+        max_completion_length=8,
+        enable_sleep_mode=True,
+        _llm_weights_sleeping=True,
+        logprobs=0,
+        structured_outputs_regex=None,
+        generation_kwargs={},
+        tensor_parallel_size=1,
+    )
+    engine._iter_named_params = lambda: iter(weights.items())
+    trainer.use_vllm = True
+    trainer.vllm_mode = "colocate"
+    trainer.vllm_generation = engine
+    trainer._last_loaded_step = 0
+    return trainer
+
+
+def turns(trainer, count):
+    for _ in range(count):
+        trainer._generate_single_turn([[1, 2]], None, {}, 1)
+
+
+def test_an_engine_sleeps_once_per_batch(sleeping):
+    calls = sleeping.vllm_generation.llm.calls
+    with awake(sleeping):
+        turns(sleeping, 3)
+    expected = ["wake weights", "load", "reset", "wake kv_cache", *["generate"] * 3, "sleep"]
+    assert calls == expected
+    calls.clear()
+    with awake(sleeping):
+        turns(sleeping, 1)
+    assert calls.count("load") == calls.count("sleep") == 1
+    calls.clear()
+    turns(sleeping, 3)  # what TRL does by itself
+    assert calls.count("load") == calls.count("sleep") == 3
+
+
+def test_an_engine_without_sleep_mode_is_left_alone(sleeping):
+    sleeping.vllm_generation.enable_sleep_mode = False
+    with awake(sleeping):
+        pass
+    assert sleeping.vllm_generation.llm.calls == []
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_colocated_engine_has_the_recipes_precision(make_recipe, monkeypatch, dtype):
+    def engine(**options):
+        return options
+
+    monkeypatch.setattr(vllm_generation, "LLM", engine, raising=False)
+    with engine_options(make_recipe(f"model.dtype={dtype}")):
+        assert vllm_generation.LLM(model="m")["dtype"] == dtype
+    assert vllm_generation.LLM is engine
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("dtype", "torch.bfloat16"), ("logprobs_mode", "raw_logprobs"), ("max_model_len", 519)],
+)
+def test_a_server_that_samples_otherwise_is_refused(make_recipe, key, value):
+    recipe = make_recipe()
+    require_server(recipe, {"model_config": SERVER}, 520)
+    with pytest.raises(RunError, match=f"{key} {value}.*--max-model-len 520"):
+        require_server(recipe, {"model_config": SERVER | {key: value}}, 520)
+
+
+def test_vllm_on_a_cpu_is_for_tests(make_recipe, monkeypatch):
+    recipe = make_recipe("hardware.engine=vllm")
+    with pytest.raises(RecipeError, match="engine"):
+        translate(recipe)
+    monkeypatch.setenv(CPU_VARIABLE, "1")
+    native = translate(recipe)
+    assert native["use_vllm"] and native["generation_kwargs"]["max_tokens"] > 0
+    assert not translate(make_recipe())["use_vllm"]
+
+
+def test_an_engine_on_several_gpus():
+    keys = ["hardware.device=gpu", "hardware.gpus_per_node=4"]
+    keys += ["hardware.engine_tensor_parallel=2"]
+
+    def paper(*more):
+        return load_recipe("guess-the-number-easy", "paper", [*keys, *more])
+
+    assert translate(paper())["vllm_tensor_parallel_size"] == 2
+    with pytest.raises(RecipeError, match=r"engine_tensor_parallel = 2: .* server"):
+        translate(paper("trainer.trl.vllm_mode=server"))
+    with pytest.raises(RecipeError, match=r"engine_tensor_parallel = 3"):
+        translate(paper("hardware.nodes=3", "hardware.engine_tensor_parallel=3"))
+    with pytest.raises(RecipeError, match=r"engine_tensor_parallel = 2"):
+        translate(paper("hardware.engine=hf", "algorithm.rollout_correction=none"))
+
+
+class StepEngine:
+    """vLLM's step loop: a request ends after as many steps as its prompt has tokens."""
+
+    def __init__(self, fails=False):
+        self.running = {}
+        self.most = 0
+        self.aborted = []
+        self.fails = fails
+
+    def add_request(self, name, prompt, params):
+        self.running[name] = [len(prompt["prompt_token_ids"]), params]
+        self.most = max(self.most, len(self.running))
+
+    def abort_request(self, names):
+        self.aborted += names
+
+    def step(self):
+        if self.fails:
+            raise RuntimeError("the engine fails")
+        done = []
+        for name, state in list(self.running.items()):
+            state[0] -= 1
+            if state[0] <= 0:
+                del self.running[name]
+                row = SimpleNamespace(
+                    token_ids=[state[1].max_tokens, 1],
+                    logprobs=[{state[1].max_tokens: SimpleNamespace(logprob=-1.0)}, {1: Zero}],
+                    finish_reason="stop",
+                )
+                done.append(SimpleNamespace(request_id=name, finished=True, outputs=[row]))
+        return done
+
+
+Zero = SimpleNamespace(logprob=0.0)
+
+
+@pytest.fixture
+def stepping(sleeping, monkeypatch):
+    """``stepping(engine)``: a policy over a step loop."""
+    parameters = ModuleType("vllm.sampling_params")
+    parameters.RequestOutputKind = SimpleNamespace(FINAL_ONLY="final")
+    package = ModuleType("vllm")
+    package.SamplingParams = SimpleNamespace
+    monkeypatch.setitem(sys.modules, "vllm", package)
+    monkeypatch.setitem(sys.modules, "vllm.sampling_params", parameters)
+
+    def make(engine):
+        sleeping.vllm_generation.llm.llm_engine = engine
+        return SteppingPolicy(sleeping, [1])
+
+    return make
+
+
+def test_requests_do_not_wait_for_each_other(stepping):
+    engine = StepEngine()
+    policy = stepping(engine)
+    ended = []
+
+    async def one(length):
+        answer = await policy.complete(Request([5] * length, 10 + length, None))
+        ended.append(length)
+        return answer
+
+    async def run():
+        return await asyncio.gather(*map(one, (9, 2, 4)))
+
+    answers = asyncio.run(run())
+    assert ended == [2, 4, 9] and engine.most == 3
+    assert [answer.token_ids for answer in answers] == [[19, 1], [12, 1], [14, 1]]
+    assert answers[0].logprobs == [-1.0, 0.0] and not engine.aborted
+
+
+def test_an_engine_that_fails_ends_the_run(stepping):
+    policy = stepping(StepEngine(fails=True))
+
+    async def run():
+        await asyncio.gather(*(policy.complete(Request([5], 9, None)) for _ in range(2)))
+
+    with pytest.raises(RuntimeError, match="the engine fails"):
+        asyncio.run(run())
+
+
+def test_who_may_step(sleeping):
+    assert can_step(sleeping)
+    sleeping.vllm_generation.tensor_parallel_size = 2  # its ranks must make the same calls
+    assert not can_step(sleeping)
+    sleeping.vllm_generation.tensor_parallel_size = 1
+    sleeping.vllm_mode = "server"
+    assert not can_step(sleeping)
+    sleeping.use_vllm = False
+    assert not can_step(sleeping)

@@ -1,0 +1,43 @@
+"""A pool of two workers, and the environment with faults in it and in this process."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from gem_core.registration import register
+from gem_core.workers import Builder, WorkerEnv, WorkerPool
+
+FOLDER = str(Path(__file__).parent)
+if FOLDER not in sys.path:
+    sys.path.insert(0, FOLDER)  # workers import from the same folders
+import faulty_env  # noqa: E402
+
+register(faulty_env.ID, "faulty_env:Faulty")
+register(faulty_env.FAST, "faulty_env:Fast")
+register(faulty_env.HEAVY, "faulty_env:Heavy")
+
+
+@pytest.fixture(scope="module")
+def shared_pool():
+    pool = WorkerPool(2)
+    yield pool
+    pool.close()
+
+
+@pytest.fixture
+def pool(shared_pool):
+    """The pool of the module; its tests leave it usable."""
+    return shared_pool
+
+
+@pytest.fixture
+def make_in():
+    """``make_in(pool, *arguments)``: an environment with faults in a worker."""
+
+    def make(pool, *arguments, target="faulty_env:make", deadline_s=20.0):
+        return WorkerEnv(pool, Builder(target, arguments).pickled(), deadline_s=deadline_s)
+
+    return make
