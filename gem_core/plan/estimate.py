@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 from gem_core.errors import RecipeError
 from gem_core.plan import memory
-from gem_core.plan.layouts import Layout, Sharding, layout
 from gem_core.plan.shapes import Shape, model_shape
+from gem_core.training.memory_layout import MemoryLayout, Sharding
 from gem_core.training.recipe import Recipe
+from gem_core.training.trainers import get_trainer
 
 GB = 1e9
 USABLE = 0.9
@@ -50,13 +51,17 @@ def estimate(recipe: Recipe, trainer: str, gigabytes: float) -> Plan:
     lower bounds: what a trainer copies for a moment is not in them.
 
     Raises:
-        RecipeError: the longest length is not bounded, or the model's sizes are not known.
+        RecipeError: the longest length is not bounded, the model's sizes are not known, or the
+            trainer's adapter says nothing of its memory.
+        UnknownNameError: there is no such trainer.
     """
     longest = recipe.limits.max_context_tokens
     if longest is None:
         raise RecipeError("Set limits.max_context_tokens: memory has no bound without it.")
     shape = model_shape(recipe.model)
-    how = layout(trainer)
+    how = get_trainer(trainer).memory
+    if how is None:
+        raise RecipeError(f"The adapter of {trainer} does not declare how it uses memory.")
     tokens = _tokens_per_pass(recipe, how, longest)
     parts = _states(recipe, how, shape) | _pass(recipe, how, shape, tokens)
     capacity = int(gigabytes * GB)
@@ -75,7 +80,7 @@ def estimate(recipe: Recipe, trainer: str, gigabytes: float) -> Plan:
     )
 
 
-def _tokens_per_pass(recipe: Recipe, how: Layout, longest: int) -> int:
+def _tokens_per_pass(recipe: Recipe, how: MemoryLayout, longest: int) -> int:
     batch = recipe.batch
     ranks = recipe.hardware.gpus * recipe.algorithm.minibatches
     minibatch = -(-batch.episodes // ranks)  # rounded up
@@ -88,7 +93,7 @@ def _tokens_per_pass(recipe: Recipe, how: Layout, longest: int) -> int:
     return longest * (1 if how.rows == "one" else minibatch)
 
 
-def _states(recipe: Recipe, how: Layout, shape: Shape) -> dict[str, int]:
+def _states(recipe: Recipe, how: MemoryLayout, shape: Shape) -> dict[str, int]:
     """Weights, gradients and optimizer states; a LoRA's own are small and left out."""
     asked = recipe.hardware.sharding
     sharding: Sharding = how.sharding if asked == "default" else asked
@@ -107,7 +112,7 @@ def _states(recipe: Recipe, how: Layout, shape: Shape) -> dict[str, int]:
     return parts
 
 
-def _pass(recipe: Recipe, how: Layout, shape: Shape, tokens: int) -> dict[str, int]:
+def _pass(recipe: Recipe, how: MemoryLayout, shape: Shape, tokens: int) -> dict[str, int]:
     width = 4 if recipe.model.dtype == "float32" else 2
     checkpointing = recipe.model.gradient_checkpointing
     return {
@@ -118,7 +123,7 @@ def _pass(recipe: Recipe, how: Layout, shape: Shape, tokens: int) -> dict[str, i
 
 def _advice(
     recipe: Recipe,
-    how: Layout,
+    how: MemoryLayout,
     parts: dict[str, int],
     longest: int,
     tokens: int,

@@ -8,6 +8,6 @@ model has to be built.
 
 from __future__ import annotations
 
-from gem_core.tiny.cache import cache_root, model_path
+from gem_core.tiny.cache import cache_root, model_path, model_source
 
-__all__ = ["cache_root", "model_path"]
+__all__ = ["cache_root", "model_path", "model_source"]

@@ -51,6 +51,24 @@ def model_path(recipe: Recipe) -> str:
     return str(folder)
 
 
+def model_source(recipe: Recipe) -> str:
+    """Return what a trainer without a key for a revision loads the model from.
+
+    Returns:
+        `model_path`; with ``model.revision`` the directory of that revision of a Hugging Face id,
+        which is downloaded to the local cache, or found there. On several nodes the cache must be
+        on a disk that they share.
+    """
+    name = model_path(recipe)
+    revision = recipe.model.revision
+    if revision is None or Path(name).is_dir():
+        return name
+    from huggingface_hub import snapshot_download
+
+    folder: str = snapshot_download(name, revision=revision)
+    return folder
+
+
 def _check(config: TinyConfig, context: int | None) -> None:
     unit = 2 * config.heads
     if config.hidden % unit:

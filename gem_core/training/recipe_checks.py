@@ -171,11 +171,6 @@ def _check_hardware(recipe: Recipe) -> None:
             f"model.lora.{key}",
             "goes with model.lora.rank >= 1 and only with it",
         )
-    _require(
-        recipe.batch.micro_batch is None or recipe.batch.max_tokens_per_device is None,
-        "batch.max_tokens_per_device",
-        "takes the place of batch.micro_batch; set one of the two",
-    )
     hardware = recipe.hardware
     parallel = hardware.tensor_parallel * hardware.sequence_parallel
     for key, shared in (

@@ -221,8 +221,9 @@ class BatchConfig(Table, frozen=True, kw_only=True):
     micro_batch: AtLeastOne | None = None
     """Sequences per forward pass; ``None`` = a whole minibatch."""
     max_tokens_per_device: AtLeastOne | None = None
-    """Most tokens in one forward pass on one GPU, in place of ``micro_batch``: as many sequences
-    go in as fit, so that memory has a bound whatever their lengths. ``None`` = no such bound."""
+    """Most tokens in one forward pass on one GPU, in place of ``micro_batch``, which then has no
+    effect: as many sequences go in as fit, so that memory has a bound whatever their lengths.
+    ``None`` = no such bound."""
 
 
 class SamplingConfig(Table, frozen=True, kw_only=True):

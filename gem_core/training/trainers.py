@@ -16,6 +16,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from gem_core.errors import MissingDependencyError, unknown
+from gem_core.training.memory_layout import MemoryLayout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ class Trainer:
         translate: ``module:function``, ``recipe -> native configuration`` (list of arguments or a
             dict), raising RecipeError for a key that cannot be honoured.
         modules: module that must be importable -> the command that installs it.
+        memory: how it holds a model on its GPUs, for ``gem-core plan``; ``None`` = not known.
     """
 
     name: str
@@ -49,6 +51,7 @@ class Trainer:
     launch: str
     translate: str
     modules: dict[str, str] = field(default_factory=dict)
+    memory: MemoryLayout | None = None
 
     @property
     def tested_range(self) -> str:

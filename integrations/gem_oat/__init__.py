@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gem_core.training.memory_layout import MemoryLayout
 from gem_core.training.trainers import Trainer
 
 TRAINER = Trainer(
@@ -13,4 +14,6 @@ TRAINER = Trainer(
     install='pip install "gem-core[oat]"  # Linux, Python 3.10; see gem_oat/README.md',
     launch="gem_oat.launch:run",
     translate="gem_oat.config:translate",
+    # ``args.py``: ``zero_stage`` 2.
+    memory=MemoryLayout(2, 2, 12, "optimizer", 10, "one"),
 )

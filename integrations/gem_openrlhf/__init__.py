@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gem_core.training.memory_layout import MemoryLayout
 from gem_core.training.trainers import Trainer
 
 TRAINER = Trainer(
@@ -18,4 +19,6 @@ TRAINER = Trainer(
     translate="gem_openrlhf.config:translate",
     # flash_attn and vllm are asked for only where a GPU is (see _compat.require_gpu_packages).
     modules={"ray": "pip install 'ray[default]'", "deepspeed": "pip install deepspeed"},
+    # ``ds.zero_stage`` 2; ``models/actor.py`` makes logits float32.
+    memory=MemoryLayout(2, 2, 12, "optimizer", 10, "minibatch", packed=True),
 )

@@ -12,6 +12,7 @@ import ray
 from transformers import AutoConfig, AutoTokenizer
 
 import gem_openrlhf.rollout as rollout
+from gem_core.tiny import model_source
 from gem_core.training.recipe import Recipe, merge
 from gem_core.training.runs import RUN_VARIABLE, RunDir
 from gem_core.training.stopping import retake_sigterm
@@ -19,7 +20,6 @@ from gem_core.training.tasks import MachineFactory
 from gem_openrlhf._compat import require_gpu_packages
 from gem_openrlhf.command_line import check_arguments, run_command_line
 from gem_openrlhf.config import flags, render, translate
-from gem_openrlhf.loading import model_source
 
 
 def run(recipe: Recipe, run: RunDir, *, resume: bool = False) -> None:

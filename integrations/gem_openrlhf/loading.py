@@ -4,32 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 from gem_core.errors import GemError
-from gem_core.tiny import model_path
-from gem_core.training.recipe import Recipe
 
 AUTO_CLASSES = ("AutoModelForCausalLM", "AutoModelForImageTextToText")
 """The names under which OpenRLHF's policy finds the class of its model."""
-
-
-def model_source(recipe: Recipe) -> str:
-    """Return what OpenRLHF loads the model from: a directory, or a Hugging Face id.
-
-    OpenRLHF has no flag for a revision. One is downloaded to the local cache, or found there, and
-    its directory is handed over; on several nodes the cache must be on a disk that they share.
-    """
-    name = model_path(recipe)
-    revision = recipe.model.revision
-    if revision is None or Path(name).is_dir():
-        return name
-    from huggingface_hub import snapshot_download
-
-    folder: str = snapshot_download(name, revision=revision)
-    return folder
 
 
 class _Complete:

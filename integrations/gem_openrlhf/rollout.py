@@ -21,10 +21,10 @@ from gem_core.adapters.completions import vllm_completion
 from gem_core.episodes.data import Completion, Episode, FinishReason, Segment
 from gem_core.episodes.rollout import Request, play
 from gem_core.errors import GemError
+from gem_core.tiny import model_source
 from gem_core.training.recipe import Recipe
 from gem_core.training.runs import current_run
 from gem_core.training.tasks import MachineFactory, Task, eval_task, train_task
-from gem_openrlhf.loading import model_source
 
 
 class EnginePolicy:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gem_core.training.memory_layout import MemoryLayout
 from gem_core.training.trainers import Trainer
 
 TRAINER = Trainer(
@@ -19,4 +20,6 @@ TRAINER = Trainer(
         "torchdata": "pip install torchdata",
         "wandb": "pip install wandb",
     },
+    # ``utils/data_parallelism.py``; ``workers/actor.py`` makes logits float32.
+    memory=MemoryLayout(4, 4, 8, "full", 10, "minibatch", packed=True),
 )

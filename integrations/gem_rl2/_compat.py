@@ -62,21 +62,72 @@ def _worker_state(worker: Any) -> dict[str, Any]:
     with Adam at zero.
     """
     from torch.distributed.checkpoint.state_dict import StateDictOptions, get_state_dict
+    from torch.distributed.checkpoint.state_dict import get_model_state_dict as get_model
 
     options = StateDictOptions(cpu_offload=True)
+    scheduler = worker.scheduler.state_dict()
+    if _has_copies(worker):
+        return {
+            "model": get_model(worker.model, options=options),
+            **_own_moments(worker),
+            "scheduler": scheduler,
+        }
     model, optimizer = get_state_dict(worker.model, worker.optimizer, options=options)
-    return {"model": model, "optimizer": optimizer, "scheduler": worker.scheduler.state_dict()}
+    return {"model": model, "optimizer": optimizer, "scheduler": scheduler}
+
+
+def _has_copies(worker: Any) -> bool:
+    """Whether not all ranks are in one group of shards (``ddp_size`` or ``tp_size`` above 1).
+
+    torch gathers FSDP's optimizer states from global rank 0, which is in the first group only.
+    """
+    return bool(worker.config.ddp_size * worker.config.tp_size > 1)
+
+
+def _own_moments(worker: Any) -> dict[str, Any]:
+    """Each rank's part of the optimizer under a key of its own, with moments to be filled.
+
+    Such a checkpoint is resumed on the same number of ranks.
+    """
+    import torch.distributed as dist
+
+    if not worker.optimizer.state:
+        _make_moments(worker.optimizer)
+    return {f"optimizer of rank {dist.get_rank()}": worker.optimizer.state_dict()}
+
+
+def _make_moments(optimizer: Any) -> None:
+    """Let AdamW make its moments, all zero, without a change of the weights."""
+    import torch
+
+    groups = optimizer.param_groups
+    rates = [group["lr"] for group in groups]
+    for group in groups:
+        group["lr"] = 0.0
+        for parameter in group["params"]:
+            parameter.grad = torch.zeros_like(parameter)
+    optimizer.step()
+    optimizer.zero_grad()
+    for group, rate in zip(groups, rates, strict=True):
+        group["lr"] = rate
+    for state in optimizer.state.values():
+        state["step"].zero_()
 
 
 def _load_worker_state(worker: Any, state: dict[str, Any]) -> None:
-    from torch.distributed.checkpoint.state_dict import set_state_dict
+    import torch.distributed as dist
+    from torch.distributed.checkpoint.state_dict import set_model_state_dict, set_state_dict
 
-    set_state_dict(
-        worker.model,
-        worker.optimizer,
-        model_state_dict=state["model"],
-        optim_state_dict=state["optimizer"],
-    )
+    if _has_copies(worker):
+        set_model_state_dict(worker.model, state["model"])
+        worker.optimizer.load_state_dict(state[f"optimizer of rank {dist.get_rank()}"])
+    else:
+        set_state_dict(
+            worker.model,
+            worker.optimizer,
+            model_state_dict=state["model"],
+            optim_state_dict=state["optimizer"],
+        )
     worker.scheduler.load_state_dict(state["scheduler"])
 
 

@@ -8,7 +8,8 @@ from typing import Any
 from gem_core.adapters.estimate import needs_critic
 from gem_core.adapters.hydra import followers, override, refuse_unknown
 from gem_core.adapters.native_keys import core_keys, refuse_keys, refuse_native, refuse_values
-from gem_core.tiny import model_path
+from gem_core.errors import RecipeError
+from gem_core.tiny import model_source
 from gem_core.training.recipe import Recipe, TrainConfig, flatten, get_key, recipe_keys
 from gem_core.training.runs import RunDir
 from gem_rl2._compat import NEWER
@@ -52,6 +53,7 @@ NAMES = {
     "eval.inside_episodes": "test_data.prompts_per_rollout",
     "train.steps": "trainer.n_epochs",
     "train.save_every": "trainer.save_freq",
+    "hardware.sequence_parallel": "actor.sp_size",
 }
 """Recipe key -> its name in 0.0.2; ``+`` where RL2's own configuration does not have it."""
 APPLIED = frozenset(
@@ -60,6 +62,7 @@ APPLIED = frozenset(
         "algorithm.options",
         "algorithm.rollout_correction",
         "algorithm.rollout_cap",
+        "batch.max_tokens_per_device",
         "train.keep_checkpoints",
         "train.log_episodes",
         "train.save_minutes",
@@ -67,20 +70,21 @@ APPLIED = frozenset(
         "hardware.gpus_per_node",
     }
 )
-"""Keys that the adapter carries out beside RL2's configuration."""
+"""Keys that the adapter carries out beside RL2's configuration, or that change the value of another
+one's native key (`_tokens_per_pass`)."""
 REFUSED = {
     "hardware.nodes": "it serves its engines on one node; use nodes = 1 and more GPUs.",
     "algorithm.loss_constant": "it averages over tokens or sequences; change loss_aggregation.",
-    "model.revision": "it loads the default one; set model.path to a download of yours.",
-    "model.lora.rank": "it trains all weights here; leave it 0.",
-    "model.lora.alpha": "it trains all weights here; leave it out.",
-    "model.lora.targets": "it trains all weights here; leave it out.",
-    "batch.max_tokens_per_device": "it counts sequences; set batch.micro_batch.",
-    "hardware.engine_tensor_parallel": "its engine runs on one GPU here; leave it 1.",
-    "hardware.tensor_parallel": "each GPU computes whole layers here; leave it 1.",
-    "hardware.sequence_parallel": "each GPU computes whole sequences here; leave it 1.",
-    "hardware.sharding": 'it decides this itself here; leave it "default".',
-    "hardware.offload": 'it keeps everything on the GPU here; leave it "none".',
+    "model.lora.rank": "it has no adapters; leave it 0, or take TRL, verl or OpenRLHF.",
+    "model.lora.alpha": "it has no adapters; leave it out.",
+    "model.lora.targets": "it has no adapters; leave it out.",
+    "hardware.engine_tensor_parallel": "not tried with gem-core; set rollout.server_args.tp_size.",
+    "hardware.tensor_parallel": "its gradient is then another one; use sequence_parallel.",
+    "hardware.sharding": "it divides everything among its ranks, always; leave it 'default'.",
+    "hardware.offload": (
+        "it moves weights and optimizer states to the host between its phases by itself; "
+        "actor.offload_model and actor.offload_optimizer turn that off."
+    ),
 }
 """Keys that cannot be honoured, and what to do instead."""
 TRANSLATED = frozenset(recipe_keys()) - core_keys() - APPLIED - REFUSED.keys()
@@ -131,7 +135,10 @@ def _warmup_ratio(recipe: Recipe) -> float:
 
 def _tokens_per_pass(recipe: Recipe) -> int:
     """RL2 packs sequences of any length into a forward pass of at most this many tokens."""
-    updates = recipe.algorithm.minibatches * recipe.hardware.gpus_per_node
+    if recipe.batch.max_tokens_per_device is not None:
+        return recipe.batch.max_tokens_per_device
+    hardware = recipe.hardware
+    updates = recipe.algorithm.minibatches * hardware.gpus_per_node // hardware.sequence_parallel
     minibatch = -(-recipe.batch.episodes // updates)  # rounded up
     sequences = min(recipe.batch.micro_batch or minibatch, minibatch)
     return sequences * (recipe.limits.max_context_tokens or 0)
@@ -188,7 +195,7 @@ def translate(
 def settings_of(run: RunDir, resume: bool = False) -> dict[str, Any]:
     """Overrides for what belongs to a run."""
     return {
-        "actor.model_name": model_path(run.recipe),
+        "actor.model_name": model_source(run.recipe),
         "trainer.save_dir": str(run.checkpoints.resolve()),
         "trainer.load_ckpt_from": "latest" if resume else None,
     }
@@ -234,21 +241,6 @@ def _refuse(recipe: Recipe, newer: bool) -> None:
             "set algorithm.clip_low to the same",
         ),
         (
-            "algorithm.epochs",
-            newer and algorithm.epochs > 1,
-            "the newer API has one pass; set it to 1",
-        ),
-        (
-            "algorithm.rollout_correction",
-            newer and algorithm.rollout_correction != "none",
-            "the adapter corrects in 0.0.2 alone",
-        ),
-        (
-            "train.save_minutes",
-            newer and recipe.train.save_minutes not in (0, TrainConfig().save_minutes),
-            "the newer API saves by steps, and cannot resume; set it to 0",
-        ),
-        (
             "hardware.engine",
             hardware.engine not in engines,
             f"on this device: {engines}",
@@ -258,12 +250,69 @@ def _refuse(recipe: Recipe, newer: bool) -> None:
             not recipe.limits.max_context_tokens,
             "it packs sequences by length and must know the longest; set it",
         ),
+        (
+            "batch.max_tokens_per_device limits.max_context_tokens",
+            recipe.batch.max_tokens_per_device is not None
+            and recipe.batch.max_tokens_per_device < (recipe.limits.max_context_tokens or 0),
+            "the longest sequence must fit into one pass",
+        ),
     ]
     refuse_keys(recipe, "RL2", REFUSED)
-    refuse_values(recipe, "RL2", checks)
+    refuse_values(recipe, "RL2", [*checks, *(_newer_checks(recipe) if newer else [])])
+    _refuse_unsound(recipe)
     refuse_native(recipe, "rl2", NATIVE_OWNED if newer == NEWER else native_owned(newer))
     if newer == NEWER:
         refuse_unknown(recipe, "rl2", native_keys())
+
+
+def _newer_checks(recipe: Recipe) -> list[tuple[str, object, str]]:
+    """What the newer API lacks."""
+    algorithm = recipe.algorithm
+    hardware = recipe.hardware
+    return [
+        (
+            "algorithm.epochs",
+            algorithm.epochs > 1,
+            "the newer API has one pass; set it to 1",
+        ),
+        (
+            "algorithm.rollout_correction",
+            algorithm.rollout_correction != "none",
+            "the adapter corrects in 0.0.2 alone",
+        ),
+        (
+            "train.save_minutes",
+            recipe.train.save_minutes not in (0, TrainConfig().save_minutes),
+            "the newer API saves by steps, and cannot resume; set it to 0",
+        ),
+        (
+            "hardware.sequence_parallel",
+            hardware.sequence_parallel > 1,
+            "the adapter knows the key of 0.0.2 alone; leave it 1",
+        ),
+    ]
+
+
+def _refuse_unsound(recipe: Recipe) -> None:
+    """Refuse RL2's ways to divide a model that give another gradient.
+
+    First gradient norms on a CPU: 0.3396 with one rank, with two that share the weights or the
+    sequences, and with four in two copies; 1.11 with ``tp_size = 2``, and 0.13 with as many copies
+    as ranks, where FSDP leaves the sum over the ranks out.
+    """
+    native = flatten(recipe.trainer.get("rl2", {}))
+    ranks = recipe.hardware.gpus
+    for worker in ("actor", "critic"):
+        if native.get(f"{worker}.tp_size", 1) != 1:
+            raise RecipeError(
+                f"trainer.rl2.{worker}.tp_size: RL2's gradient is then another one; leave it 1 and "
+                "set hardware.sequence_parallel."
+            )
+        if native.get(f"{worker}.ddp_size", 1) == ranks > 1:
+            raise RecipeError(
+                f"trainer.rl2.{worker}.ddp_size = {ranks}: with a whole copy on every GPU FSDP "
+                f"does not sum the gradients; take a smaller divisor of {ranks}."
+            )
 
 
 NATIVE_OWNED = native_owned(NEWER)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gem_core.training.memory_layout import MemoryLayout
 from gem_core.training.trainers import Trainer
 
 TRAINER = Trainer(
@@ -12,4 +13,6 @@ TRAINER = Trainer(
     install="pip install 'gem-core[trl]' in an environment of its own, Python 3.11 or newer",
     launch="gem_trl.launch:run",
     translate="gem_trl.config:translate",
+    # Its fused head (``add_fused_lm_head``) never makes all logits at once.
+    memory=MemoryLayout(4, 4, 8, "none", 0, "minibatch"),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gem_core.training.memory_layout import MemoryLayout
 from gem_core.training.trainers import Trainer
 
 _INSTALL = 'pip install "gem-core[verl]"'
@@ -16,4 +17,6 @@ TRAINER = Trainer(
     launch="gem_verl.launch:run",
     translate="gem_verl.config:translate",
     modules=dict.fromkeys(_MODULES, _INSTALL),
+    # ``trainer/config/engine/fsdp.yaml``: ``model_dtype: fp32``.
+    memory=MemoryLayout(4, 4, 8, "full", 10, "one", packed=True, default_tokens=16384),
 )

@@ -11,12 +11,12 @@ from typing import Any
 
 from gem_core.adapters.hydra import override
 from gem_core.adapters.program import run_program
+from gem_core.tiny import model_source
 from gem_core.training.recipe import Recipe
 from gem_core.training.runs import RUN_VARIABLE, RunDir
 from gem_core.training.trainers import require
 from gem_verl import TRAINER
 from gem_verl.config import payload, translate
-from gem_verl.source import model_source
 
 RAY_RUN = f"+ray_kwargs.ray_init.runtime_env.env_vars.{RUN_VARIABLE}"
 """The run directory for all processes of Ray, also of a cluster that was started before."""

@@ -20,12 +20,12 @@ from typing import Any
 
 from gem_core.adapters.hydra import override
 from gem_core.adapters.program import run_program
+from gem_core.tiny import model_source
 from gem_core.training.recipe import Recipe, load_recipe
 from gem_core.training.runs import RunDir
 from gem_core.training.sessions import training
 from gem_verl.config import payload, recipe_settings
 from gem_verl.launch import RAY_RUN, last_model, session
-from gem_verl.source import model_source
 
 HOOKS = {
     # Data: no prompts but the numbers of the run's tasks (environment, seed), in order, once.

@@ -3,9 +3,9 @@ import pytest
 from gem_core.cli import main
 from gem_core.errors import RecipeError
 from gem_core.plan.estimate import estimate
-from gem_core.plan.layouts import LAYOUTS
 from gem_core.plan.shapes import QWEN3
 from gem_core.training.recipe import load_recipe
+from gem_core.training.trainers import trainer_names
 
 BASELINE = "guess-the-number-easy"
 
@@ -27,7 +27,7 @@ def test_whole_minibatches_of_the_paper_profile_overflow(trainer: str):
     assert "batch.micro_batch" in plan.problems[0]
 
 
-@pytest.mark.parametrize("trainer", sorted(LAYOUTS))
+@pytest.mark.parametrize("trainer", trainer_names())
 def test_one_row_in_a_pass_fits(trainer: str):
     assert estimate(paper("batch.micro_batch=1"), trainer, 80).problems == ()
 

@@ -35,7 +35,9 @@ def warm_up(r):
 
 def tokens(r):
     """Tokens per forward pass, which RL2 fills with sequences of any length."""
-    processes = r.algorithm.minibatches * r.hardware.gpus_per_node
+    if r.batch.max_tokens_per_device:
+        return r.batch.max_tokens_per_device
+    processes = r.algorithm.minibatches * r.hardware.gpus_per_node // r.hardware.sequence_parallel
     minibatch = math.ceil(r.batch.episodes / processes)
     return min(r.batch.micro_batch or minibatch, minibatch) * r.limits.max_context_tokens
 
@@ -77,6 +79,8 @@ EXPECTED = {
     },
     "batch.group_size": lambda r: {"train_data.responses_per_prompt": r.batch.group_size},
     "batch.micro_batch": lambda r: both("max_length_per_device", tokens(r)),
+    "batch.max_tokens_per_device": lambda r: both("max_length_per_device", tokens(r)),
+    "hardware.sequence_parallel": lambda r: both("sp_size", r.hardware.sequence_parallel),
     "sampling.temperature": lambda r: {
         f"{TRAIN}.temperature": r.sampling.temperature,
         "actor.temperature": r.sampling.temperature,
@@ -95,5 +99,5 @@ EXPECTED = {
     "hardware.engine": lambda r: {},
 }
 """Recipe key -> native path -> its value, or a function that says whether a value is right."""
-FREE = {"actor.freeze_steps": 2, "actor.sp_size": 3}
+FREE = {"actor.freeze_steps": 2, "actor.offload_model": False}
 """Native keys that no recipe key decides, with a value that is not their default."""

@@ -153,7 +153,7 @@ def test_rays_workers_have_the_variables_that_openrlhf_sets_itself(
     for name, value in own.items():
         monkeypatch.setenv(name, value)
     # Imported again by other tests, which run it as a program.
-    sys.modules.pop("openrlhf.cli.train_ppo_ray")
+    sys.modules.pop("openrlhf.cli.train_ppo_ray", None)
     monkeypatch.setattr("ray.is_initialized", lambda: False)
     monkeypatch.setattr("ray.init", init)
     with pytest.raises(Started) as started:

@@ -44,7 +44,7 @@ def test_warmup_survives_rl2s_rounding(tiny, warmup, steps, updates):
 def test_paper_profile_on_gpus():
     overrides = ["hardware.engine=sglang", "hardware.gpus_per_node=8", "algorithm.estimator=gae"]
     config = composed(load_recipe("guess-the-number-easy", "paper", overrides))
-    assert config.actor.max_length_per_device == 12800 * 16
+    assert config.actor.max_length_per_device == 12800
     assert config.actor.gradient_checkpointing
     assert config.actor.epochs == 2
     assert config.rollout.server_args.dtype == "bfloat16"
@@ -97,7 +97,9 @@ def test_the_names_of_the_newer_api(tiny, estimator, schedule):
         (["algorithm.clip_high=0.28"], "algorithm.clip_high"),
         (["hardware.engine=vllm"], "hardware.engine"),
         (["hardware.nodes=2"], "hardware.nodes"),
-        (["model.revision=main"], "model.revision"),
+        (["trainer.rl2.actor.tp_size=2", "hardware.gpus_per_node=2"], "trainer.rl2.actor.tp_size"),
+        (["trainer.rl2.critic.ddp_size=2", "hardware.gpus_per_node=2"], "critic.ddp_size"),
+        (["batch.max_tokens_per_device=8"], "batch.max_tokens_per_device"),
     ],
 )
 def test_refusals_name_the_key(tiny, overrides, key):

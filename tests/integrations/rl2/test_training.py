@@ -144,6 +144,55 @@ def test_two_ranks(train):
     assert children(directory.path) == []
 
 
+ONE_STEP = ("train.steps=1", "algorithm.minibatches=1", "algorithm.epochs=1")
+TWO = "hardware.gpus_per_node=2"
+
+
+@pytest.fixture(scope="module")
+def first_norm(train):
+    """The first gradient norm of one rank; the episodes differ in length."""
+    return train("one", *ONE_STEP)[1].metrics()[0]["grad_norm"]
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        pytest.param((TWO,), id="weights"),
+        pytest.param((TWO, "hardware.sequence_parallel=2"), id="sequences"),
+        pytest.param(
+            ("hardware.gpus_per_node=4", "trainer.rl2.actor.ddp_size=2"),
+            id="copies",
+            marks=pytest.mark.slow,
+        ),
+    ],
+)
+def test_ranks_have_the_gradient_of_one(train, first_norm, keys):
+    _, directory = train("-".join(keys).replace("/", "-"), *ONE_STEP, *keys)
+    assert directory.metrics()[0]["grad_norm"] == pytest.approx(first_norm, rel=1e-5)
+
+
+@pytest.mark.slow
+def test_copies_resume_where_they_stopped(tiny, tmp_path):
+    """Each rank's moments of AdamW are in the checkpoint: the resumed step is the same step."""
+    keys = ["hardware.gpus_per_node=4", "trainer.rl2.actor.ddp_size=2"]
+    recipe = tiny(*SMALL, *keys)
+    whole = RunDir.create(tmp_path / "whole", recipe, "rl2")
+    run(recipe, whole)
+    copy = RunDir(tmp_path / "copy")
+    shutil.copytree(whole.path, copy.path)
+    shutil.rmtree(copy.checkpoints / "step3")
+    shutil.rmtree(copy.model)
+    (copy.path / "metrics.jsonl").unlink()
+    run(recipe, copy, resume=True)
+    (again,) = copy.metrics()
+    first = whole.metrics()[2]
+    assert again["step"] == 3
+    assert again["grad_norm"] == pytest.approx(first["grad_norm"], rel=1e-6)
+    weights = [AutoModelForCausalLM.from_pretrained(d.model).state_dict() for d in (whole, copy)]
+    for name, weight in weights[0].items():
+        torch.testing.assert_close(weights[1][name], weight, rtol=1e-5, atol=1e-7)
+
+
 def test_ppo_with_a_critic(train):
     _, directory = train("critic", "algorithm.estimator=gae", "algorithm.kl_coef=0.1")
     rows = directory.metrics()

@@ -12,9 +12,9 @@ from transformers import AutoModelForCausalLM
 from verl.workers.utils.padding import response_from_nested
 
 from gem_core.errors import GemError
+from gem_core.tiny import model_source
 from gem_verl.cpu.local import LocalActor
 from gem_verl.cpu.replay import _gradients
-from gem_verl.source import model_source
 
 LORA = ("model.lora.rank=4", "model.lora.alpha=8", "algorithm.lr=0.05")
 

@@ -1,0 +1,34 @@
+"""What a trainer keeps in memory for each weight and each logit, as its adapter declares it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Sharding = Literal["none", "optimizer", "full"]
+
+
+@dataclass(frozen=True)
+class MemoryLayout:
+    """How a trainer holds a model on its GPUs, for `gem_core.plan`.
+
+    Attributes:
+        weights: bytes of a weight that the forward pass is made from.
+        gradients: bytes of a gradient.
+        optimizer: bytes of AdamW's states of a weight, with a float32 copy where there is one.
+        sharding: what the GPUs divide among them unless the recipe sets ``hardware.sharding``.
+        bytes_per_logit: the result and the tensors that the loss makes of it. 10 is bfloat16, its
+            float32 copy and the gradient of that; a loss that makes further copies needs more.
+        rows: rows of a forward pass where the recipe leaves it open: one, or a whole minibatch.
+        packed: whether a pass can be bounded by ``batch.max_tokens_per_device``.
+        default_tokens: bound of a pass where the recipe sets none; 0 = there is none.
+    """
+
+    weights: int
+    gradients: int
+    optimizer: int
+    sharding: Sharding
+    bytes_per_logit: int
+    rows: Literal["one", "minibatch"]
+    packed: bool = False
+    default_tokens: int = 0
