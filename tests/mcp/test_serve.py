@@ -115,7 +115,5 @@ def test_a_failed_reset_takes_no_session() -> None:
 
 
 def test_the_command_names_what_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["serve"]) == 2
-    assert "gem-core serve --mcp" in capsys.readouterr().err
     assert main(["serve", "--mcp", "--environments", "nope:*"]) == 2
     assert "nope:*" in capsys.readouterr().err
