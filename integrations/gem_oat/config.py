@@ -36,15 +36,15 @@ APPLIED = frozenset({
 
 REFUSED = {
     "algorithm.entropy_coef": "Oat computes the entropy without a gradient; set it to 0.",
-    "model.lora.rank": "it trains all weights here; leave it 0.",
-    "model.lora.alpha": "it trains all weights here; leave it out.",
-    "model.lora.targets": "it trains all weights here; leave it out.",
-    "batch.max_tokens_per_device": "it counts sequences; set batch.micro_batch.",
-    "hardware.engine_tensor_parallel": "its engine runs on one GPU here; leave it 1.",
-    "hardware.tensor_parallel": "each GPU computes whole layers here; leave it 1.",
-    "hardware.sequence_parallel": "each GPU computes whole sequences here; leave it 1.",
-    "hardware.sharding": 'it decides this itself here; leave it "default".',
-    "hardware.offload": 'it keeps everything on the GPU here; leave it "none".',
+    "model.lora.rank": "not carried over to Oat yet; leave it 0, or take TRL, verl or OpenRLHF.",
+    "model.lora.alpha": "not carried over to Oat yet; leave it out.",
+    "model.lora.targets": "not carried over to Oat yet; leave it out.",
+    "batch.max_tokens_per_device": "Oat counts sequences; set batch.micro_batch.",
+    "hardware.engine_tensor_parallel": "not carried over to Oat yet; leave it 1.",
+    "hardware.tensor_parallel": "Oat's GPUs compute whole layers; leave it 1.",
+    "hardware.sequence_parallel": "Oat's GPUs compute whole sequences; leave it 1.",
+    "hardware.sharding": "not carried over to Oat yet; set zero_stage in [trainer.oat].",
+    "hardware.offload": "not carried over to Oat yet; set adam_offload in [trainer.oat].",
 }
 """Keys that cannot be honoured, and what to do instead."""
 
@@ -126,11 +126,6 @@ def _check_values(recipe: Recipe) -> None:
             "algorithm.clip_low algorithm.clip_high",
             algorithm.clip_low != algorithm.clip_high,
             "Oat has one clip range; make them equal",
-        ),
-        (
-            "model.revision",
-            recipe.model.revision is not None,
-            "Oat loads the newest one; download yours and name its directory",
         ),
         ("train.steps", not recipe.train.steps, "there is nothing to train"),
         (

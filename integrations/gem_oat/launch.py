@@ -6,7 +6,7 @@ import sys
 from typing import Any
 
 from gem_core.errors import GemError
-from gem_core.tiny import model_path
+from gem_core.tiny import model_source
 from gem_core.training.recipe import Recipe
 from gem_core.training.runs import RunDir
 from gem_oat import _compat, config, nodes
@@ -54,7 +54,7 @@ def arguments(recipe: Recipe, run: RunDir, start: int = 0) -> Any:
     from gem_oat.learner import GemRun
 
     args = config.arguments(recipe)
-    model = model_path(recipe)
+    model = model_source(recipe)
     args.pretrain = model
     args.ref_pretrain = model
     args.critic_pretrain = model

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from gem_core.episodes.rollout import play_batch, require_healthy
-from gem_core.tiny import model_path
+from gem_core.tiny import model_source
 from gem_core.training.recipe import Recipe, load_recipe
 from gem_core.training.runs import RunDir
 from gem_core.training.sessions import training
@@ -79,7 +79,7 @@ class Learner(GemLearner):
 def oat_arguments(recipe: Recipe, run: RunDir, start: int) -> Any:
     """Oat's ``PPOArgs``: the recipe as Oat's command line, read by Oat's own parser."""
     args = config.arguments(recipe)
-    args.pretrain = args.ref_pretrain = args.critic_pretrain = model_path(recipe)
+    args.pretrain = args.ref_pretrain = args.critic_pretrain = model_source(recipe)
     args.save_path = str(run.path / "oat")
     args.gem = GemRun(recipe, run, start)  # for actors and learners
     return args

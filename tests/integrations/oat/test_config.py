@@ -90,7 +90,6 @@ def test_oats_arithmetic_plans_the_recipes_updates(
     [
         (["algorithm.clip_high=0.3"], r"\.clip_low = 0\.2 and algorithm\.clip_high = 0\.3"),
         (["algorithm.entropy_coef=0.1"], r"algorithm\.entropy_coef"),
-        (["model.revision=abc"], r"model\.revision"),
         (["train.steps=0"], r"train\.steps"),
         (["hardware.engine=sglang"], r"hardware\.engine"),
         ([*GPU, "hardware.engine=hf"], r"hardware\.engine = 'hf' and hardware\.device = 'gpu'"),
