@@ -47,7 +47,8 @@ def test_the_paper_profile_on_gpus(engine, length):
     assert (actor.kl_loss_type, config.algorithm.use_kl_in_reward) == ("low_var_kl", False)
     assert actor.checkpoint.load_contents == ["model", "optimizer", "extra"]
     assert (config.algorithm.adv_estimator, config.algorithm.gamma) == ("gem_rebn", 0.9)
-    assert (actor.strategy, actor.use_dynamic_bsz) == ("fsdp2", True)
+    assert (actor.strategy, actor.use_dynamic_bsz) == ("fsdp2", False)
+    assert actor.ppo_micro_batch_size_per_gpu == 1
     assert config.data.max_prompt_length == config.data.max_response_length == 12800
     assert not need_critic(config) and not need_reference_policy(config)
     assert "gem_hf" not in str(config), "the CPU backend got into a GPU run"
