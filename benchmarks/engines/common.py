@@ -78,10 +78,11 @@ def write_result(name: str, seed: int, data: Mapping[str, Any]) -> Path:
         seed: of the recipe.
         data: what was measured.
     """
+    machine = describe_machine()
     origin = {
         "commit": commit(),
         "versions": versions(),
-        "machine": describe_machine(),
+        "machine": {**machine, "command": [Path(word).name for word in machine["command"]]},
         "seed": seed,
     }
     RESULTS.mkdir(exist_ok=True)
