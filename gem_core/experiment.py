@@ -6,27 +6,32 @@ from one evaluator on the same episodes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from gem_core.errors import RunError
 from gem_core.tiny import model_path
 from gem_core.tracking import require_trackers, tracked
 from gem_core.training import trainers
 from gem_core.training.allocator import keep_freed_memory
 from gem_core.training.model_files import copy_source_files
+from gem_core.training.model_weights import require_complete, require_export
 from gem_core.training.recipe import Recipe
-from gem_core.training.run_data import describe_environments, in_run
+from gem_core.training.run_data import belonging_to, describe_environments, in_run
 from gem_core.training.run_lock import exclusive
 from gem_core.training.runs import IfExists, RunDir
 from gem_core.training.sessions import SessionLog, read_sessions, recorded, total_seconds
-from gem_core.training.stopping import stop_on_sigterm
+from gem_core.training.stopping import EXIT_CODE, RunStopped, stop_on_sigterm
 from gem_core.training.task_overlap import overlap_in_words, task_overlap
 from gem_core.training.threads import limit_openmp_spin
 
 RESULT_FORMAT = 2
 """Increase it when the meaning of a field of ``result.json`` changes."""
+_TORCHRUN = "TORCHELASTIC_RUN_ID"
+"""Environment variable of the processes that torchrun starts."""
 
 
 def run_experiment(
@@ -54,7 +59,8 @@ def run_experiment(
         DataError: the data of an environment are not available, or, with ``resume``, they are not
             those that the run began with.
         MissingDependencyError: the trainer or a tracker of the recipe cannot run here.
-        RecipeError: an environment does not accept the parameters of the recipe.
+        RecipeError: an environment does not accept the parameters of the recipe, or the model's
+            files lack weights.
         RunError: the directory cannot be used (another process trains there, for example), or
             training did not produce a model.
         RunStopped: SIGTERM came while it trained; it can be resumed.
@@ -65,6 +71,57 @@ def run_experiment(
     trainers.resolve(spec.translate)(recipe)  # what the trainer refuses leaves no directory
     with exclusive(path):
         return _run(recipe, trainer, path, if_exists, log)
+
+
+@contextmanager
+def training(
+    path: str | Path, recipe: Recipe, trainer: str, *, resume: bool = False
+) -> Iterator[RunDir]:
+    """Open a run directory for a script that trains into it, as the scripts in recipes/ do.
+
+    Inside the block the run is locked, its data are recorded, its seconds are measured, its
+    trackers receive what it records, and SIGTERM saves and ends it: the script ends with
+    `EXIT_CODE` then. In the processes that torchrun starts it only yields the directory; the
+    process that started them has done the rest.
+
+    Args:
+        path: the run directory.
+        recipe: the resolved recipe. Let the trainer check it first, so that a recipe that it
+            refuses leaves no directory.
+        trainer: name of the trainer.
+        resume: whether to continue the run in the directory; without it there must be none.
+
+    Raises:
+        MissingDependencyError: a tracker of the recipe cannot run here.
+        RecipeError: the model's files lack weights.
+        RunError: the directory cannot be used, or the model in it lacks weights.
+        SystemExit: training was stopped.
+    """
+    if _TORCHRUN in os.environ:
+        try:
+            with belonging_to(RunDir(path)):
+                yield RunDir(path)
+        except RunStopped:
+            raise SystemExit(0) from None  # the process that started this one says so
+        return
+    require_trackers(recipe.track.to)
+    require_complete(recipe)
+    try:
+        with exclusive(path):
+            run = RunDir.create(path, recipe, trainer, "resume" if resume else "error")
+            with (
+                recorded(run) as session,
+                in_run(run),
+                tracked(run, print),
+                session.phase("train"),
+                stop_on_sigterm(run),
+            ):
+                yield run
+            if run.model.exists():
+                require_export(trainer, run.model)
+    except RunStopped as stopped:
+        print(stopped, file=sys.stderr)
+        raise SystemExit(EXIT_CODE) from None
 
 
 def _run(
@@ -78,6 +135,7 @@ def _run(
         run = RunDir.create(path, recipe, trainer, if_exists)
         log(f"{run.path} is finished; nothing to do.")
         return run
+    require_complete(recipe)
     environments = describe_environments(recipe, RunDir(path) if resume else None)
     run = RunDir.create(path, recipe, trainer, if_exists)
     for line in data_lines(environments):
@@ -111,8 +169,7 @@ def _train(
     log(f"Training {recipe.name} with {trainer} for {recipe.train.steps} steps into {run.path}")
     with session.phase("train"), progress(run, recipe.train.steps, log), stop_on_sigterm(run):
         trainers.launch(trainer, recipe, run, resume=resume)
-    if not (run.model / "config.json").exists():
-        raise RunError(f"{trainer} wrote no model to {run.model}; see its output above.")
+    require_export(trainer, run.model)
     copy_source_files(source, recipe.model.revision, run.model)
     with session.phase("eval_after"):
         after = _evaluate(run, recipe, run.model, "after", recipe.train.steps, log)

@@ -9,6 +9,7 @@ named but not installed is a usage error, never a skip: a run cannot pass by tes
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -115,3 +116,39 @@ def pytest_report_header(config: pytest.Config) -> str:
 def trainer_name(pytestconfig: pytest.Config) -> str:
     """The trainer under test, or "none"."""
     return str(pytestconfig.getoption("--trainer"))
+
+
+@pytest.fixture(scope="session")
+def make_model(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
+    """``make_model(tied=True)``: directory of a random two-layer model over bytes."""
+
+    def make(tied: bool = True) -> str:
+        import torch
+        from transformers import Qwen3Config, Qwen3ForCausalLM
+
+        torch.manual_seed(0)
+        config = Qwen3Config(
+            vocab_size=258,
+            hidden_size=32,
+            intermediate_size=64,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+            num_key_value_heads=2,
+            head_dim=16,
+            max_position_embeddings=512,
+            tie_word_embeddings=tied,
+            pad_token_id=0,
+            eos_token_id=1,
+            bos_token_id=None,
+        )
+        path = tmp_path_factory.mktemp("model")
+        Qwen3ForCausalLM(config).save_pretrained(path)
+        return str(path)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def model_dir(make_model: Callable[..., str]) -> str:
+    """The model over the frozen batch's vocabulary, in Hugging Face's format."""
+    return make_model()

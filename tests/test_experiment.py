@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from gem_core.errors import MissingDependencyError, UnknownNameError
-from gem_core.experiment import run_experiment
+from gem_core.experiment import run_experiment, training
 from gem_core.report import learning_curve
 from gem_core.report.progress import progress
 from gem_core.tracking.follow import STATE
@@ -86,8 +86,26 @@ def test_a_run_is_followed_by_the_trackers_of_its_recipe(tmp_path, monkeypatch):
     (tmp_path / "model" / "config.json").write_text("{}")
     monkeypatch.setattr("gem_core.training.trainers.require", lambda spec: None)
     monkeypatch.setattr("gem_core.training.trainers.launch", launch)
+    for name in ("require_complete", "require_export"):  # these read weights
+        monkeypatch.setattr(f"gem_core.experiment.{name}", lambda *_: None)
     keys = ["track.to=['tensorboard']", "eval.episodes=0", f"model.path={tmp_path / 'model'}"]
     recipe = load_recipe("guess-the-number-easy", "tiny", keys)
     run = run_experiment(recipe, "trl", tmp_path / "run", log=lambda line: None)
     assert list((run.path / "tensorboard").glob("events.*"))
     assert json.loads((run.path / STATE).read_text())["tensorboard"]["step"] == 2
+
+
+def test_a_script_has_the_trackers_of_its_recipe(tmp_path, monkeypatch):
+    recipe = load_recipe("guess-the-number-easy", "tiny", ["track.to=['tensorboard']"])
+    with training(tmp_path / "run", recipe, "trl") as run:
+        run.log(1, {"success/mean": 0.5})
+    assert list((run.path / "tensorboard").glob("events.*"))
+    assert json.loads((run.path / STATE).read_text())["tensorboard"]["step"] == 1
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    other = load_recipe("guess-the-number-easy", "tiny", ["track.to=['wandb']"])
+    with (
+        pytest.raises(MissingDependencyError, match="wandb"),
+        training(tmp_path / "other", other, "trl"),
+    ):
+        raise AssertionError("the block was entered")
+    assert not (tmp_path / "other").exists()

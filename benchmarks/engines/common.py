@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 from gem_core.training.machine import describe_machine
 from gem_core.training.provenance import commit
+from gem_core.training.runs import RunDir
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -89,3 +92,58 @@ def write_result(name: str, seed: int, data: Mapping[str, Any]) -> Path:
     path = RESULTS / f"{name}.json"
     path.write_text(json.dumps({**origin, **data}, indent=2) + "\n", encoding="utf-8")
     return path
+
+
+def figures(name: str, run: RunDir, seconds: float) -> dict[str, Any]:
+    """Return what every case records of a run.
+
+    Args:
+        name: of the case.
+        run: a finished run.
+        seconds: what it took, evaluations included.
+    """
+    rows = run.metrics()
+    return {
+        "case": name,
+        "steps": len(rows),
+        "success": [row["success/mean"] for row in rows],
+        "before": run.result["before"],
+        "after": run.result["after"],
+        "temperature": run.recipe.sampling.temperature,
+        "seconds": seconds,
+        "seconds_rollout": [row["time/rollout"] for row in rows],
+        "metrics": rows,
+    }
+
+
+def engine_figures(name: str, run: RunDir, seconds: float) -> dict[str, Any]:
+    """Return `figures`, the engine's difference from the trainer, and how turns ended.
+
+    The recipe must log every episode.
+    """
+    turns = [turn for _, episode in run.episodes() for turn in episode.turns]
+    return {
+        **figures(name, run, seconds),
+        "logprob_difference": [row["rollout/logprob_difference"] for row in run.metrics()],
+        "stops": dict(Counter(turn.finish_reason.value for turn in turns)),
+    }
+
+
+def require_learning(data: Mapping[str, Any]) -> None:
+    """Check that success rose, where a run was long enough for it.
+
+    Raises:
+        AssertionError: it did not in 20 steps or more.
+    """
+    success = data["success"]
+    if len(success) >= 20:
+        assert mean(success[-5:]) > mean(success[:5]) + 0.05, success
+
+
+def require_ends(data: Mapping[str, Any]) -> None:
+    """Check that every turn ended by its end or its cap.
+
+    Raises:
+        AssertionError: an engine ended one otherwise.
+    """
+    assert data["stops"].keys() <= {"stop", "length"}, data["stops"]

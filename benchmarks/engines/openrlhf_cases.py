@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
-from collections import Counter
 from pathlib import Path
 
-import numpy as np
-from common import BASELINE, KEYS, write_result
+from common import BASELINE, KEYS, engine_figures, require_ends, require_learning, write_result
 
 from gem_core.experiment import run_experiment
 from gem_core.training.recipe import load_recipe
@@ -40,31 +38,14 @@ def trained(name: str, folder: Path, steps: int) -> None:
     recipe = load_recipe(BASELINE, "tiny", (*keys, "batch.episodes=96", "train.log_episodes=96"))
     began = time.perf_counter()
     run = run_experiment(recipe, "openrlhf", folder)
-    rows = run.metrics()
-    episodes = [episode for _, episode in run.episodes()]
-    stops = Counter(turn.finish_reason.value for episode in episodes for turn in episode.turns)
-    difference = [row["rollout/logprob_difference"] for row in rows]
-    success = [row["success/mean"] for row in rows]
-    data = {
-        "case": name,
-        "steps": len(rows),
-        "success": success,
-        "before": run.result["before"],
-        "after": run.result["after"],
-        "logprob_difference": difference,
-        "temperature": recipe.sampling.temperature,
-        "stops": dict(stops),
-        "seconds": time.perf_counter() - began,
-        "seconds_rollout": [row["time/rollout"] for row in rows],
-        "metrics": rows,
-    }
+    data = engine_figures(name, run, time.perf_counter() - began)
     print(write_result(name, recipe.seed, data))
+    difference = data["logprob_difference"]
     newest = difference[:1] if ASYNC in CASES[name] else difference
     assert max(newest) < SAME_WEIGHTS, difference
     assert max(difference) < OLDER_WEIGHTS, difference
-    assert stops.keys() <= {"stop", "length"}, stops
-    if len(rows) >= 20:
-        assert np.mean(success[-5:]) > np.mean(success[:5]) + 0.05, success
+    require_ends(data)
+    require_learning(data)
 
 
 if __name__ == "__main__":

@@ -19,9 +19,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import gem_vllm_cpu
-import numpy as np
 import torch
-from common import BASELINE, KEYS, write_result
+from common import BASELINE, KEYS, figures, require_learning, write_result
 from transformers import AutoTokenizer
 
 from gem_core.core import Wrapper
@@ -84,26 +83,15 @@ def trained(name: str, folder: Path, recipe: Recipe) -> dict[str, Any]:
     launch.GemTrainer = Measured
     began = time.perf_counter()
     run = run_experiment(recipe, "trl", folder)
-    rows = run.metrics()
-    success = [row["success/mean"] for row in rows]
     data = {
-        "case": name,
-        "steps": len(rows),
-        "success": success,
-        "before": run.result["before"],
-        "after": run.result["after"],
+        **figures(name, run, time.perf_counter() - began),
         "logprob_difference": Measured.largest,
         "logprob_difference_at_temperature_1": Measured.at_temperature_1,
-        "temperature": recipe.sampling.temperature,
         "stops": dict(Measured.stops),
-        "seconds": time.perf_counter() - began,
-        "seconds_rollout": [row["time/rollout"] for row in rows],
-        "metrics": rows,
     }
     print(write_result(name, recipe.seed, data))
     assert max(Measured.largest) < BOUND, Measured.largest
-    if len(rows) >= 20:
-        assert np.mean(success[-5:]) > np.mean(success[:5]) + 0.05, success
+    require_learning(data)
     return data
 
 

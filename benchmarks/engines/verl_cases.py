@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import sys
 import time
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from common import BASELINE, KEYS, write_result
+from common import BASELINE, KEYS, engine_figures, require_ends, require_learning, write_result
 from verl_weights import measure
 
 from gem_core.experiment import run_experiment
@@ -57,29 +55,12 @@ def trained(name: str, folder: Path, steps: int) -> None:
     recipe = recipe_of(name, steps)
     began = time.perf_counter()
     run = run_experiment(recipe, "verl", folder)
-    rows = run.metrics()
-    episodes = [episode for _, episode in run.episodes()]
-    stops = Counter(turn.finish_reason.value for episode in episodes for turn in episode.turns)
-    difference = [row["rollout/logprob_difference"] for row in rows]
-    success = [row["success/mean"] for row in rows]
-    data = {
-        "case": name,
-        "steps": len(rows),
-        "success": success,
-        "before": run.result["before"],
-        "after": run.result["after"],
-        "logprob_difference": difference,
-        "stops": dict(stops),
-        "seconds": time.perf_counter() - began,
-        "seconds_rollout": [row["time/rollout"] for row in rows],
-        "seconds_sync": [row["time/sync"] for row in rows],
-        "metrics": rows,
-    }
+    data = engine_figures(name, run, time.perf_counter() - began)
+    data["seconds_sync"] = [row["time/sync"] for row in data["metrics"]]
     print(write_result(name, recipe.seed, data))
-    assert max(difference) < SAME_WEIGHTS, difference
-    assert stops.keys() <= {"stop", "length"}, stops
-    if len(rows) >= 20:
-        assert np.mean(success[-5:]) > np.mean(success[:5]) + 0.05, success
+    assert max(data["logprob_difference"]) < SAME_WEIGHTS, data["logprob_difference"]
+    require_ends(data)
+    require_learning(data)
 
 
 def weights(name: str) -> None:

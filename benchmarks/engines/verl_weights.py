@@ -27,6 +27,8 @@ PROCESS = {
 """What verl's processes have in their environment."""
 EXTENSION = "verl.workers.rollout.vllm_rollout.utils.vLLMColocateWorkerExtension"
 PROMPT = "<|im_start|>user\nYou are playing language games."
+LENGTH = 400
+"""Tokens of a prompt: several blocks of the prefix cache, which has whole blocks only."""
 NOISE = 0.02
 """Standard deviation of a change of the weights."""
 
@@ -62,7 +64,8 @@ class Pair:
         self.model = AutoModelForCausalLM.from_pretrained(model_dir).float().eval()
         extra = {"vocab_size": self.size, "banned_token_ids": None}
         self.engine.collective_rpc("monkey_patch_model", kwargs=extra)
-        self.prompts = [tokenizer.encode(PROMPT + " Guess" * k) for k in range(1, 17)]
+        texts = [f"{number} {PROMPT}{' Guess' * LENGTH}" for number in range(16)]
+        self.prompts = [tokenizer.encode(text)[:LENGTH] for text in texts]
 
     def difference(self) -> float:
         """Return the largest difference of log-probabilities of sampled tokens."""

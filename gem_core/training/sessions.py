@@ -8,27 +8,20 @@ line that it wrote to ``metrics.jsonl``.
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from gem_core.training.machine import installed_versions
 from gem_core.training.provenance import commit
-from gem_core.training.recipe import Recipe
-from gem_core.training.run_data import belonging_to, in_run
-from gem_core.training.run_lock import exclusive
 from gem_core.training.runs import SESSIONS_FILE, RunDir
-from gem_core.training.stopping import EXIT_CODE, RunStopped, stop_on_sigterm
+from gem_core.training.stopping import RunStopped
 
 KILLED = "killed"
 """Outcome of a session without a last line."""
-_TORCHRUN = "TORCHELASTIC_RUN_ID"
-"""Environment variable of the processes that torchrun starts."""
 
 
 @dataclass
@@ -118,49 +111,6 @@ def recorded(run: RunDir) -> Iterator[SessionLog]:
         log.end("interrupted")
         raise
     log.end("finished")
-
-
-@contextmanager
-def training(
-    path: str | Path, recipe: Recipe, trainer: str, *, resume: bool = False
-) -> Iterator[RunDir]:
-    """Open a run directory for a script that trains into it, as the scripts in recipes/ do.
-
-    Inside the block the run is locked, its data are recorded, its seconds are measured, and SIGTERM
-    saves and ends it: the script ends with `EXIT_CODE` then. In the processes that torchrun starts
-    it only yields the directory; the process that started them has done the rest.
-
-    Args:
-        path: the run directory.
-        recipe: the resolved recipe. Let the trainer check it first, so that a recipe that it
-            refuses leaves no directory.
-        trainer: name of the trainer.
-        resume: whether to continue the run in the directory; without it there must be none.
-
-    Raises:
-        RunError: the directory cannot be used.
-        SystemExit: training was stopped.
-    """
-    if _TORCHRUN in os.environ:
-        try:
-            with belonging_to(RunDir(path)):
-                yield RunDir(path)
-        except RunStopped:
-            raise SystemExit(0) from None  # the process that started this one says so
-        return
-    try:
-        with exclusive(path):
-            run = RunDir.create(path, recipe, trainer, "resume" if resume else "error")
-            with (
-                recorded(run) as session,
-                in_run(run),
-                session.phase("train"),
-                stop_on_sigterm(run),
-            ):
-                yield run
-    except RunStopped as stopped:
-        print(stopped, file=sys.stderr)
-        raise SystemExit(EXIT_CODE) from None
 
 
 def read_sessions(run: RunDir) -> list[Session]:

@@ -26,7 +26,6 @@ from gem_core.adapters.update_means import UpdateMeans
 from gem_core.adapters.updates import updates_were_finite
 from gem_openrlhf.dynamic import keep_within_limit
 from gem_openrlhf.empty_batches import critic_step, policy_step
-from gem_openrlhf.loading import complete_weights
 from gem_openrlhf.lora import merged, save_merged
 from gem_openrlhf.metrics import PREFIX
 
@@ -35,14 +34,9 @@ class GemPolicyModelActor(PolicyModelActor.__ray_metadata__.modified_class):
     """The policy; its ``grad_norm`` is NaN after a gradient that is not finite."""
 
     def init_model_from_pretrained(self, *args: Any, **kwargs: Any) -> None:
-        """Load the model and make OpenRLHF's trainer.
-
-        Raises:
-            GemError: the model's files lack weights.
-        """
+        """Load the model and make OpenRLHF's trainer."""
         keep_within_limit()
-        with complete_weights():
-            super().init_model_from_pretrained(*args, **kwargs)
+        super().init_model_from_pretrained(*args, **kwargs)
         if self.strategy.args.ds.lora.rank:
             self.strategy.save_model = partial(save_merged, self.strategy)
         clip = self.strategy.args.actor.eps_clip_low_high

@@ -34,7 +34,7 @@ from gem_trl.ranks import hold_rank
 from gem_trl.rollout import engine_policy, episode_return, rollout, sampling_at, task_rows
 from gem_trl.updates import Updates
 from gem_trl.vllm import engine_options, require_server
-from gem_trl.weights import lora_config, require_complete, save_merged
+from gem_trl.weights import lora_config, save_merged
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -86,7 +86,6 @@ class GemTrainer(GRPOTrainer):
         callbacks = [AdvantageCheck(), CriticCheckpoint(), *callbacks]
         for callback in callbacks:
             callback.trainer = self
-        require_complete(model, recipe.model.revision)
         with engine_options(recipe):
             super().__init__(
                 model=model, callbacks=callbacks, peft_config=lora_config(recipe), **arguments

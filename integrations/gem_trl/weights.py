@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gem_core.errors import GemError, MissingDependencyError
+from gem_core.errors import MissingDependencyError
 from gem_core.training.recipe import Recipe
 
 
@@ -31,32 +31,6 @@ def lora_config(recipe: Recipe) -> Any:
         bias="none",
         task_type="CAUSAL_LM",
     )
-
-
-def require_complete(source: str, revision: str | None) -> None:
-    """Check that a model's files have all of its weights; transformers would draw the others.
-
-    Nothing is loaded for it.
-
-    Args:
-        source: path or name.
-        revision: of a name.
-
-    Raises:
-        GemError: weights are missing.
-    """
-    from transformers import AutoModelForCausalLM
-
-    _, report = AutoModelForCausalLM.from_pretrained(
-        source, revision=revision, device_map="meta", output_loading_info=True
-    )
-    missing = sorted(report["missing_keys"])
-    if missing:
-        raise GemError(
-            f"{len(missing)} weights of the model are not in the files of {source}, {missing[0]} "
-            "first: they would be random. Export the whole model under its own names, or set "
-            "model.path to one that is complete."
-        )
 
 
 def save_merged(model: Any, tokenizer: Any, folder: str) -> None:

@@ -30,7 +30,6 @@ PRIVATE_SIGNATURES = {
     "verl.utils.checkpoint.fsdp_checkpoint_manager:get_fsdp_full_state_dict": (
         "model offload_to_cpu rank0_only"
     ),
-    "verl.utils.model:get_hf_auto_model_class": "hf_config",
 }
 """What the adapter overrides, wraps or calls of verl's inside, with its parameters in verl 0.9."""
 

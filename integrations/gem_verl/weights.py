@@ -1,7 +1,7 @@
-"""Weights into and out of verl's workers: complete when loaded, LoRA merged when they leave.
+"""Weights on their way out of verl's workers: adapters of LoRA are merged.
 
-verl ignores weights that are missing in a model's files, exports a model with adapters under names
-that transformers does not read, and rounds merged weights to bfloat16 on the way to the engine.
+verl exports a model with adapters under names that transformers does not read, and rounds merged
+weights to bfloat16 on the way to the engine.
 Each repair is to be removed when verl does this itself.
 """
 
@@ -14,7 +14,6 @@ from typing import Any
 import torch
 from peft import PeftModel
 from torch.distributed.tensor import DTensor
-from verl.utils import model as verl_model
 from verl.utils.checkpoint import fsdp_checkpoint_manager
 from verl.utils.device import get_device_id
 from verl.utils.fsdp_utils import fsdp_version, offload_fsdp_model_to_cpu
@@ -24,34 +23,6 @@ from gem_core.errors import GemError
 
 _PREFIX = "base_model.model."
 _WRAPPED = ".base_layer"
-
-
-class _Complete:
-    """One of transformers' automatic classes; weights that are missing are an error.
-
-    Args:
-        auto_class: the class itself.
-    """
-
-    def __init__(self, auto_class: Any) -> None:
-        self._auto_class = auto_class
-
-    def from_pretrained(self, pretrained_model_name_or_path: str, **options: Any) -> Any:
-        """Load a model.
-
-        Raises:
-            GemError: its files lack weights, which would be random.
-        """
-        model, report = self._auto_class.from_pretrained(
-            pretrained_model_name_or_path, output_loading_info=True, **options
-        )
-        missing = sorted(report["missing_keys"])
-        if missing:
-            raise GemError(
-                f"{len(missing)} weights are not in the files of {pretrained_model_name_or_path}, "
-                f"such as {missing[0]}: they would be random. Set model.path to a complete model."
-            )
-        return model
 
 
 @torch.no_grad()
@@ -106,21 +77,7 @@ def _for_engine(self: Any) -> Iterator[tuple[str, torch.Tensor]]:
 def install() -> None:
     """Put the repairs into this process; repeating it is harmless."""
     FSDPEngine._merged_lora_per_tensor_param = _for_engine
-    _check_loading()
     _merge_exports()
-
-
-def _check_loading() -> None:
-    original = verl_model.get_hf_auto_model_class
-    if getattr(original, "gem", False):
-        return
-
-    @wraps(original)
-    def complete(hf_config: Any) -> _Complete:
-        return _Complete(original(hf_config))
-
-    complete.gem = True  # type: ignore[attr-defined]
-    verl_model.get_hf_auto_model_class = complete
 
 
 def _merge_exports() -> None:

@@ -15,10 +15,10 @@ from typing import Any
 
 import ray
 
+from gem_core.experiment import training
 from gem_core.tiny import model_source
 from gem_core.training.recipe import Recipe, load_recipe
 from gem_core.training.runs import RunDir
-from gem_core.training.sessions import training
 from gem_core.training.stopping import retake_sigterm
 from gem_openrlhf import config, rollout
 from gem_openrlhf.command_line import check_arguments, run_command_line

@@ -16,10 +16,10 @@ from typing import Any
 
 from transformers import AutoTokenizer
 
+from gem_core.experiment import training
 from gem_core.tiny import model_path
 from gem_core.training.recipe import Recipe, load_recipe
 from gem_core.training.runs import RunDir
-from gem_core.training.sessions import training
 from gem_core.training.tasks import MachineFactory
 from gem_trl.config import native_config
 from gem_trl.launch import needs_processes, prepare, restore, start_processes

@@ -20,10 +20,10 @@ from typing import Any
 
 from gem_core.adapters.hydra import override
 from gem_core.adapters.program import run_program
+from gem_core.experiment import training
 from gem_core.tiny import model_source
 from gem_core.training.recipe import Recipe, load_recipe
 from gem_core.training.runs import RunDir
-from gem_core.training.sessions import training
 from gem_verl.config import payload, recipe_settings
 from gem_verl.launch import RAY_RUN, last_model, session
 

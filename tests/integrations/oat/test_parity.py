@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 import transformers
 
 from gem_core.parity.reference import compare, reference
@@ -13,25 +12,8 @@ from gem_oat.cpu.replay import replay
 
 
 @pytest.fixture(scope="module")
-def model_dir(tmp_path_factory):
-    torch.manual_seed(0)
-    path = tmp_path_factory.mktemp("model")
-    config = transformers.Qwen3Config(
-        vocab_size=258,
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=2,
-        head_dim=16,
-        max_position_embeddings=512,
-        tie_word_embeddings=False,
-        pad_token_id=0,
-        eos_token_id=1,
-        bos_token_id=None,
-    )
-    transformers.Qwen3ForCausalLM(config).save_pretrained(path)
-    return str(path)
+def model_dir(make_model):
+    return make_model(tied=False)
 
 
 @pytest.fixture

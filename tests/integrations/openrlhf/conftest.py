@@ -44,31 +44,6 @@ def tokenizer(untrained):
     return AutoTokenizer.from_pretrained(untrained)
 
 
-@pytest.fixture(scope="session")
-def model_dir(tmp_path_factory):
-    """A random two-layer model over the frozen batch's vocabulary."""
-    import torch
-    from transformers import Qwen3Config, Qwen3ForCausalLM
-
-    torch.manual_seed(0)
-    config = Qwen3Config(
-        vocab_size=258,
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=2,
-        head_dim=16,
-        max_position_embeddings=512,
-        pad_token_id=0,
-        eos_token_id=1,
-        bos_token_id=None,
-    )
-    path = tmp_path_factory.mktemp("model")
-    Qwen3ForCausalLM(config).save_pretrained(path)
-    return str(path)
-
-
 @pytest.fixture
 def engine(tokenizer):
     """A scripted engine with the surface of OpenRLHF's rollout actor."""

@@ -8,7 +8,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 
 from gem_core.errors import RecipeError
-from gem_core.training.recipe import load_recipe
+from gem_core.training.recipe import load_recipe, recipe_from_dict
 from gem_rl2.config import native_config, translate
 
 
@@ -105,6 +105,13 @@ def test_the_names_of_the_newer_api(tiny, estimator, schedule):
 def test_refusals_name_the_key(tiny, overrides, key):
     with pytest.raises(RecipeError, match=key.replace(".", r"\.")):
         translate(tiny(*overrides))
+
+
+def test_a_prefix_of_hydra_hides_no_unsound_key(tiny):
+    data = tiny("hardware.gpus_per_node=2").to_dict()
+    data["trainer"] = {"rl2": {"++actor.tp_size": 2}}
+    with pytest.raises(RecipeError, match=r"trainer\.rl2\.actor\.tp_size"):
+        translate(recipe_from_dict(data))
 
 
 def test_the_length_must_be_known():

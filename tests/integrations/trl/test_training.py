@@ -233,7 +233,7 @@ def test_a_killed_run_loses_no_more_than_the_step_under_way(make_recipe, tmp_pat
     assert len(played) - len(set(played)) <= 8
 
 
-def test_nothing_but_the_advantage_weights_the_loss(make_recipe, tmp_path, episodes_model):
+def test_nothing_but_the_advantage_weights_the_loss(make_recipe, tmp_path, model_dir):
     """Gradient parity to 1e-6 for each aggregation, also in micro batches."""
     from gem_trl.cpu.replay import replay
 
@@ -243,34 +243,12 @@ def test_nothing_but_the_advantage_weights_the_loss(make_recipe, tmp_path, episo
         for micro in (16, 4):
             recipe = make_recipe(*keys, f"batch.micro_batch={micro}", "batch.group_size=2")
             batch = frozen_episodes(16, group_size=2)
-            replayed = replay(recipe, batch, episodes_model)
-            model = AutoModelForCausalLM.from_pretrained(episodes_model).float()
+            replayed = replay(recipe, batch, model_dir)
+            model = AutoModelForCausalLM.from_pretrained(model_dir).float()
             expected = reference(recipe, expected_rows(recipe, batch), model)
             cosine, ratio = compare(replayed.gradients, expected.gradients)
             assert cosine >= 1 - 1e-9 and ratio == pytest.approx(1, abs=1e-6), (aggregation, micro)
             assert replayed.loss == pytest.approx(expected.loss, rel=1e-3, abs=1e-5)
-
-
-@pytest.fixture(scope="module")
-def episodes_model(tmp_path_factory):
-    """A random model over the frozen episodes' bytes."""
-    from transformers import Qwen3Config, Qwen3ForCausalLM
-
-    torch.manual_seed(1)
-    config = Qwen3Config(
-        vocab_size=258,
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=2,
-        head_dim=16,
-        pad_token_id=0,
-        eos_token_id=1,
-    )
-    path = tmp_path_factory.mktemp("bytes")
-    Qwen3ForCausalLM(config).save_pretrained(path)
-    return str(path)
 
 
 def test_a_loss_that_is_not_finite_stops_the_run(make_trainer, make_recipe, tmp_path):

@@ -1,0 +1,81 @@
+"""Whether the files of a model hold all of its weights: what is loaded, and what was trained."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from gem_core.errors import RecipeError, RunError
+from gem_core.training.recipe import Recipe
+
+TINY = "tiny"
+"""The ``model.path`` of a model that the project makes itself."""
+
+
+def require_complete(recipe: Recipe) -> None:
+    """Refuse a model whose files lack weights: transformers and the trainers would draw them.
+
+    No weight is loaded for it. A model that is not in the local cache is downloaded.
+
+    Args:
+        recipe: ``model.path`` and ``model.revision`` name the model.
+
+    Raises:
+        RecipeError: weights are missing.
+    """
+    source = recipe.model.path
+    if source == TINY:
+        return
+    missing = missing_weights(source, recipe.model.revision)
+    if missing:
+        raise RecipeError(
+            f"model.path: {_listed(missing)} not in the files of {source}: they would be random. "
+            "Export the whole model under the names of its class, adapters merged, or name another "
+            "one."
+        )
+
+
+def require_export(trainer: str, model: Path) -> None:
+    """Check that a trainer wrote a model that loads as it was trained.
+
+    Args:
+        trainer: its name.
+        model: directory that the model should be in.
+
+    Raises:
+        RunError: there is none, or it lacks weights.
+    """
+    if not (model / "config.json").exists():
+        raise RunError(f"{trainer} wrote no model to {model}; see its output above.")
+    missing = missing_weights(str(model))
+    if missing:
+        raise RunError(
+            f"{trainer} trained to the end, but {_listed(missing)} not in the files that it wrote "
+            f"to {model}. The checkpoints are as they were; please report this."
+        )
+
+
+def missing_weights(source: str, revision: str | None = None) -> list[str]:
+    """Return the names of a model's weights that are in none of its files, tied ones not counted.
+
+    Args:
+        source: directory, or Hugging Face id.
+        revision: of a Hugging Face id.
+    """
+    import transformers
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+    options: dict[str, Any] = {"revision": revision} if revision else {}
+    config = transformers.AutoConfig.from_pretrained(source, **options)
+    # As the trainers choose: the text model where there is one, otherwise the one with images.
+    causal = config.model_type in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+    auto = transformers.AutoModelForCausalLM if causal else transformers.AutoModelForImageTextToText
+    _, report = auto.from_pretrained(
+        source, config=config, device_map="meta", output_loading_info=True, **options
+    )
+    return sorted(report["missing_keys"])
+
+
+def _listed(missing: list[str]) -> str:
+    shown = ", ".join(missing[:3]) + (", ..." if len(missing) > 3 else "")
+    return f"{len(missing)} weights ({shown}) are"
