@@ -78,6 +78,10 @@ RUNS: dict[str, RunCase] = {
     "narrow clip": RunCase(6, (*_REBN, "algorithm.clip_low=0.02", "algorithm.clip_high=0.02")),
     "unequal clip": RunCase(6, ("algorithm.clip_low=0.02", "algorithm.clip_high=0.05", *_REBN)),
     "micro-batch 1": RunCase(6, (*_REBN, "batch.micro_batch=1"), ("algorithm.entropy_coef=0",)),
+    "a minibatch per episode": RunCase(
+        6,
+        (*_REBN, "batch.episodes=14", "batch.group_size=1", "algorithm.minibatches=14"),
+    ),
     "ppo, whitened": RunCase(
         6,
         (
@@ -90,6 +94,7 @@ RUNS: dict[str, RunCase] = {
         ),
     ),
 }
-"""Name -> case. In each: three epochs, two minibatches, KL term, entropy bonus, warm-up, schedule,
-weight decay, two environments, limits of every kind with rewards, and episodes that fail. Gradients
-are clipped, except in two cases, where the size of the loss shows."""
+"""Name -> case. In each: three epochs, two minibatches (fourteen in the one with a minibatch per
+episode), KL term, entropy bonus, warm-up, schedule, weight decay, two environments, limits of every
+kind with rewards, and episodes that fail. Gradients are clipped, except in two cases, where the
+size of the loss shows."""

@@ -69,6 +69,7 @@ class ReferenceCritic:
         """Make one optimizer step per minibatch."""
         for units in minibatches:
             self._update(batch, batch.trained(units))
+        self.optimizer.training_steps += 1
 
     def _update(self, batch: ReferenceBatch, actions: Sequence[Action]) -> None:
         rows: list[int] = []

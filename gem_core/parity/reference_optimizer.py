@@ -24,6 +24,10 @@ class ReferenceAdamW:
         weights: name -> parameter, changed in place.
         lr: peak learning rate.
         decayed: the weights that weight decay shrinks: all, or matrices only.
+
+    Attributes:
+        updates: optimizer steps so far.
+        training_steps: training steps that are over; their owner counts them.
     """
 
     def __init__(
@@ -40,6 +44,7 @@ class ReferenceAdamW:
         self.weights = dict(weights)
         self.lr = lr
         self.updates = 0
+        self.training_steps = 0
         self.first = {name: torch.zeros_like(weight) for name, weight in weights.items()}
         self.second = {name: torch.zeros_like(weight) for name, weight in weights.items()}
 
@@ -76,7 +81,7 @@ class ReferenceAdamW:
         algorithm = self.recipe.algorithm
         per_step = algorithm.epochs * algorithm.minibatches
         if self.traits.rate_per == "training step":
-            done = self.updates // per_step
+            done = self.training_steps
             per_step = 1
         else:
             done = self.updates

@@ -83,6 +83,7 @@ class ReferenceTrainer:
             self._update(batch, units, old, initial, advantages)
         if self.critic is not None:
             self.critic.learn(batch, trace.critic_minibatches)
+        self.optimizer.training_steps += 1
 
     def _initial(self, batch: ReferenceBatch) -> Tensor | None:
         """Return the initial model's log-probabilities where the recipe has a KL term."""

@@ -7,6 +7,7 @@ weight export, and ``TRAITS``, what the trainer's code does in its own way.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -138,22 +139,29 @@ class Follower:
     def _check_minibatches(self, done: int, trace: StepTrace) -> None:
         """Note where the trainer's minibatches are not what the recipe asks for."""
         algorithm = self.recipe.algorithm
-        updates = algorithm.epochs * algorithm.minibatches
+        number = self._number_of_minibatches(done)
+        updates = algorithm.epochs * number
         if len(trace.minibatches) != updates:
             self.result.faults.append(
                 f"step {done} had {len(trace.minibatches)} optimizer steps, not {updates}"
             )
         wanted = self._turns_of(done)
         for epoch in range(algorithm.epochs):
-            part = trace.minibatches[
-                epoch * algorithm.minibatches : (epoch + 1) * algorithm.minibatches
-            ]
+            part = trace.minibatches[epoch * number : (epoch + 1) * number]
             trained = [unit for units in part for unit in units]
             covered = sorted(
                 (e, t) for e, turn in trained for t in self._turns(done, e) if turn in (None, t)
             )
             if covered != wanted:
                 self.result.faults.append(f"epoch {epoch} of step {done} is not the whole batch")
+
+    def _number_of_minibatches(self, done: int) -> int:
+        """Return into how many minibatches the trainer should divide the batch."""
+        minibatches = self.recipe.algorithm.minibatches
+        if self.traits.divided == "episodes":
+            return minibatches
+        trained = len({episode for episode, _ in self._turns_of(done)})
+        return math.ceil(trained / math.ceil(trained / minibatches))
 
     def _turns(self, done: int, episode: int) -> list[int]:
         turns = self.batches[done - 1].episodes[episode].turns

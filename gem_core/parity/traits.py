@@ -20,6 +20,9 @@ class Traits:
             the same, where sequences that fill the last minibatch up to the size of the others and
             train nothing count, too; or the share of all the batch's that a minibatch has on
             average.
+        divided: what a batch's minibatches are made of: all episodes, so that one may hold only
+            episodes that failed and is then a step with the gradient 0; or those that train, so
+            that there may be fewer minibatches.
         rate_per: whether the learning rate changes with each optimizer step, or with each training
             step.
         kl_mean: whether the KL term is averaged as the policy's loss is, or over the minibatch's
@@ -39,6 +42,7 @@ class Traits:
     """
 
     divisor: Literal["minibatch", "padded minibatch", "batch share"] = "minibatch"
+    divided: Literal["episodes", "trained episodes"] = "episodes"
     rate_per: Literal["optimizer step", "training step"] = "optimizer step"
     kl_mean: Literal["as the loss", "tokens"] = "as the loss"
     kl_estimator: Literal["k2", "k3"] = "k3"

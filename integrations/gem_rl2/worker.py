@@ -6,6 +6,7 @@ names, by which its checkpoints tell them apart.
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -56,9 +57,32 @@ class _Updates(Worker):
         return float(norm)
 
     def update(self, tensors: Any, step: int) -> None:
-        for _ in range(self.config.epochs):
-            own = None if tensors is None else dict(tensors)  # RL2 pads its dictionary in place
-            super().update(own, step)
+        wanted = self.config.update_per_rollout
+        self.config.update_per_rollout = _minibatches(tensors, wanted)
+        try:
+            for _ in range(self.config.epochs):
+                own = None if tensors is None else dict(tensors)  # RL2 pads its dictionary in place
+                super().update(own, step)
+        finally:
+            self.config.update_per_rollout = wanted
+
+
+def _minibatches(tensors: Any, wanted: int) -> int:
+    """Return into how many minibatches ``torch.chunk`` divides a batch; all ranks call it.
+
+    RL2 counts on ``wanted``, and ends with an error where episodes failed and the others make fewer
+    chunks of equal size.
+
+    Args:
+        tensors: the batch, on the first rank; None on the others.
+        wanted: the recipe's minibatches.
+    """
+    number = [0]
+    if tensors is not None:
+        rows = len(next(iter(tensors.values())))
+        number = [math.ceil(rows / math.ceil(rows / wanted))]
+    dist.broadcast_object_list(number, src=0)
+    return number[0]
 
 
 class Actor(_Updates, ppo.Actor):

@@ -49,9 +49,10 @@ def test_what_is_left_out_is_really_refused(config, refused, key):
             config.translate(recipe)
 
 
-BEYOND_THE_RUN = {"kl_limit"}
-"""No policy of a recorded run is so far from the initial model; ``test_kl_term.py`` of the trainers
-that have it calls their function."""
+BEYOND_THE_RUN = {"divided", "kl_limit"}
+"""Traits that do not show in the run below: its minibatches are large ("a minibatch per episode"
+above shows that one), and no policy of a recorded run is far enough from the initial model
+(``test_kl_term.py`` of the trainers that have a limit calls their function)."""
 
 
 def test_every_trait_is_the_trainers(adapter, refused, model_dir):

@@ -24,8 +24,8 @@ from gem_core.parity.traits import Traits
 from gem_core.training.recipe import Recipe
 from gem_rl2.cpu import enable
 
-TRAITS = Traits(kl_mean="tokens")
-"""RL2's KL term is a mean over tokens always."""
+TRAITS = Traits(kl_mean="tokens", divided="trained episodes")
+"""RL2's KL term is a mean over tokens always. An episode that failed is no row of its batch."""
 
 
 def replay(recipe: Recipe, episodes: Sequence[Episode], model_dir: str) -> Replay:

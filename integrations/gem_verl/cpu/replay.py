@@ -26,12 +26,14 @@ from gem_verl.rollout import TurnOutput, to_native
 
 TRAITS = Traits(
     divisor="padded minibatch",
+    divided="trained episodes",
     rate_per="training step",
     value_at="tokens",
     bootstrapped="none",
     kl_limit=10.0,
 )
-"""verl's means over sequences count the rows that fill a batch up to equal minibatches. It steps
+"""verl's means over sequences count the rows that fill a batch up to equal minibatches; an episode
+that failed is no row. It steps
 its schedules once per batch. Its critic is trained before every action token, and its estimators
 get no value of a last state. A token's KL estimate is cut off at 10."""
 
