@@ -72,4 +72,8 @@ def test_every_run_is_a_valid_recipe():
     for name, case in RUNS.items():
         algorithm = case.recipe().algorithm
         minibatches = 14 if name == "a minibatch per episode" else 2
-        assert (algorithm.epochs, algorithm.minibatches, algorithm.kl_coef) == (3, minibatches, 0.05)
+        assert (algorithm.epochs, algorithm.minibatches, algorithm.kl_coef) == (
+            3,
+            minibatches,
+            0.05,
+        )
