@@ -24,8 +24,12 @@ from gem_core.errors import GemError
 from gem_core.training.runs import RunDir
 from gem_core.training.tasks import MachineFactory, Task
 
-CONNECT_TRIES = 120
-"""Seconds that the router may take to accept connections (0.0.2 does not wait for it)."""
+TRIES = 120
+PAUSE_S = 1.0
+"""How often a request is sent, and the seconds between. 0.0.2 waits neither for the router to
+accept connections nor for its engines to be ready (503), and its own client tries for ever."""
+TRY_AGAIN = frozenset({429, 502, 503, 504})
+"""Statuses of a router that is full, has no engine ready, or lost the engine it had chosen."""
 
 
 class EnginePolicy:
@@ -36,6 +40,9 @@ class EnginePolicy:
         url: of the router in front of sglang.
         sampling: sampling parameters that do not change.
         stop_ids: ids that end a turn.
+
+    Attributes:
+        retried: requests that were sent again.
     """
 
     def __init__(
@@ -48,6 +55,7 @@ class EnginePolicy:
         self.session = session
         self.url = f"{url}/generate"
         self.stop_ids = stop_ids
+        self.retried = 0
         self.sampling = {**sampling, "no_stop_trim": True, "stop_token_ids": list(stop_ids)}
 
     async def complete(self, request: Request) -> Completion:
@@ -76,16 +84,25 @@ class EnginePolicy:
         )
 
     async def _post(self, body: dict[str, Any]) -> Any:
-        for _ in range(CONNECT_TRIES):
+        """Return the answer; the request is repeated where another try can help."""
+        problem = ""
+        for _ in range(TRIES):
             try:
                 async with self.session.post(self.url, json=body) as response:
-                    if response.status != 200:
-                        text = (await response.text())[:500]
-                        raise GemError(f"RL2's engine answered {response.status}: {text}")
-                    return await response.json(content_type=None)
-            except aiohttp.ClientConnectorError:
-                await asyncio.sleep(1)
-        raise GemError(f"No engine answers at {self.url}: read the log for why it did not start.")
+                    if response.status == 200:
+                        return await response.json(content_type=None)
+                    text = (await response.text())[:500]
+                    problem = f"{response.status}: {text}"
+                    if response.status not in TRY_AGAIN:
+                        raise GemError(f"RL2's engine answered {problem}")
+            except (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError) as error:
+                problem = f"{type(error).__name__}: {error}"
+            self.retried += 1
+            await asyncio.sleep(PAUSE_S)
+        raise GemError(
+            f"No engine answers at {self.url} ({problem}): read the log for why it did not start, "
+            "or why it ended."
+        )
 
 
 class Player:

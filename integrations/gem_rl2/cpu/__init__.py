@@ -5,7 +5,7 @@ What it stands in for, and nothing else of RL2 is touched:
 * ``flash_attn``: the variable-length attention kernels in plain torch (`.attention`); the real
   ``ring_flash_attn`` runs on top of them;
 * ``sglang`` and ``sglang_router``: a server process with the same HTTP interface around gem_core's
-  CPU engine (`.engine`, `.router`);
+  CPU engine (`.engine`, `.router`); with ``GEM_RL2_ROUTER=sglang`` the router is sglang's own;
 * the device: NCCL becomes Gloo and CUDA calls become no-ops (`.device`).
 
 It refuses to work on a machine with a GPU.

@@ -34,6 +34,7 @@ class Engine:
     """
 
     def __init__(self, path: str) -> None:
+        self.path = path
         self.model = AutoModelForCausalLM.from_pretrained(
             path, dtype=torch.float32, attn_implementation="sdpa"
         ).eval()
@@ -52,7 +53,11 @@ class Engine:
             "continue_generation": self.done,
         }
         app.add_routes([web.post(f"/{name}", handler) for name, handler in routes.items()])
-        app.add_routes([web.get("/health_generate", self.done), web.get("/stats", self.stats)])
+        app.add_routes([web.get(f"/{name}", self.done) for name in ("health", "health_generate")])
+        # What sglang's router asks an engine before it sends requests to it.
+        asked = ("server_info", "get_server_info", "model_info", "get_model_info")
+        app.add_routes([web.get(f"/{name}", self.describe) for name in asked])
+        app.add_routes([web.get("/stats", self.stats)])
         return app
 
     async def generate(self, request: web.Request) -> web.Response:
@@ -98,6 +103,12 @@ class Engine:
         """Count the call and report success."""
         self.counts[request.path.strip("/")] += 1
         return web.json_response({"success": True})
+
+    async def describe(self, request: web.Request) -> web.Response:
+        """What the engine serves."""
+        return web.json_response(
+            {"model_path": self.path, "served_model_name": self.path, "is_generation": True}
+        )
 
     async def stats(self, request: web.Request) -> web.Response:
         """The counters."""

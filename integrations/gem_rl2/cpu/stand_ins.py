@@ -179,10 +179,15 @@ MODULES: dict[str, dict[str, Any]] = {
 }
 
 
+ROUTER_VARIABLE = "GEM_RL2_ROUTER"
+"""Environment variable: with the value "sglang" the installed router of sglang is used."""
+
+
 def install() -> None:
     """Put the stand-ins into ``sys.modules``; a second call changes nothing."""
+    real_router = os.environ.get(ROUTER_VARIABLE) == "sglang"
     for name, contents in MODULES.items():
-        if name in sys.modules:
+        if name in sys.modules or (real_router and name.startswith("sglang_router")):
             continue
         module = types.ModuleType(name, "Stand-in of gem_rl2.cpu.")
         module.__spec__ = importlib.machinery.ModuleSpec(name, None, is_package=True)
