@@ -105,6 +105,12 @@ test-launchpad: env-launchpad  ## Oat's launcher with the real dm-launchpad
 		"import sysconfig; print(sysconfig.get_config_var('LIBDIR'))") \
 		$(ENVS)/launchpad/bin/python $(PYTEST) --trainer none --slow tests/launchpad)
 
+.PHONY: test-rl2-source
+test-rl2-source: env-rl2  ## RL2's newer source, from a checkout: make test-rl2-source RL2_SOURCE=directory
+	$(if $(RL2_SOURCE),,$(error RL2_SOURCE: the directory of a checkout of RL2))
+	$(call stage,test-rl2-source,RL2_SOURCE=$(RL2_SOURCE) $(ENVS)/rl2/bin/python $(PYTEST) --trainer none \
+		--slow tests/rl2_source)
+
 .PHONY: clean
 clean:  ## remove this checkout's environments and caches (the shared package cache stays)
 	rm -rf $(ENVS) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -8,11 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+import RL2
 import RL2.trainer.ppo as ppo
 import RL2.workers.rollout as native_rollout
 import torch.distributed as dist
+from hydra import compose, initialize_config_dir
+from hydra.core.hydra_config import HydraConfig
 from RL2.utils.algorithms import compute_approx_kl
 from RL2.utils.communication import initialize_global_process_group
 
@@ -21,8 +26,9 @@ from gem_core.errors import GemError
 from gem_core.training.runs import RunDir
 from gem_core.training.stopping import stop_requested
 from gem_rl2.advantages import Advantages, require_installed
-from gem_rl2.config import native_config, settings_of
+from gem_rl2.config import settings_of, translate
 from gem_rl2.metrics import RunLog
+from gem_rl2.native import compose_native
 from gem_rl2.newer import generate
 from gem_rl2.rollout import PLAYERS, Player
 
@@ -82,6 +88,13 @@ def play_and_log(trainer: Any, run: RunDir, advantages: Advantages) -> None:
     trainer.actor.update_rollout = update_rollout
 
 
+def choose_backends(overrides: Sequence[str]) -> None:
+    """Tell Hydra what was composed, as its own entry point does: RL2 asks it for its backends."""
+    folder = str(Path(RL2.__path__[0], "trainer", "config"))
+    with initialize_config_dir(folder, version_base=None):
+        HydraConfig.instance().set_config(compose("ppo", list(overrides), return_hydra_config=True))
+
+
 def train(run: RunDir, resume: bool) -> None:
     """Train ``run`` in this process, one of torchrun's.
 
@@ -97,7 +110,9 @@ def train(run: RunDir, resume: bool) -> None:
     advantages = NewerAdvantages(run.recipe)
     ppo.compute_advantages = advantages
     require_installed(ppo.PPOTrainer.train, advantages)
-    trainer = ppo.PPOTrainer(native_config(run.recipe, settings(run)))
+    overrides = translate(run.recipe, settings=settings(run))
+    choose_backends(overrides)
+    trainer = ppo.PPOTrainer(compose_native(overrides))
     if needs_critic(run.recipe):
         trainer.critic.model.dropout.p = 0.0  # of the head alone, see worker.py
         scale = trainer.critic._scale_loss
