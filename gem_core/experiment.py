@@ -154,7 +154,7 @@ def _train(
 ) -> RunDir:
     """Evaluate, train, evaluate and write the result."""
     from gem_core.report import before_after
-    from gem_core.report.progress import progress
+    from gem_core.tracking.progress import progress
 
     if recipe.hardware.device == "cpu":
         keep_freed_memory()  # both also apply to the processes that a trainer starts

@@ -8,10 +8,15 @@ named but not installed is a usage error, never a skip: a run cannot pass by tes
 
 from __future__ import annotations
 
+import base64
+import gzip
+import json
 import os
+import re
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -152,3 +157,15 @@ def make_model(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
 def model_dir(make_model: Callable[..., str]) -> str:
     """The model over the frozen batch's vocabulary, in Hugging Face's format."""
     return make_model()
+
+
+@pytest.fixture
+def unpacked() -> Callable[[str], dict[str, Any]]:
+    """What an exported page of gem-core view has packed into it."""
+
+    def unpack(html: str) -> dict[str, Any]:
+        (block,) = re.findall(r'id="gem-data">([^<]*)</script>', html)
+        data: dict[str, Any] = json.loads(gzip.decompress(base64.b64decode(block)))
+        return data
+
+    return unpack

@@ -11,8 +11,8 @@ import pytest
 from gem_core.errors import MissingDependencyError, UnknownNameError
 from gem_core.experiment import run_experiment, training
 from gem_core.report import learning_curve
-from gem_core.report.progress import progress
 from gem_core.tracking.follow import STATE
+from gem_core.tracking.progress import progress
 from gem_core.training.recipe import load_recipe
 from gem_core.training.runs import RunDir
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write ``docs/baselines.md``: ``python tools/baseline_reference.py [--check]``.
+"""Write ``docs/baselines.md`` and its picture: ``python tools/baseline_reference.py [--check]``.
 
 The list is ``recipes/suite.toml``; what the tiny profile changes comes from the recipes, the scores
 of players without a model from ``benchmarks/suite/players.json``, those of trained policies from
@@ -15,14 +15,26 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from baseline_curves import DASHES, TRAINERS, picture
+
 from gem_core.compare.results import CellResult, read_cells
 from gem_core.report import markdown_table, origin_lines
+from gem_core.report.tables import success
 from gem_core.training.recipe import load_recipe
 from gem_core.training.suite import Baseline, load_suite
 
 ROOT = Path(__file__).resolve().parent.parent
 TARGET = ROOT / "docs" / "baselines.md"
+PICTURE = ROOT / "docs" / "pictures" / "baselines.svg"
 SUITE = ROOT / "benchmarks" / "suite"
+PACKAGES = {
+    "trl": "trl",
+    "verl": "verl",
+    "openrlhf": "openrlhf",
+    "oat": "oat-llm",
+    "rl2": "rl-square",
+}
+"""The package of each trainer."""
 HEAD = """\
 # Baselines
 
@@ -34,8 +46,8 @@ have in common is in `recipes/bases/`, with the source of every value. `gem-core
 prints the names, `gem-core show BASELINE --profile PROFILE` every key with its source.
 
 Profiles: `paper` (8 GPUs, the paper's setting), `small` (one GPU, a 0.6B model), `tiny` (a
-two-layer model on a CPU, minutes). All of them are accepted by the configuration code of all five
-trainers for ReBN, REINFORCE, GRPO and PPO (`tests/contract/test_native_fuzz.py`); `paper` and
+two-layer model on a CPU, minutes). `paper` is accepted by the configuration code of all five
+trainers for ReBN, REINFORCE, GRPO and PPO (`tests/contract/test_paper_grid.py`); `paper` and
 `small` have not been run by this project. `gem-core compare --dry-run --profile paper --baselines
 BASELINE` prints the native configuration.
 """
@@ -50,35 +62,40 @@ has already. It says nothing about the paper's results.
 TRAINED = """\
 ## Trained in the tiny profile
 
-Success on the evaluation episodes before and after training with ReBN, with 95 % intervals of the
-evaluation (not over seeds). *yes*: the intervals do not overlap.
+Success on the evaluation episodes of the warm start and after training with ReBN, in each trainer,
+with 95 % intervals of the evaluation (not over seeds; with several seeds, of the first one). *yes*:
+the interval after training is above that of the warm start, and they do not overlap. *missing*: no
+such run has been made. The warm start is the same for all trainers; the first trainer's evaluation
+of it is shown.
+
+![Success over the steps of training, a panel for each baseline](pictures/baselines.svg)
 """
 
 
 def main() -> int:
-    """Write the page, or with ``--check`` tell whether it is up to date."""
+    """Write the files, or with ``--check`` tell whether they are up to date."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="only check, with exit status 1")
     check = parser.parse_args().check
-    page = render()
-    if check:
-        current = TARGET.read_text(encoding="utf-8") if TARGET.exists() else ""
-        if page != current:
-            print(f"{TARGET} is out of date: run python tools/baseline_reference.py")
-        return int(page != current)
-    TARGET.write_text(page, encoding="utf-8")
-    return 0
+    stale = 0
+    for target, text in render(SUITE / "results").items():
+        current = target.read_text(encoding="utf-8") if target.exists() else ""
+        if check and text != current:
+            print(f"{target} is out of date: run python tools/baseline_reference.py")
+            stale = 1
+        elif not check:
+            target.write_text(text, encoding="utf-8")
+    return stale
 
 
-def render() -> str:
-    """Return the whole page."""
+def render(results: Path) -> dict[Path, str]:
+    """Return the text of each file, from the recorded cells in the directory ``results``."""
     suite = load_suite()
-    cells = [cell for cell in read_cells(SUITE / "results") if cell.result]
-    parts = [HEAD, suite_table(suite), PLAYERS, tiny_table(suite)]
-    if cells:
-        origin = "\n".join(origin_lines(cell.result for cell in cells))
-        parts += [TRAINED, trained_table(cells), f"{origin}\n"]
-    return "\n".join(parts)
+    names = [baseline.name for baseline in suite]
+    cells = [cell for cell in read_cells(results) if cell.result and cell.baseline in names]
+    trained = [TRAINED, trained_table(names, cells), took(len(names), cells)]
+    page = "\n".join([HEAD, suite_table(suite), PLAYERS, tiny_table(suite), *trained])
+    return {TARGET: page, PICTURE: picture(names, cells)}
 
 
 def suite_table(suite: Sequence[Baseline]) -> str:
@@ -97,34 +114,77 @@ def tiny_table(suite: Sequence[Baseline]) -> str:
     rows = []
     for baseline in suite:
         scores: dict[str, Any] = record["baselines"][baseline.name]
-        kwargs = load_recipe(baseline.name, "tiny").env[0].kwargs
-        shrunk = ", ".join(f"{key} = {json.dumps(value)}" for key, value in kwargs.items())
+        env = load_recipe(baseline.name, "tiny").env[0]
+        changes = [f"{key} = {json.dumps(value)}" for key, value in env.kwargs.items()]
+        if env.id != load_recipe(baseline.name).env[0].id:
+            changes.insert(0, f"{env.id} instead")
+        shrunk = ", ".join(changes)
         figures = [f"{scores[player]:.2f}" for player in ("random", "constant", "expert")]
         rows.append((f"`{baseline.name}`", f"`{shrunk}`" if shrunk else "nothing", *figures))
-    head = ("baseline", "parameters of the environment", "random", "constant", "expert")
-    note = f"{record['episodes']} episodes each, commit `{record['commit'][:12]}`.\n"
+    head = ("baseline", "changes of the environment", "random", "constant", "expert")
+    played = record["baselines"].values()
+    episodes = ", ".join(sorted({str(row["episodes"]) for row in played}))
+    commits = ", ".join(sorted({f"`{_short(row['commit'])}`" for row in played}))
+    note = f"{episodes} episodes each, commits {commits}.\n"
     return f"{markdown_table(head, rows)}\n{note}"
 
 
-def trained_table(cells: Sequence[CellResult]) -> str:
-    """Return one line per trained policy."""
+def _short(commit: str) -> str:
+    """Return the first digits of a commit, with "+" where the tree differed from it."""
+    return commit[:12] + "+" * commit.endswith("+")
+
+
+def trained_table(names: Sequence[str], cells: Sequence[CellResult]) -> str:
+    """Return one line per baseline, with a column per trainer; also for runs that are missing."""
+    first: dict[tuple[str, str], dict[str, Any]] = {}
+    for cell in sorted(cells, key=lambda cell: cell.seed):
+        if cell.algorithm == "rebn" and cell.result:
+            first.setdefault((cell.baseline, cell.trainer), cell.result)
     rows = []
-    for cell in sorted(cells, key=lambda cell: (cell.baseline, cell.trainer, cell.seed)):
-        before, after = (_interval(cell.result[when]) for when in ("before", "after"))
-        apart = cell.result["after"]["success/low"] > cell.result["before"]["success/high"]
-        seconds = f"{cell.result['seconds']['train']:.0f}"
-        learned = "yes" if apart else "no"
-        rows.append(
-            (f"`{cell.baseline}`", cell.trainer, str(cell.seed), before, after, learned, seconds)
-        )
-    head = ("baseline", "trainer", "seed", "before", "after", "apart", "training s")
-    return markdown_table(head, rows)
+    for name in names:
+        results = [first.get((name, trainer)) for trainer in TRAINERS]
+        before = next((result["before"] for result in results if result), None)
+        rows.append((f"`{name}`", success(before), *map(_after, results)))
+    return markdown_table(("baseline", "warm start", *TRAINERS), rows)
 
 
-def _interval(metrics: dict[str, float]) -> str:
-    low = metrics["success/low"]
-    high = metrics["success/high"]
-    return f"{metrics['success/mean']:.3f} [{low:.3f}, {high:.3f}]"
+def _after(result: dict[str, Any] | None) -> str:
+    if result is None:
+        return "missing"
+    apart = result["after"]["success/low"] > result["before"]["success/high"]
+    return f"{success(result['after'])} {'yes' if apart else 'no'}"
+
+
+def took(baselines: int, cells: Sequence[CellResult]) -> str:
+    """Return what the runs took: number, hours, hardware, versions, commits."""
+    results = [cell.result for cell in cells if cell.result]
+    lines = []
+    for algorithm in DASHES:
+        runs = {(c.baseline, c.trainer) for c in cells if c.algorithm == algorithm}
+        lines.append(f"{algorithm}: {len(runs)} of {baselines * len(TRAINERS)} cells have a run.")
+    if results:
+        hours = sum(result["seconds"]["train"] for result in results) / 3600
+        lines.append(f"Training took {hours:.1f} hours in all, start and evaluations not counted.")
+        machines = {_machine(result["hardware"]) for result in results}
+        lines.append(f"Hardware: {'; '.join(sorted(machines))}.")
+        lines.append(f"Versions: {', '.join(sorted(_versions(cells)))}.")
+    lines += origin_lines(results)
+    return "".join(f"- {line}\n" for line in lines)
+
+
+def _machine(hardware: dict[str, Any]) -> str:
+    gpus = ", ".join(map(str, hardware["gpus"])) or "no GPU"
+    return f"{hardware['processor']}, {hardware['cores']} cores, {gpus}"
+
+
+def _versions(cells: Sequence[CellResult]) -> set[str]:
+    """Return name and version of each trainer, of its torch, and of this package."""
+    kept = {*PACKAGES.values(), "torch", "gem-core"}
+    versions = set()
+    for cell in cells:
+        installed = cell.result["versions"] if cell.result else {}
+        versions |= {f"{name} {installed[name]}" for name in kept & installed.keys()}
+    return versions
 
 
 if __name__ == "__main__":

@@ -80,8 +80,10 @@ FACTS: dict[str, Facts] = {
             ("`code:CodeContest`", "CodeContests (Li et al. 2022)", "CC BY 4.0"),
             ("`code:Taco8k`", "TACO (Li et al. 2023)", "Apache-2.0"),
             ("`code:PrimeIntellect15k`", "PrimeIntellect's verifiable problems (2025)", _READ),
+            ("`code:Formulas`", "programs of one formula, made for gem-core", "Apache-2.0"),
         ),
-        f"`code.jsonl`, 6 small tasks with tests and a solution: {_OWN}.",
+        f"`code.jsonl`, 6 small tasks with tests and a solution: {_OWN}. `formulas.jsonl`, the 400 "
+        "tasks of `code:Formulas`, for small models, is by the same hand.",
         _file(
             "code:CodeContest",
             '{"problem": "...", "tests": {"inputs": ["1 2\\n"], "outputs": ["3\\n"]}}',

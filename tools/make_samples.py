@@ -15,7 +15,17 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from samples import almanac, geometry, mathematics, programs, questions, remainders, rules, shop
+from samples import (
+    almanac,
+    formulas,
+    geometry,
+    mathematics,
+    programs,
+    questions,
+    remainders,
+    rules,
+    shop,
+)
 
 OUT = Path(__file__).resolve().parent.parent / "gem_core" / "envs" / "samples"
 CORPORA = OUT.parent.parent / "data" / "corpora"
@@ -36,6 +46,7 @@ def main() -> None:
     write(out / "geometry.jsonl", geometry.questions(3, 12))
     write(out / "code.jsonl", programs.tasks(0, 2))
     write(out / "code-eval.jsonl", programs.tasks(1, 2))
+    write(out / "formulas.jsonl", formulas.tasks(7, 400))
     write(out / "qa.jsonl", questions.training())
     write(out / "qa-eval.jsonl", questions.evaluation())
     write(out / "almanac.jsonl", almanac.questions())

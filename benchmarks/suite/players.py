@@ -36,14 +36,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--episodes", type=int, default=200)
     parser.add_argument("--constant-episodes", type=int, default=200)
+    parser.add_argument("--only", nargs="+", metavar="BASELINE", help="keep the rows of the others")
     args = parser.parse_args()
+    target = HERE / "players.json"
+    kept = json.loads(target.read_text(encoding="utf-8"))["baselines"] if args.only else {}
     rows = {}
     for baseline in load_suite():
+        if args.only and baseline.name not in args.only:
+            rows[baseline.name] = kept[baseline.name]
+            continue
         recipe = load_recipe(baseline.name, "tiny")
-        rows[baseline.name] = measure(recipe.env[0], args.episodes, args.constant_episodes)
+        row = measure(recipe.env[0], args.episodes, args.constant_episodes)
+        rows[baseline.name] = {**row, "episodes": args.episodes, "commit": commit()}
         print(baseline.name, rows[baseline.name], flush=True)
-    record = {"commit": commit(), "episodes": args.episodes, "baselines": rows}
-    (HERE / "players.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    target.write_text(json.dumps({"baselines": rows}, indent=1) + "\n", encoding="utf-8")
 
 
 def measure(config: EnvConfig, episodes: int, constant_episodes: int) -> dict[str, Any]:

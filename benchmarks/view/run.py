@@ -1,7 +1,7 @@
 """Opening, searching and scrolling 100,000 and 1,000,000 episodes; the formats that were compared.
 
     .venvs/core/bin/python benchmarks/view/run.py                # the index and the server
-    .venvs/core/bin/python benchmarks/view/run.py --formats      # JSON lines, SQLite, Parquet
+    .venvs/core/bin/python benchmarks/view/run.py --formats --counts 100000    # other formats
 
 The episodes are those of the frozen batch of the parity tests with other steps, seeds and indices:
 real columns, turns, tokens and log-probabilities. The files are written below ``build/view`` and
@@ -23,9 +23,11 @@ import sys
 import time
 import zlib
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from gem_core.training import episode_store as store
 from gem_core.training.recipe import load_recipe
 from gem_core.training.runs import RunDir
 from gem_core.view.index import EpisodeIndex
@@ -59,14 +61,14 @@ def main() -> int:
 def make_run(folder: Path, count: int) -> RunDir:
     """Return a run of ``count`` episodes, written unless it is there."""
     run = RunDir(folder / f"run-{count}")
-    if (run.path / "episodes.jsonl").exists():
+    if (run.path / store.FILE).exists():
         return run
     recipe = load_recipe("guess-the-number-easy", "tiny")
     run = RunDir.create(run.path, recipe, "trl")
-    partial = run.path / "episodes.partial"
-    with partial.open("w", encoding="utf-8") as file:
+    plain = run.path / store.PLAIN_FILE
+    with plain.open("w", encoding="utf-8") as file:
         file.writelines(lines(count))
-    partial.rename(run.path / "episodes.jsonl")
+    store.convert(run.path)
     return run
 
 
@@ -91,7 +93,7 @@ def opening(run: RunDir) -> dict[str, Any]:
     """Measure the index built from nothing, then a server opened on it in a new process."""
     cache = run.path.parent / "cache"
     shutil.rmtree(cache, ignore_errors=True)
-    index = EpisodeIndex(run.path / "episodes.jsonl", cache / "view")
+    index = EpisodeIndex(run.path / store.FILE, cache / "view")
     connection = index.connect()
     begun = time.perf_counter()
     index.update(connection)
@@ -192,19 +194,34 @@ def serve(path: Path) -> int:
 
 
 def formats(run: RunDir) -> dict[str, Any]:
-    """Measure three ways to store the episodes: bytes, one episode, one column, one more step."""
-    source = run.path / "episodes.jsonl"
+    """Measure ways to store the episodes: bytes, one episode, one column, one more step."""
     work = run.path.parent / "formats"
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir()
+    source = work / store.PLAIN_FILE
+    with source.open("wb") as file:
+        file.writelines(line + b"\n" for line in store.read_lines(run.path / store.FILE))
     return {
-        "json lines with an index": _with_index(source, work),
-        "SQLite, one compressed row per episode": _sqlite(source, work),
-        "Parquet, zstd, 64 episodes per row group": _parquet(source, work),
+        "gzip blocks of a step, and an index": _blocks(source, work, PER_STEP),
+        "gzip blocks of one episode, and an index": _blocks(source, work, 1),
+        "JSON lines, and an index": _with_index(source, work, None),
+        "SQLite, one compressed row per episode": _sqlite(source, work, 1),
+        "SQLite, one compressed row per step": _sqlite(source, work, PER_STEP),
+        "Parquet, zstd, a row group per step": _parquet(source, work),
     }
 
 
-def _with_index(source: Path, work: Path) -> dict[str, Any]:
+def _blocks(source: Path, work: Path, lines: int) -> dict[str, Any]:
+    folder = work / f"blocks-{lines}"
+    folder.mkdir()
+    begun = time.process_time()
+    with source.open("rb") as file:
+        while batch := list(islice(file, lines)):
+            store.append(folder, map(json.loads, batch))
+    return _with_index(folder / store.FILE, folder, time.process_time() - begun)
+
+
+def _with_index(source: Path, work: Path, written: float | None) -> dict[str, Any]:
     begun = time.perf_counter()
     index = EpisodeIndex(source, work)
     connection = index.connect()
@@ -215,28 +232,42 @@ def _with_index(source: Path, work: Path) -> dict[str, Any]:
     one = _timed(lambda: index.record(connection, total // 2))
     connection.close()
     size = source.stat().st_size + index.path.stat().st_size
-    return _figures(built, size, mean, one, "append to the file; killed: one line at most")
+    lost = "line" if written is None else "block"
+    note = f"append to the file; killed: one {lost} at most"
+    return {**_figures(written, size, mean, one, note), "index_s": round(built, 2)}
 
 
-def _sqlite(source: Path, work: Path) -> dict[str, Any]:
-    begun = time.perf_counter()
-    connection = sqlite3.connect(work / "rows.sqlite")
-    connection.execute("CREATE TABLE episodes (id INTEGER PRIMARY KEY, reward REAL, body BLOB)")
+def _sqlite(source: Path, work: Path, lines: int) -> dict[str, Any]:
+    target = work / f"rows-{lines}.sqlite"
+    begun = time.process_time()
+    connection = sqlite3.connect(target)
+    connection.execute("CREATE TABLE bodies (id INTEGER PRIMARY KEY, body BLOB)")
+    connection.execute(
+        "CREATE TABLE episodes (id INTEGER PRIMARY KEY, reward REAL, body INTEGER, place INTEGER)"
+    )
+    total = 0
     with source.open("rb") as file:
-        rows = ((_reward(line), zlib.compress(line, 3)) for line in file)
-        connection.executemany("INSERT INTO episodes (reward, body) VALUES (?, ?)", rows)
+        while batch := list(islice(file, lines)):
+            packed = zlib.compress(b"".join(batch), 6)
+            row = connection.execute("INSERT INTO bodies (body) VALUES (?)", (packed,)).lastrowid
+            rows = [(total + k, _reward(line), row, k) for k, line in enumerate(batch)]
+            connection.executemany("INSERT INTO episodes VALUES (?, ?, ?, ?)", rows)
+            total += len(batch)
+            if total % PER_STEP == 0:  # a step at a time
+                connection.commit()
     connection.commit()
-    built = time.perf_counter() - begun
-    total = connection.execute("SELECT count(*) FROM episodes").fetchone()[0]
+    built = time.process_time() - begun
     mean = _timed(lambda: connection.execute("SELECT avg(reward) FROM episodes").fetchone())
-    query = "SELECT body FROM episodes WHERE id = ?"
+    query = "SELECT bodies.body, place FROM episodes JOIN bodies ON bodies.id = episodes.body"
+    query += " WHERE episodes.id = ?"
 
     def one() -> Any:
-        return json.loads(zlib.decompress(connection.execute(query, (total // 2,)).fetchone()[0]))
+        body, place = connection.execute(query, (total // 2,)).fetchone()
+        return json.loads(zlib.decompress(body).splitlines()[place])
 
     seconds = _timed(one)
     connection.close()
-    size = (work / "rows.sqlite").stat().st_size
+    size = target.stat().st_size
     return _figures(built, size, mean, seconds, "a transaction; not on network file systems")
 
 
@@ -245,7 +276,7 @@ def _parquet(source: Path, work: Path) -> dict[str, Any]:
     from pyarrow import parquet
 
     schema = pyarrow.schema([("reward", pyarrow.float64()), ("body", pyarrow.string())])
-    begun = time.perf_counter()
+    begun = time.process_time()
     target = work / "episodes.parquet"
     with (
         source.open("rb") as file,
@@ -259,7 +290,7 @@ def _parquet(source: Path, work: Path) -> dict[str, Any]:
                 rows = []
         if rows:
             writer.write_batch(_batch(rows, schema))
-    built = time.perf_counter() - begun
+    built = time.process_time() - begun
     begun = time.perf_counter()
     opened = parquet.ParquetFile(target)
     footer = time.perf_counter() - begun
@@ -288,8 +319,11 @@ def _timed(call: Any) -> float:
     return time.perf_counter() - begun
 
 
-def _figures(built: float, size: int, mean: float, one: float, append: str) -> dict[str, Any]:
-    figures: dict[str, Any] = {"write_s": round(built, 2), "mb": round(size / 1e6)}
+def _figures(
+    built: float | None, size: int, mean: float, one: float, append: str
+) -> dict[str, Any]:
+    figures: dict[str, Any] = {} if built is None else {"write_cpu_s": round(built, 1)}
+    figures["mb"] = round(size / 1e6)
     figures |= {"mean_reward_s": round(mean, 3), "one_episode_ms": round(one * 1000, 2)}
     return {**figures, "append": append}
 

@@ -19,6 +19,7 @@ from gem_core.compare.runner import Plan, command, run_grid
 from gem_core.errors import GemError
 from gem_core.report import markdown_table, origin_lines
 from gem_core.training.provenance import require_clean
+from gem_core.training.suite import load_suite
 from gem_core.training.trainers import get_trainer, list_trainers, resolve
 
 QUICK = ("train.steps=2", "eval.episodes=50", "model.tiny.warm_start_steps=40", *LOCKSTEP)
@@ -33,8 +34,9 @@ def compare(args: argparse.Namespace) -> int:
         1 if a cell failed, is not finished, or is of another recipe than the one asked for; with
         ``--lockstep`` or ``--quick`` also if trainers part by more than rounding.
     """
+    baselines = [baseline.name for baseline in load_suite()] if args.suite else args.baselines
     cells = make_grid(
-        args.baselines[:1] if args.quick else args.baselines,
+        baselines[:1] if args.quick else baselines,
         args.trainers or list_trainers(),
         args.algorithms,
         args.seeds,
@@ -68,7 +70,16 @@ def make_plan(args: argparse.Namespace) -> Plan:
         name = "lockstep"
     out = args.out or Path("runs") / name
     extra = (*mode, *args.overrides)
-    return Plan(out, args.profile, extra, args.budget, args.retry_failed, args.retry_stale)
+    return Plan(
+        out,
+        args.profile,
+        extra,
+        budget_s=args.budget,
+        idle_s=args.idle,
+        retry_failed=args.retry_failed,
+        retry_stale=args.retry_stale,
+        record=args.record,
+    )
 
 
 def dry_run(cells: list[Cell], plan: Plan) -> int:
@@ -106,10 +117,11 @@ def report(out: Path, cells: Sequence[CellResult]) -> int:
     (out / "cells.csv").write_text(csv_text(cells), encoding="utf-8")
     pictures = []
     if any(cell.status == "done" for cell in cells):
-        pictures = [*curves(cells, out), times(cells, out / "times.png")]
+        curves(cells, out)  # the page draws its own
+        pictures.append(times(cells, out / "times.png"))
     lockstep = lockstep_report(cells, out)
     pictures += lockstep.pictures
-    page = write_page(cells, pictures, out / "report.html")
+    page = write_page(out, cells, pictures, out / "report.html")
     print("\n".join([tables, *lockstep.lines, str(page)]))
     problems = [f"{c.name}: {c.status}, {c.reason}" for c in cells if c.status != "done"]
     problems += [f"different recipes in one experiment: {m}" for m in mixed_experiments(cells)]

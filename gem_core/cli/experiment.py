@@ -109,5 +109,5 @@ def quickstart(arguments: argparse.Namespace) -> int:
         "overwrite" if arguments.overwrite else "resume",
     )
     print(f"Learning curve: {learning_curve([run], run.path / 'learning-curve.png')}")
-    print(f"Run directory:  {run.path}  (episodes.jsonl has sampled episodes)")
+    print(f"Run directory:  {run.path}  (episodes.jsonl.gz has sampled episodes)")
     return 0

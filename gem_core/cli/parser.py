@@ -73,6 +73,7 @@ def _browse(verbs: _Verbs) -> None:
     verb.add_argument(
         "--raw", action="store_true", help="send lines unchanged, without the answer format"
     )
+    verb.add_argument("--plain", action="store_true", help="plain lines, also on a terminal")
 
     verb = verbs(
         "doctor", "doctor:doctor", "check which trainers can run here, and what is missing"
@@ -137,12 +138,16 @@ def _compare(verbs: _Verbs) -> None:
     verb = verbs(
         "compare", "compare:compare", "run a grid of baselines, trainers, algorithms and seeds"
     )
-    verb.add_argument(
+    baselines = verb.add_mutually_exclusive_group()
+    baselines.add_argument(
         "--baselines",
         nargs="+",
         default=["guess-the-number-easy"],
         metavar="NAME",
         help="baselines: names or files (default: guess-the-number-easy)",
+    )
+    baselines.add_argument(
+        "--suite", action="store_true", help="all baselines of the suite (gem-core list)"
     )
     verb.add_argument("--trainers", nargs="+", metavar="NAME", help="trainers (default: all)")
     verb.add_argument(
@@ -258,7 +263,23 @@ def _add_grid_options(verb: argparse.ArgumentParser) -> None:
         "for --lockstep runs/lockstep)",
     )
     verb.add_argument(
-        "--budget", type=float, metavar="SECONDS", help="time limit of each cell (default: none)"
+        "--record",
+        type=Path,
+        metavar="DIR",
+        help="copy the figures of every finished cell to DIR; a cell that is there is done",
+    )
+    verb.add_argument(
+        "--budget",
+        type=float,
+        metavar="SECONDS",
+        help="limit of each cell's training time, without start, evaluation and pauses "
+        "(default: none)",
+    )
+    verb.add_argument(
+        "--idle",
+        type=float,
+        metavar="SECONDS",
+        help="end a cell that writes nothing for so long (default: never)",
     )
     verb.add_argument("--retry-failed", action="store_true", help="run failed cells again")
     verb.add_argument(

@@ -3,45 +3,77 @@
 from __future__ import annotations
 
 import argparse
+from contextlib import closing
 
+from gem_core.cli.play_screen import COMMANDS, Screen, open_screen, visible
+from gem_core.cli.play_session import PlaySession
 from gem_core.core import Env
-from gem_core.episodes.context import with_suffix
+from gem_core.errors import GemError
 from gem_core.parsing import FORMATS, get_parser, render
 from gem_core.registration import make
 
 
 def play(arguments: argparse.Namespace) -> int:
     """Play one episode in the terminal; the end of the input ends it."""
-    from gem_core.players import Player, get_player
+    with closing(make(arguments.env)) as env:
+        session = PlaySession(env, arguments.env, arguments.seed)
+        screen = open_screen(arguments.plain)
+        if arguments.player == "person":
+            return _person(session, screen, arguments.raw)
+        return _scripted(session, screen, arguments.player)
 
-    env = make(arguments.env)
-    observation, info = env.reset(seed=arguments.seed)
-    player: Player | None = None
-    if arguments.player != "person":
-        player = get_player(arguments.player, arguments.env, seed=arguments.seed, env=env)
-        player.reset(observation, info)
-    total = 0.0
-    turns = 0
-    over = False
-    while not over:
-        print(with_suffix(observation, info))
-        if player is not None:
-            action = player.act(observation, info)
-            print(f"> {action}")
-        else:
-            try:
-                action = _typed(_read(), env, arguments.raw)
-            except EOFError:
-                print()
-                return 0
-        observation, reward, terminated, truncated, info = env.step(action)
-        total += reward
-        turns += 1
-        over = terminated or truncated
-        print(f"  [reward {reward:g}]")
-    print(observation)
-    print(f"{'Solved' if info['success'] else 'Not solved'} in {turns} turns, reward {total:g}.")
+
+def _scripted(session: PlaySession, screen: Screen, kind: str) -> int:
+    """Let a scripted player play."""
+    from gem_core.players import get_player
+
+    player = get_player(kind, session.env_id, seed=session.seed, env=session.env)
+    player.reset(*session.latest)
+    while not session.over:
+        screen.show(session)
+        action = player.act(*session.latest)
+        print(f"> {visible(action)}")
+        session.step(action)
+        screen.played(session)
+    screen.end(session)
     return 0
+
+
+def _person(session: PlaySession, screen: Screen, raw: bool) -> int:
+    """Let a person play: actions and `COMMANDS`."""
+    screen.show(session)
+    while True:
+        try:
+            line = _read()
+        except EOFError:
+            print()
+            return 0
+        if line == ":quit":
+            return 0
+        if line in COMMANDS:
+            screen.tell(_command(session, line))
+            screen.show(session)
+            continue
+        session.step(_typed(line.removeprefix(":") if line[:2] == "::" else line, session.env, raw))
+        screen.played(session)
+        if session.over:
+            screen.end(session)
+            return 0
+        screen.show(session)
+
+
+def _command(session: PlaySession, line: str) -> str:
+    """Carry a command out; return what to tell of it."""
+    try:
+        if line == ":undo":
+            session.undo()
+            return "The last turn is taken back."
+        if line == ":hint":
+            return f"The expert would play: {session.hint()}"
+    except GemError as error:
+        return str(error)
+    listed = "\n".join(f"{name:8} {meaning}" for name, meaning in COMMANDS.items())
+    return f"{session.instructions}\n\n{listed}\n(an action that begins with a colon: type two)"
 
 
 def _read() -> str:

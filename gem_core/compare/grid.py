@@ -56,7 +56,10 @@ def make_grid(
     algorithms: Iterable[str],
     seeds: Iterable[int],
 ) -> list[Cell]:
-    """Return all cells; the seed changes last, so that a grid that is stopped early is balanced.
+    """Return all cells, in an order in which a grid that is stopped early is balanced.
+
+    Every baseline has its first cell before one has its second; the trainers and algorithms rotate
+    from baseline to baseline, and the seed changes last.
 
     Raises:
         UnknownNameError: a trainer or an algorithm does not exist.
@@ -70,7 +73,11 @@ def make_grid(
     for name in algorithms:
         if name not in ALGORITHMS:
             raise unknown("algorithm", name, ALGORITHMS, f"Known: {list(ALGORITHMS)}.")
-    return [
-        Cell(baseline, trainer, algorithm, seed)
-        for seed, baseline, algorithm, trainer in product(seeds, baselines, algorithms, trainers)
-    ]
+    baselines = list(baselines)
+    variants = list(product(algorithms, trainers))
+    cells = []
+    for seed, turn in product(seeds, range(len(variants))):
+        for place, baseline in enumerate(baselines):
+            algorithm, trainer = variants[(turn + place) % len(variants)]
+            cells.append(Cell(baseline, trainer, algorithm, seed))
+    return cells

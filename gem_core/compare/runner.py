@@ -24,8 +24,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gem_core.compare.grid import Cell
+from gem_core.compare.limits import wait
 from gem_core.compare.recipes import why_stale
 from gem_core.errors import GemError, MissingDependencyError
+from gem_core.report import record
+from gem_core.training.runs import RunDir
 from gem_core.training.trainers import check, get_trainer
 
 _GRACE_S = 20.0
@@ -41,17 +44,22 @@ class Plan:
         out: directory of the comparison.
         profile: recipe profile of every cell.
         extra: recipe overrides of every cell.
-        budget_s: largest wall seconds of a cell; ``None`` = no limit.
+        budget_s: largest number of seconds of a cell's training; ``None`` = no limit.
+        idle_s: largest number of seconds in which a cell writes nothing; ``None`` = no limit.
         retry_failed: whether failed cells are run again.
         retry_stale: whether finished cells of another recipe are replaced.
+        record: directory to which the figures of every finished cell are copied, see
+            `gem_core.report.record`. A cell that it has already, of the same recipe, is done.
     """
 
     out: Path
     profile: str | None = "tiny"
     extra: tuple[str, ...] = ()
     budget_s: float | None = None
+    idle_s: float | None = None
     retry_failed: bool = False
     retry_stale: bool = False
+    record: Path | None = None
 
     def directory(self, cell: Cell) -> Path:
         """Return the run directory of a cell."""
@@ -103,11 +111,26 @@ def status(cell: Cell, plan: Plan) -> str:
     directory = plan.directory(cell)
     if (directory / "failed.json").exists():
         return "failed"
+    if _recorded(cell, plan):
+        return "done"
     if not (directory / "recipe.json").exists():
         return "waiting"
     if why_stale(directory, cell.recipe(plan.profile, plan.extra)):
         return "stale"
     return "done" if (directory / "result.json").exists() else "started"
+
+
+def _recorded(cell: Cell, plan: Plan) -> bool:
+    """Return whether ``plan.record`` has the figures of this cell, of the same recipe."""
+    if plan.record is None or not (plan.record / cell.name / "result.json").exists():
+        return False
+    return not why_stale(plan.record / cell.name, cell.recipe(plan.profile, plan.extra))
+
+
+def _record(cell: Cell, plan: Plan) -> None:
+    """Copy the figures of a finished cell to ``plan.record``, if it does not have them."""
+    if plan.record is not None and not _recorded(cell, plan):
+        record(RunDir(plan.directory(cell)), plan.record / cell.name)
 
 
 def run_grid(
@@ -132,6 +155,8 @@ def run_grid(
             continue
         elif state == "done" or (state == "failed" and not plan.retry_failed):
             log(f"{head}: {state} before")
+            if state == "done":
+                _record(cell, plan)
             continue
         started = time.monotonic()
         log(f"{head}: running ({started - began:.0f} s so far)")
@@ -139,6 +164,8 @@ def run_grid(
         seconds = time.monotonic() - started
         outcome = "done" if reason is None else f"FAILED: {reason}"
         log(f"{head}: {outcome} in {seconds:.0f} s")
+        if reason is None:
+            _record(cell, plan)
     states = [status(cell, plan) for cell in cells]
     return {state: states.count(state) for state in STATES}
 
@@ -171,14 +198,12 @@ def run_cell(cell: Cell, plan: Plan) -> str | None:
         )
         (directory / "pid").write_text(str(process.pid))
         try:
-            code: int | None = process.wait(plan.budget_s)
-        except subprocess.TimeoutExpired:
-            code = None
+            over = wait(process, directory, plan.budget_s, plan.idle_s)
         finally:
             end_session(process.pid)
-            process.wait()
-    if code is None:
-        return _failed(directory, f"took longer than its budget of {plan.budget_s:g} s", None)
+            code = process.wait()
+    if over is not None:
+        return _failed(directory, over, None)
     if code != 0 or not (directory / "result.json").exists():
         return _failed(directory, _reason(directory), code)
     return None

@@ -78,10 +78,12 @@ _EVAL: tuple[tuple[str, str, str, str | None, str, dict[str, str] | None], ...] 
 """The same for evaluation, where the seed selects the item."""
 _MADE = (
     ("math:Remainders", _MATH, "remainders"),
+    ("code:Formulas", _CODE, "formulas"),
     ("qa:Almanac", _QA, "almanac"),
     ("qa:Auction", _QA, "auction"),
 )
-"""(id, entry point, sample): questions made for this package, which need a tool."""
+"""(id, entry point, sample): questions made for this package: a small model needs a tool, or
+a program."""
 HUB_IDS = frozenset(row[2] for row in (*_TRAIN, *_EVAL))
 """The data sets that a sample may replace; see `gem_core.envs.dataset.DatasetEnv`."""
 

@@ -52,6 +52,7 @@ def check_config(name: str, config: dict[str, Any]) -> None:
     from dataclasses import fields
 
     known = [f.name for f in fields(DATASETS[name][1]) if f.name not in ("seed", "size")]
+    known += ["tasks"] * (name == "arc_1d")
     for option in config:
         if option not in known:
             listing = f"It takes: {', '.join(known)}."
@@ -105,7 +106,11 @@ def generator(name: str, config: dict[str, Any]) -> Any:
     with _lock:
         dataset = _datasets.get(key)
         if dataset is None:
-            dataset = reasoning_gym.create_dataset(name, seed=0, **config)
+            options = dict(config)
+            tasks = options.pop("tasks", None) if name == "arc_1d" else None
+            dataset = reasoning_gym.create_dataset(name, seed=0, **options)
+            if tasks is not None:
+                dataset.task_names = _arc_tasks(tasks, dataset.task_names)
             if name == "word_ladder":
                 dataset.size = 2**62  # it rejects indices from its size on
             if name == "codeio":
@@ -113,6 +118,16 @@ def generator(name: str, config: dict[str, Any]) -> Any:
             _datasets[key] = dataset
             _generating[key] = threading.Lock()
     return dataset
+
+
+def _arc_tasks(tasks: Any, known: list[str]) -> list[str]:
+    """Return the chosen rules of ``arc_1d``; reasoning-gym has no option for them."""
+    if not isinstance(tasks, list | tuple) or not tasks:
+        raise ValueError(f"tasks must be a list of at least one rule of arc_1d, not {tasks!r}.")
+    for task in tasks:
+        if task not in known:
+            raise unknown("rule of rg:arc_1d", task, known, f"There are: {', '.join(known)}.")
+    return list(tasks)
 
 
 def _generate(name: str, config: dict[str, Any], draw: int) -> Item:

@@ -60,7 +60,8 @@ class ReasoningGym(SingleTurn):
             ``compat`` the other one.
         **config: the difficulty options of the generator (``min_terms=2``), except ``seed`` and
             ``size``. ``rg:composite`` takes ``datasets``, a list of
-            ``{"name": ..., "weight": ..., "config": {...}}``.
+            ``{"name": ..., "weight": ..., "config": {...}}``. ``rg:arc_1d`` takes ``tasks``, too, a
+            list of its rules (``["two_points_and_fill"]``): only these are drawn.
 
     Raises:
         MissingDependencyError: reasoning-gym is not installed.

@@ -2,7 +2,7 @@
 
 eval.json        what is evaluated: model, endpoint, environments, tasks, samples
 items.jsonl      one line per item that is over; an item without a line is still to be played
-episodes.jsonl   the episodes, as in every run; of one that was played twice the last one counts
+episodes.jsonl.gz  the episodes, as in every run; of one that was played twice the last counts
 
 An episode is written before the line of its item. A process that is killed in between leaves an
 episode without a line; the item is then played again. Every line is handed to the system at once,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from numbers import Real
@@ -11,6 +10,7 @@ from typing import Any
 
 from gem_core.errors import GemError
 from gem_core.tracking.trackers import RunFacts, Tracker, open_tracker
+from gem_core.tracking.watch import watched
 from gem_core.training.recipe import flatten
 from gem_core.training.runs import RunDir
 
@@ -93,14 +93,16 @@ def tracked(run: RunDir, log: Callable[[str], None]) -> Iterator[None]:
     if not senders:
         yield
         return
-    over = threading.Event()
-    thread = threading.Thread(target=_watch, args=(senders, over), daemon=True)
-    thread.start()
+
+    def send_all() -> None:
+        for sender in senders:
+            sender.send()
+
+    files = [run.path / name for name in ("metrics.jsonl", "evals.jsonl")]
     try:
-        yield
+        with watched(files, send_all, _POLL_S):
+            yield
     finally:
-        over.set()
-        thread.join()
         _close(senders, run, log)
 
 
@@ -113,12 +115,6 @@ def send(run: RunDir, names: Sequence[str], project: str, log: Callable[[str], N
     senders = [_Sender(name, run, project) for name in names]
     _close(senders, run, log)
     return not any(sender.error for sender in senders)
-
-
-def _watch(senders: Sequence[_Sender], over: threading.Event) -> None:
-    while not over.wait(_POLL_S):
-        for sender in senders:
-            sender.send()
 
 
 def _close(senders: Sequence[_Sender], run: RunDir, log: Callable[[str], None]) -> None:

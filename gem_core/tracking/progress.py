@@ -5,12 +5,12 @@ It is read from ``metrics.jsonl``, because trainers may log in processes of thei
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from gem_core.tracking.watch import watched
 from gem_core.training.runs import RunDir
 
 _POLL_S = 0.5
@@ -27,42 +27,30 @@ def progress(run: RunDir, steps: int, log: Callable[[str], None]) -> Iterator[No
         steps: training steps of the whole run.
         log: receives each line.
     """
-    over = threading.Event()
-    logged = len(run.metrics())
-    thread = threading.Thread(target=_watch, args=(run, steps, log, over, logged), daemon=True)
-    thread.start()
-    try:
+    progressed = _Progress(run, steps, log)
+    with watched([run.path / "metrics.jsonl"], progressed.update, _POLL_S):
         yield
-    finally:
-        over.set()
-        thread.join()
 
 
-def _watch(
-    run: RunDir, steps: int, log: Callable[[str], None], over: threading.Event, first: int
-) -> None:
-    """Read the metrics until ``over``; ``first`` rows existed before this training."""
-    began = time.monotonic()
-    reported = first
-    old_size = -1
-    last = False
-    every = max(1, steps // _LINES)
-    while not last:
-        last = over.wait(_POLL_S)
-        size = _size(run)
-        if size == old_size:
-            continue
-        old_size = size
-        rows = run.metrics()
-        while reported + every <= len(rows):
-            reported += every
-            rate = (time.monotonic() - began) / (len(rows) - first)
-            log(_line(rows[reported - every : reported], steps, rate))
+class _Progress:
+    """What was logged of a training; rows that existed before it do not count."""
 
+    def __init__(self, run: RunDir, steps: int, log: Callable[[str], None]) -> None:
+        self._run = run
+        self._steps = steps
+        self._log = log
+        self._every = max(1, steps // _LINES)
+        self._first = self._reported = len(run.metrics())
+        self._began = time.monotonic()
 
-def _size(run: RunDir) -> int:
-    path = run.path / "metrics.jsonl"
-    return path.stat().st_size if path.exists() else 0
+    def update(self) -> None:
+        """Log the lines that are due."""
+        rows = self._run.metrics()
+        while self._reported + self._every <= len(rows):
+            self._reported += self._every
+            rate = (time.monotonic() - self._began) / (len(rows) - self._first)
+            due = rows[self._reported - self._every : self._reported]
+            self._log(_line(due, self._steps, rate))
 
 
 def _line(rows: list[dict[str, Any]], steps: int, rate: float) -> str:

@@ -274,7 +274,7 @@ class TrainConfig(Table, frozen=True, kw_only=True):
     keep_checkpoints: AtLeastOne = 2
     """Number of newest checkpoints that are kept."""
     log_episodes: AtLeastZero = 4
-    """Episodes written to ``episodes.jsonl`` per step, and per evaluation inside training."""
+    """Episodes written to ``episodes.jsonl.gz`` per step, and per evaluation inside training."""
 
 
 class TrackConfig(Table, frozen=True, kw_only=True):

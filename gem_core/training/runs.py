@@ -3,8 +3,8 @@
 recipe.json      the resolved recipe
 run.json         trainer, versions, hardware, git commit, command, environments and their data
 metrics.jsonl    one JSON object per step: {"step": 3, "time": 12.5, "reward/mean": 0.4, ...}
-episodes.jsonl   sampled episodes, {"step": 3, "split": "train", **episode}, and "advantages", one
-                 per turn, where they are known
+episodes.jsonl.gz  sampled episodes, {"step": 3, "split": "train", **episode}, and "advantages", one
+                 per turn, where they are known; see `gem_core.training.episode_store`
 evals.jsonl      evaluations: {"step": 0, "when": "before", ...}
 checkpoints/     the trainer's own checkpoints
 model/           the trained model, Hugging Face format
@@ -27,6 +27,7 @@ from typing import Any, Literal
 
 from gem_core.episodes.data import Episode
 from gem_core.errors import RunError
+from gem_core.training import episode_store as store
 from gem_core.training.machine import describe_machine
 from gem_core.training.recipe import Recipe, flatten, recipe_from_dict
 from gem_core.training.run_lock import LOCK_FILE
@@ -153,9 +154,10 @@ class RunDir:
 
         Of an episode that was played again because its step was repeated, the last one counts.
         """
-        keys = [_episode_key(k, row) for k, row in enumerate(self.lines("episodes.jsonl"))]
+        path = store.episodes_file(self.path)
+        keys = [_episode_key(k, row) for k, row in enumerate(store.read_records(path))]
         last = {key: number for number, key in enumerate(keys)}
-        for number, row in enumerate(self.lines("episodes.jsonl")):
+        for number, row in enumerate(store.read_records(path)):
             if number < len(keys) and last[keys[number]] == number:
                 tags = {"step": row.pop("step"), "split": row.pop("split")}
                 row.pop("advantages", None)
@@ -198,11 +200,13 @@ class RunDir:
         advantages: Sequence[Sequence[float]] | None = None,
     ) -> None:
         """Append episodes, with the advantage of every turn of each if ``advantages`` has them."""
+        rows = []
         for number, episode in enumerate(episodes):
             row = {"step": step, "split": split, **episode.to_dict()}
             if advantages is not None:
                 row["advantages"] = list(advantages[number])
-            self._append("episodes.jsonl", row)
+            rows.append(row)
+        store.append(self.path, rows)
 
     def publish(self, folder: Path) -> None:
         """Move ``folder``, which is on the same disk, to `model`; an old model is deleted."""
@@ -248,7 +252,8 @@ class RunDir:
             )
 
     def _repair(self) -> None:
-        """Remove the incomplete last lines that a killed process left, before more are appended."""
+        """Remove the incomplete ends of files that a killed process left, before more is added."""
+        store.repair(self.path)
         for path in sorted(self.path.glob("*.jsonl")):
             content = path.read_bytes()
             whole, newline, rest = content.rpartition(b"\n")

@@ -17,9 +17,10 @@ from typing import Any
 
 from gem_core.errors import RunError
 from gem_core.tiny.cache import cache_root
+from gem_core.training.episode_store import episodes_file
 from gem_core.training.runs import RunDir
 from gem_core.view import runs as files
-from gem_core.view.index import BATCH_BYTES, EpisodeIndex
+from gem_core.view.index import BATCH_BYTES, NO_EPISODES, TEXTS, EpisodeIndex
 from gem_core.view.parting import parting
 from gem_core.view.pieces import Pieces, find_tokenizer, read_pieces
 from gem_core.view.query import Queries
@@ -33,15 +34,15 @@ _RESCAN_SECONDS = 5.0
 class Viewer:
     """The runs that are shown, their indexes, and the answers to the page's questions."""
 
-    def __init__(self, paths: Sequence[Path]) -> None:
+    def __init__(self, paths: Sequence[Path], allow_none: bool = False) -> None:
         """Find the runs in ``paths``.
 
         Raises:
-            RunError: a path does not exist, or there is no run in any.
+            RunError: a path does not exist, or there is no run in any, unless ``allow_none``.
         """
         self.paths = list(paths)
         self.runs = files.find_runs(self.paths)
-        if not self.runs:
+        if not self.runs and not allow_none:
             shown = ", ".join(map(str, paths))
             raise RunError(f"There is no run in {shown} (a run has a recipe.json).")
         self._scanned = time.monotonic()
@@ -76,15 +77,17 @@ class Viewer:
     def run(self, options: Options) -> dict[str, Any]:
         """Return one run: summary, recipe, evaluations, result, its episodes' state and values."""
         number, run = self._run(options)
-        queries = self.queries(number)
-        with closing(queries.index.connect()) as connection:
-            state = self._updated(number, connection)
-            choices = queries.choices(connection)
+        episodes: dict[str, Any] = {**NO_EPISODES, "choices": {name: [] for name in TEXTS}}
+        if episodes_file(run.path).exists():
+            queries = self.queries(number)
+            with closing(queries.index.connect()) as connection:
+                state = self._updated(number, connection)
+                episodes = {**state, "choices": queries.choices(connection)}
         return {
             **self._summary(number),
             **files.details(run),
             "metrics": sorted(files.metric_names(run)),
-            "episodes": {**state, "choices": choices},
+            "episodes": episodes,
         }
 
     def curves(self, options: Options) -> dict[str, Any]:
@@ -92,7 +95,7 @@ class Viewer:
         metric = options.get("metric", DEFAULT_METRIC)
         numbers = self._numbers(options) if options.get("runs") else range(len(self.runs))
         names = set().union(*(files.metric_names(self.runs[n][1]) for n in numbers))
-        series = {n: files.curve(self.runs[n][1], metric) for n in numbers}
+        series = {n: files.curves(self.runs[n][1], [metric])[metric] for n in numbers}
         return {"metric": metric, "metrics": sorted(names), "series": series}
 
     # -- episodes --------------------------------------------------------------------------------
@@ -184,8 +187,9 @@ class Viewer:
     def queries(self, number: int) -> Queries:
         """Return the queries on the episodes of a run; its index is opened at the first call."""
         with self._lock:
-            if number not in self._queries:
-                source = self.runs[number][1].path / "episodes.jsonl"
+            source = episodes_file(self.runs[number][1].path)
+            known = self._queries.get(number)
+            if known is None or known.index.source != source:  # lines were moved into blocks
                 self._queries[number] = Queries(EpisodeIndex(source, cache_root() / "view"))
             return self._queries[number]
 

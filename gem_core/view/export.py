@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import time
 from collections.abc import Mapping, Sequence
@@ -12,23 +13,33 @@ from typing import Any
 
 import msgspec
 
+from gem_core.training.episode_store import episodes_file
 from gem_core.view import runs as files
 from gem_core.view.api import MAX_COMPARED, Viewer
+from gem_core.view.index import NO_EPISODES
 from gem_core.view.query import COLUMNS
 from gem_core.view.server import SCRIPTS, page_file
 
 EPISODES = 200
 
 
-def export(viewer: Viewer, target: Path, episodes: int = EPISODES) -> Path:
+def export(
+    viewer: Viewer,
+    target: Path,
+    episodes: int = EPISODES,
+    report: Mapping[str, Any] | None = None,
+) -> Path:
     """Write the runs of ``viewer`` to the file ``target``.
 
     Args:
         viewer: the runs.
         target: the HTML file; its directory must exist.
         episodes: the last so many episodes of each run are included.
+        report: what the first page shows besides: ``summary`` and ``sections``, each with ``title``
+            and ``head`` and ``rows`` of a table, ``items`` of a list, or ``pictures``, which have
+            ``name`` and ``data`` (a PNG in base64).
     """
-    data = collect(viewer, episodes)
+    data = {**collect(viewer, episodes), "report": report}
     partial = target.with_name(target.name + ".partial")
     partial.write_text(page(data), encoding="utf-8")
     partial.replace(target)
@@ -52,7 +63,7 @@ def collect(viewer: Viewer, episodes: int) -> dict[str, Any]:
         answer["info"] = {k: v for k, v in (answer["info"] or {}).items() if k != "command"}
         run = viewer.runs[number][1]
         data["run"][number] = answer
-        data["curves"][number] = {name: files.curve(run, name) for name in answer["metrics"]}
+        data["curves"][number] = files.curves(run, answer["metrics"])
         data["episodes"][number] = listed
         data["episode"].update({f"{number}/{k}": record for k, record in records.items()})
     data["tasks"], data["task"] = _tasks(viewer, data["episodes"])
@@ -77,9 +88,9 @@ def page(data: Mapping[str, Any]) -> str:
     policy += "img-src data:; base-uri 'none'; form-action 'none'"
     meta = f'<meta charset="utf-8">\n<meta http-equiv="Content-Security-Policy" content="{policy}">'
     html = _replaced(html, '<meta charset="utf-8">', meta)
-    # No sign of HTML is left in the data: an episode cannot end the block.
-    text = msgspec.json.encode(data).decode().replace("<", "\\u003c").replace(">", "\\u003e")
-    block = f'<script type="application/json" id="gem-data">{text}</script>\n'
+    # Base64 has no sign of HTML: an episode cannot end the block.
+    text = base64.b64encode(gzip.compress(msgspec.json.encode(data), mtime=0)).decode()
+    block = f'<script type="text/plain" id="gem-data">{text}</script>\n'
     first = html.index("<script>")
     return html[:first] + block + html[first:]
 
@@ -88,6 +99,8 @@ def _episodes(
     viewer: Viewer, number: int, count: int
 ) -> tuple[dict[str, Any], dict[int, dict[str, Any]]]:
     """Return the list of the last episodes of a run, and each of them."""
+    if not episodes_file(viewer.runs[number][1].path).exists():
+        return {"columns": COLUMNS, "rows": [], "state": NO_EPISODES}, {}
     queries = viewer.queries(number)
     with closing(queries.index.connect()) as connection:
         queries.index.update(connection)

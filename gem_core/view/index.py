@@ -1,6 +1,6 @@
-"""An index of a run's ``episodes.jsonl``, so that a million episodes need not be read.
+"""An index of a run's file of episodes, so that a million need not be read.
 
-The file stays as the run wrote it: one line per episode, appended only. The index is a SQLite
+The file (`gem_core.training.episode_store`) stays as the run wrote it. The index is a SQLite
 database with a row per episode: where its line is, and the columns that can be filtered and sorted.
 It grows with the file. Each transaction holds rows and the position up to which the file is
 indexed, so that a killed process loses one batch at most and two processes can share an index.
@@ -12,63 +12,49 @@ import hashlib
 import json
 import os
 import sqlite3
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
-
-import msgspec
+from typing import Any, NamedTuple
 
 from gem_core.errors import RunError
+from gem_core.training import episode_store as store
+from gem_core.training.episode_columns import COLUMNS, columns_of
 
-FORMAT = 1
+FORMAT = 3
 """Increase it when the columns change: older indexes are built again."""
 BATCH_BYTES = 4_000_000
+NO_EPISODES = {"episodes": 0, "broken": 0, "indexed_bytes": 0, "bytes": 0}
+"""The state of the index of a run that has logged no episode; such an index is not made."""
+TEXTS = ("split", "env", "stop")
+"""Columns of text with few values, which are kept."""
+_PLACES = {name: 4 + COLUMNS.index(name) for name in TEXTS}
 _HEAD = 4096
 _TAIL = 64
 _SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value);
 CREATE TABLE episodes (
-  id INTEGER PRIMARY KEY, start INTEGER, length INTEGER, step INTEGER, split TEXT, env TEXT,
-  seed, grp INTEGER, idx INTEGER, turns INTEGER, reward REAL, success INTEGER, stop TEXT,
-  tokens INTEGER
+  id INTEGER PRIMARY KEY, block INTEGER, start INTEGER, length INTEGER, step INTEGER,
+  split TEXT, env TEXT, seed, grp INTEGER, idx INTEGER, turns INTEGER, reward REAL,
+  success INTEGER, stop TEXT, tokens INTEGER
 );
+CREATE TABLE choices (name TEXT, value TEXT, PRIMARY KEY (name, value)) WITHOUT ROWID;
 CREATE UNIQUE INDEX task ON episodes(step, split, idx) WHERE idx >= 0;
 """
-_INSERT = "INSERT OR REPLACE INTO episodes VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
-
-
-class _Turn(msgspec.Struct):
-    reward: float = 0.0
-
-
-class _Segment(msgspec.Struct):
-    spans: list[tuple[int, int, int]] = []
-
-
-class _Line(msgspec.Struct):
-    step: int
-    split: str
-    env_id: str
-    stop_reason: str
-    seed: int | None = None
-    group: int = 0
-    index: int = -1
-    success: bool = False
-    turns: list[_Turn] = []
-    segments: list[_Segment] = []
+_INSERT = "INSERT OR REPLACE INTO episodes VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
 
 
 class EpisodeIndex:
     """The index of one file of episodes.
 
     Attributes:
-        source: the file of JSON lines; it need not exist yet.
+        source: the file of episodes; it need not exist yet.
+        in_blocks: whether it is a `store.FILE`, and not the plain lines of an older version.
         path: the database.
     """
 
     def __init__(self, source: str | Path, folder: str | Path) -> None:
         """Open the index of ``source`` in ``folder``, or make an empty one; reads no episode."""
         self.source = Path(source)
+        self.in_blocks = self.source.suffix == ".gz"
         self._counted: tuple[tuple[Any, ...], int] = ((), 0)
         key = hashlib.sha256(str(self.source.resolve()).encode()).hexdigest()[:24]
         self.path = Path(folder) / f"{key}.sqlite"
@@ -102,7 +88,7 @@ class EpisodeIndex:
             max_bytes: stop after this many bytes; ``None`` = at the end of the file.
 
         Returns:
-            Whether the index is complete up to the last whole line.
+            Whether the index is complete up to the last whole line or block.
         """
         done = 0
         while max_bytes is None or done < max_bytes:
@@ -113,7 +99,7 @@ class EpisodeIndex:
         return False
 
     def _update_once(self, connection: sqlite3.Connection) -> int:
-        """Index one batch of lines; return its bytes, 0 where there is no whole line more."""
+        """Index one batch; return its bytes, 0 where there is no whole line or block more."""
         try:
             file = self.source.open("rb")
         except FileNotFoundError:
@@ -134,25 +120,27 @@ class EpisodeIndex:
             _clear(connection)
             meta = {"position": 0, "broken": 0, "lines": 0}
         position = int(meta["position"])
-        file.seek(position)
-        batch = _whole_lines(file)
-        if not batch:
+        read = _read_blocks if self.in_blocks else _read_lines
+        batch = read(file, position, int(meta["lines"]))
+        if batch.end == position:
             return 0
-        rows, broken, lines = _rows(batch, position, int(meta["lines"]))
-        connection.executemany(_INSERT, rows)
-        position += len(batch)
+        connection.executemany(_INSERT, batch.rows)
+        values = {(name, row[place]) for row in batch.rows for name, place in _PLACES.items()}
+        connection.executemany("INSERT OR IGNORE INTO choices VALUES (?,?)", values)
         file.seek(0)
-        head = file.read(min(_HEAD, position))
-        values = {
-            "position": position,
-            "lines": int(meta["lines"]) + lines,
-            "broken": int(meta["broken"]) + broken,
+        head = file.read(min(_HEAD, batch.end))
+        file.seek(max(0, batch.end - _TAIL))
+        meta = {
+            **meta,
+            "position": batch.end,
+            "lines": int(meta["lines"]) + batch.lines,
+            "broken": int(meta["broken"]) + batch.broken,
             "head": hashlib.sha256(head).hexdigest(),
             "head_bytes": len(head),
-            "tail": batch[-_TAIL:].hex(),
+            "tail": file.read(min(_TAIL, batch.end)).hex(),
         }
-        connection.executemany("INSERT OR REPLACE INTO meta VALUES (?,?)", values.items())
-        return len(batch)
+        connection.executemany("INSERT OR REPLACE INTO meta VALUES (?,?)", meta.items())
+        return batch.end - position
 
     # -- reading ---------------------------------------------------------------------------------
 
@@ -179,13 +167,17 @@ class EpisodeIndex:
             RunError: there is no such episode.
         """
         found = connection.execute(
-            "SELECT start, length FROM episodes WHERE id = ?", (number,)
+            "SELECT block, start, length FROM episodes WHERE id = ?", (number,)
         ).fetchone()
         if found is None:
             raise RunError(f"{self.source} has no episode {number}; it may have been replaced.")
+        block, start, length = found
         with self.source.open("rb") as file:
-            file.seek(found[0])
-            line = file.read(found[1])
+            if self.in_blocks:
+                line = store.read_block(file, block).text()[start : start + length]
+            else:
+                file.seek(start)
+                line = file.read(length)
         try:
             record: dict[str, Any] = json.loads(line)
         except ValueError:
@@ -194,7 +186,7 @@ class EpisodeIndex:
 
 
 def _clear(connection: sqlite3.Connection) -> None:
-    for name in ("meta", "episodes"):
+    for name in ("meta", "episodes", "choices"):
         connection.execute(f"DROP TABLE IF EXISTS {name}")
     for statement in _SCHEMA.strip().split(";"):
         if statement.strip():
@@ -223,6 +215,55 @@ def _is_same_file(file: Any, meta: dict[str, Any]) -> bool:
     return bool(file.read(len(tail)) == tail)
 
 
+class _Batch(NamedTuple):
+    """Rows of the index, the end of what they are made from, its lines, and what is no episode."""
+
+    rows: list[tuple[Any, ...]]
+    end: int
+    lines: int
+    broken: int
+
+
+def _read_blocks(file: Any, position: int, number: int) -> _Batch:
+    """Return the rows of some blocks: of a whole number, and of `BATCH_BYTES` or a little more."""
+    rows: list[tuple[Any, ...]] = []
+    first = number
+    end = position
+    broken = 0
+    for block in store.scan(file, position):
+        broken += block.damaged
+        start = 0
+        for length, columns in block.rows():
+            number += 1
+            if columns is None:
+                broken += bool(length)
+            else:
+                rows.append((number, block.start, start, length, *columns))
+            start += length + 1
+        end = block.end
+        if end - position >= BATCH_BYTES:
+            break
+    return _Batch(rows, end, number - first, broken)
+
+
+def _read_lines(file: Any, position: int, number: int) -> _Batch:
+    """Return the rows of about `BATCH_BYTES` of plain lines; at least of one, if it is whole."""
+    file.seek(position)
+    text = _whole_lines(file)
+    rows: list[tuple[Any, ...]] = []
+    first = number
+    broken = 0
+    for line in text[:-1].split(b"\n") if text else ():
+        number += 1
+        columns = columns_of(line)
+        if columns is None:
+            broken += bool(line.strip())
+        else:
+            rows.append((number, None, position, len(line), *columns))
+        position += len(line) + 1
+    return _Batch(rows, position, number - first, broken)
+
+
 def _whole_lines(file: Any) -> bytes:
     """Return about `BATCH_BYTES`, up to the end of the last whole line; at least one line."""
     batch: bytes = file.read(BATCH_BYTES)
@@ -232,60 +273,3 @@ def _whole_lines(file: Any) -> bytes:
             return b""
         batch += more
     return batch[: batch.rindex(b"\n") + 1]
-
-
-def _rows(batch: bytes, position: int, number: int) -> tuple[list[tuple[Any, ...]], int, int]:
-    """Return the rows of the episodes in ``batch``, the lines that are none, and all lines."""
-    rows = []
-    broken = 0
-    lines = 0
-    for line in _split(batch):
-        number += 1
-        lines += 1
-        row = _row(line)
-        if row is None:
-            broken += bool(line.strip())
-        else:
-            rows.append((number, position, len(line), *row))
-        position += len(line) + 1
-    return rows, broken, lines
-
-
-def _split(batch: bytes) -> Iterator[bytes]:
-    yield from batch[:-1].split(b"\n")
-
-
-_DECODER = msgspec.json.Decoder(_Line)
-
-
-def _row(line: bytes) -> tuple[Any, ...] | None:
-    try:
-        data = _DECODER.decode(line)
-    except (msgspec.DecodeError, msgspec.ValidationError):
-        try:  # Python writes NaN and Infinity, which are not JSON
-            data = msgspec.convert(json.loads(line), _Line)
-        except (ValueError, RecursionError):
-            return None
-    tokens = 0
-    for segment in data.segments:
-        for _, start, end in segment.spans:
-            tokens += end - start
-    reward = 0.0
-    for turn in data.turns:
-        reward += turn.reward
-    seed = data.seed if data.seed is None or abs(data.seed) < 2**63 else str(data.seed)
-    if max(abs(data.step), abs(data.group), abs(data.index)) >= 2**63:
-        return None
-    return (
-        data.step,
-        data.split,
-        data.env_id,
-        seed,
-        data.group,
-        data.index,
-        len(data.turns),
-        reward,
-        data.success,
-        data.stop_reason,
-        tokens,
-    )

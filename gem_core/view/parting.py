@@ -12,7 +12,7 @@ def parting(records: Sequence[Record]) -> dict[str, Any] | None:
     """Return where ``records`` first differ; ``None`` if they are equal.
 
     Args:
-        records: episodes as in ``episodes.jsonl``. With tokens in all of them their token ids are
+        records: episodes as a run wrote them. With tokens in all of them their token ids are
             compared, segment after segment; otherwise the texts of their turns.
 
     Returns:

@@ -7,39 +7,30 @@ import math
 import sqlite3
 import time
 from array import array
-from collections import OrderedDict
-from collections.abc import Mapping
-from typing import Any
+from collections import OrderedDict, deque
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, BinaryIO
 
 from gem_core.errors import RunError
-from gem_core.view.index import EpisodeIndex
+from gem_core.training import episode_columns as columns
+from gem_core.training import episode_store as store
+from gem_core.view.index import TEXTS, EpisodeIndex
 
-COLUMNS = (
-    "id",
-    "step",
-    "split",
-    "env",
-    "seed",
-    "grp",
-    "idx",
-    "turns",
-    "reward",
-    "success",
-    "stop",
-    "tokens",
-)
+COLUMNS = ("id", *columns.COLUMNS)
 """What a list of episodes shows; every column can be sorted."""
 EQUAL = ("split", "env", "stop", "success", "seed", "idx", "grp")
 """Columns that a filter can fix."""
-TEXTS = ("split", "env", "stop")
-"""Columns of text with few values."""
 RANGES = ("step", "reward", "turns", "tokens")
 """Columns that a filter can bound: ``reward_min``, ``reward_max``."""
 PAGE = 200
-SEARCH_SECONDS = 4.0
+SEARCH_SECONDS = 10.0
 _CHUNK = 8_000_000
 _MAX_HITS = 2000
 _KEPT = 8
+_AS_OPENED = {"sort": "id", "order": "asc"}
+_THREADS = 2
+_AHEAD = 32  # blocks
 
 
 class Queries:
@@ -67,6 +58,13 @@ class Queries:
         state = self.index.state(connection)
         offset = max(0, _whole(options, "offset", 0))
         limit = min(max(0, _whole(options, "limit", PAGE)), PAGE)
+        asked = {
+            k: v for k, v in options.items() if v != "" and k not in ("run", "limit", "offset")
+        }
+        if not offset and asked.items() <= _AS_OPENED.items():  # without the order of a million
+            query = f"SELECT {','.join(COLUMNS)} FROM episodes ORDER BY id LIMIT ?"
+            rows = connection.execute(query, (limit,)).fetchall()
+            return {"total": state["episodes"], "complete": True, "columns": COLUMNS, "rows": rows}
         numbers, complete = self._ordered(connection, options, state["indexed_bytes"])
         wanted = numbers[offset : offset + limit]
         marks = ",".join("?" * len(wanted))
@@ -103,11 +101,8 @@ class Queries:
 
     def choices(self, connection: sqlite3.Connection) -> dict[str, list[Any]]:
         """Return the values that occur in the columns with few values."""
-        values = {}
-        for name in TEXTS:
-            query = f"SELECT DISTINCT {name} FROM episodes LIMIT 100"
-            values[name] = sorted(row[0] for row in connection.execute(query))
-        return values
+        query = "SELECT value FROM choices WHERE name = ? ORDER BY value LIMIT 100"
+        return {name: [row[0] for row in connection.execute(query, (name,))] for name in TEXTS}
 
 
 def conditions(options: Mapping[str, str]) -> tuple[str, list[Any]]:
@@ -139,24 +134,94 @@ def search(index: EpisodeIndex, connection: sqlite3.Connection, text: str) -> tu
     needle = json.dumps(text)[1:-1].encode()
     end = int(connection.execute("SELECT value FROM meta WHERE key = 'position'").fetchone()[0])
     hits: set[int] = set()
-    deadline = time.monotonic() + SEARCH_SECONDS
+    search_file = _search_blocks if index.in_blocks else _search_lines
+    complete = search_file(index, connection, _Wanted(text, needle, end, hits))
+    return hits, complete
+
+
+class _Wanted:
+    """A search.
+
+    Args:
+        text: what is searched for.
+        needle: its bytes in a line of JSON.
+        end: end of what is indexed.
+        hits: receives the numbers of the episodes.
+    """
+
+    def __init__(self, text: str, needle: bytes, end: int, hits: set[int]) -> None:
+        self.text = text
+        self.needle = needle
+        self.end = end
+        self.hits = hits
+        self._deadline = time.monotonic() + SEARCH_SECONDS
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it took too long, or there are hits enough."""
+        return time.monotonic() > self._deadline or len(self.hits) >= _MAX_HITS
+
+
+def _search_blocks(index: EpisodeIndex, connection: sqlite3.Connection, wanted: _Wanted) -> bool:
+    """Search block after block; return whether the end was reached."""
+    number = 1
+    query = "SELECT count(*) FROM episodes WHERE id = ?"
+    with index.source.open("rb") as file, ThreadPoolExecutor(_THREADS) as pool:
+        for block, text in _decompressed(pool, file, wanted.end):
+            if wanted.is_over:
+                return False
+            place = text.find(wanted.needle)
+            while place >= 0:
+                start = text.rfind(b"\n", 0, place) + 1
+                end = text.find(b"\n", place)
+                hit = number + text.count(b"\n", 0, place)
+                shown = shown_texts(json.loads(text[start:end]))
+                is_shown = any(wanted.text in part for part in shown)
+                # An episode that was played again is counted once, at its last line.
+                if is_shown and connection.execute(query, (hit,)).fetchone()[0]:
+                    wanted.hits.add(hit)
+                place = text.find(wanted.needle, end)
+            number += block.lines
+    return True
+
+
+def _decompressed(
+    pool: ThreadPoolExecutor, file: BinaryIO, end: int
+) -> Iterator[tuple[store.Block, bytes]]:
+    """Yield the blocks before ``end`` and their lines; some are decompressed ahead."""
+    ahead: deque[tuple[store.Block, Future[bytes]]] = deque()
+    for block in store.scan(file):
+        if block.start >= end:
+            break
+        ahead.append((block, pool.submit(block.text)))
+        if len(ahead) > _AHEAD:
+            ready, text = ahead.popleft()
+            yield ready, text.result()
+    for ready, text in ahead:
+        yield ready, text.result()
+
+
+def _search_lines(index: EpisodeIndex, connection: sqlite3.Connection, wanted: _Wanted) -> bool:
+    """Search the plain lines of an older version; return whether the end was reached."""
+    needle = wanted.needle
+    end = wanted.end
     with index.source.open("rb") as file:
         position = 0
         while position < end:
-            if time.monotonic() > deadline or len(hits) >= _MAX_HITS:
-                return hits, False
+            if wanted.is_over:
+                return False
             file.seek(position)
             chunk = file.read(min(_CHUNK, end - position))
             place = chunk.find(needle)
             while place >= 0:
-                line_end = _line_at(index, connection, position + place, text, hits)
-                if time.monotonic() > deadline or len(hits) >= _MAX_HITS:
-                    return hits, False
+                line_end = _line_at(index, connection, position + place, wanted.text, wanted.hits)
+                if wanted.is_over:
+                    return False
                 place = chunk.find(needle, max(line_end - position, place + 1))
             if len(chunk) < _CHUNK:
                 break
             position += len(chunk) - len(needle) + 1
-    return hits, True
+    return True
 
 
 def _line_at(

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from gem_core.errors import RunError
+from gem_core.training import episode_store as store
 from gem_core.training.run_lock import LOCK_FILE
 from gem_core.training.runs import STOPPED_FILE, RunDir
 
-FOLLOWED = ("metrics.jsonl", "evals.jsonl", "episodes.jsonl", "result.json", "failed.json")
+FOLLOWED = (
+    "metrics.jsonl",
+    "evals.jsonl",
+    store.FILE,
+    store.PLAIN_FILE,
+    "result.json",
+    "failed.json",
+)
 """Files whose change means that the run has something new."""
 _SKIPPED = {"checkpoints", "model", "__pycache__"}
 _DEPTH = 6
@@ -72,7 +80,7 @@ def summary(name: str, run: RunDir) -> dict[str, Any]:
     rows = run.metrics()
     last = rows[-1] if rows else {}
     train = recipe.get("train", {})
-    episodes = run.path / "episodes.jsonl"
+    episodes = store.episodes_file(run.path)
     return {
         "name": name,
         "recipe": recipe.get("name"),
@@ -126,11 +134,15 @@ def details(run: RunDir) -> dict[str, Any]:
     }
 
 
-def curve(run: RunDir, metric: str) -> dict[str, list[list[float]]]:
-    """Return ``[step, value]`` of ``metric`` in the training steps, and in the evaluations."""
+def curves(run: RunDir, metrics: Iterable[str]) -> dict[str, dict[str, list[list[float]]]]:
+    """Return ``[step, value]`` of each metric in the training steps, and in the evaluations."""
+    rows = {"train": run.metrics(), "eval": run.evals()}
     return {
-        "train": [[r["step"], r[metric]] for r in run.metrics() if _is_number(r.get(metric))],
-        "eval": [[r["step"], r[metric]] for r in run.evals() if _is_number(r.get(metric))],
+        metric: {
+            part: [[row["step"], row[metric]] for row in its if _is_number(row.get(metric))]
+            for part, its in rows.items()
+        }
+        for metric in metrics
     }
 
 

@@ -38,6 +38,7 @@ SCRIPTS = (
     "data.js",
     "charts.js",
     "tokens.js",
+    "report.js",
     "pages.js",
     "episodes.js",
     "compare.js",

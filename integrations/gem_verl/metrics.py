@@ -29,7 +29,7 @@ NAMES = {
 
 
 class RunLog:
-    """A backend of verl's ``Tracking`` that writes ``metrics.jsonl`` and ``episodes.jsonl``.
+    """A backend of verl's ``Tracking`` that writes ``metrics.jsonl`` and ``episodes.jsonl.gz``.
 
     Args:
         run: the run directory.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 
@@ -11,6 +9,7 @@ from gem_core.adapters.estimate import estimate
 from gem_core.adapters.run_log import log_step
 from gem_core.adapters.turn_batch import turn_batch
 from gem_core.parity.frozen import frozen_episodes
+from gem_core.training.episode_store import episodes_file, read_records
 from gem_core.training.recipe import load_recipe
 from gem_core.training.runs import RunDir
 
@@ -29,7 +28,7 @@ def logged(tmp_path, estimator, change):
         estimated = estimate(batch, recipe.algorithm)
         metrics = {**estimated.metrics, **change}
     log_step(run, 1, episodes, metrics)
-    rows = [json.loads(line) for line in (run.path / "episodes.jsonl").read_text().splitlines()]
+    rows = list(read_records(episodes_file(run.path)))
     assert [episode.index for _, episode in run.episodes()] == [e.index for e in episodes[:5]]
     return rows, (estimated.advantages if metrics else None), batch.episode
 

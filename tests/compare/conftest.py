@@ -17,6 +17,7 @@ run.mkdir(parents=True, exist_ok=True)
 with (run / "starts").open("a") as file:
     file.write(f"{os.getpid()}\\n")
 (run / "recipe.json").write_text(sys.argv[3])
+(run / "run.json").write_text("{}")
 if behaviour == "fails":
     print("something happened")
     sys.exit("RuntimeError: out of luck")
@@ -24,6 +25,11 @@ if behaviour == "hangs":
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)"])
     (run / "child").write_text(str(child.pid))
     time.sleep(300)
+if behaviour in ("rests", "trains long"):
+    seconds = 0.1 if behaviour == "rests" else 9.0
+    with (run / "metrics.jsonl").open("w") as file:
+        file.write(json.dumps({"step": 1, "time/step": seconds}) + "\\n")
+    time.sleep(2.0 if behaviour == "rests" else 300)
 if behaviour == "slow":
     time.sleep(1.0)
 seed = int(run.name.removeprefix("seed"))

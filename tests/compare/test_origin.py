@@ -46,16 +46,19 @@ def test_dirty_results_and_sessions_are_counted():
     ]
 
 
-def test_committed_results_of_the_older_format_are_read(tmp_path):
+def test_committed_results_of_the_older_format_are_read(tmp_path, unpacked):
     runs = [RunDir(path) for path in sorted((BENCHMARKS / "quickstart" / "results").glob("seed*"))]
     assert runs and before_after(runs).count("\n") == len(runs)
     (line,) = origin_lines(run.result for run in runs)
     assert f"({len(runs)}); {len(runs)} of {len(runs)} with uncommitted changes" in line
 
     cells = read_cells(BENCHMARKS / "trainers" / "results")
-    page = write_page(cells, [], tmp_path / "report.html").read_text()
-    assert f"27 of {len(cells)} with uncommitted changes (+)" in page
-    assert "Resumed in an older version" in page
+    results = BENCHMARKS / "trainers" / "results"
+    page = write_page(results, cells, [], tmp_path / "report.html").read_text()
+    *_, origin = unpacked(page)["report"]["sections"]
+    text = " ".join(origin["items"])
+    assert f"27 of {len(cells)} with uncommitted changes (+)" in text
+    assert "Resumed in an older version" in text
     rows = list(csv.DictReader(io.StringIO(csv_text(cells))))
     assert all(row["commit"] and not row["sessions"] for row in rows)
 

@@ -26,6 +26,7 @@ from gem_core.compare.runner import (
     trainer_python,
 )
 from gem_core.errors import RunError, UnknownNameError
+from gem_core.training.runs import RunDir
 
 
 def alive(pid):
@@ -62,13 +63,41 @@ def test_a_failed_cell_keeps_reason_and_log_and_stops_no_other(tmp_path, cells, 
     assert starts(plan, cells[1]) == 2
 
 
-def test_the_budget_ends_a_cell_and_its_children(tmp_path, cells, behave):
+def test_a_silent_cell_is_ended_with_its_children(tmp_path, cells, behave):
     behave("seed0", "hangs")
-    plan = Plan(tmp_path, budget_s=3.0)
-    assert "budget of 3 s" in run_cell(cells[0], plan)
+    plan = Plan(tmp_path, idle_s=3.0)
+    assert "wrote nothing for 3 s" in run_cell(cells[0], plan)
     assert status(cells[0], plan) == "failed"
     child = int((plan.directory(cells[0]) / "child").read_text())
     assert not alive(child)
+
+
+def test_the_budget_is_of_training_and_not_of_pauses(tmp_path, cells, behave):
+    behave("seed0", "rests")
+    behave("seed1", "trains long")
+    plan = Plan(tmp_path, budget_s=1.0)
+    assert run_cell(cells[0], plan) is None
+    assert "budget of 1 s" in run_cell(cells[1], plan)
+    assert status(cells[1], plan) == "failed"
+
+
+def test_finished_cells_are_recorded_and_not_run_in_another_checkout(
+    tmp_path, cells, behave, starts
+):
+    plan = Plan(tmp_path / "runs", record=tmp_path / "record")
+    assert run_grid(cells[:2], plan, lambda _: None)["done"] == 2
+    files = [path for path in plan.record.rglob("*") if path.is_file()]
+    assert len(files) == 2 * 5
+    assert sum(path.stat().st_size for path in files) < 2 * 8000
+    recorded = read_cells(plan.record)
+    assert [cell.result for cell in recorded] == [c.result for c in read_cells(plan.out)]
+    other = Plan(tmp_path / "elsewhere", record=plan.record)
+    assert run_grid(cells[:3], other, lambda _: None)["done"] == 3
+    assert [starts(other, cell) for cell in cells[:3]] == [0, 0, 1]
+    changed = Plan(tmp_path / "third", extra=("algorithm.gamma=0.1",), record=plan.record)
+    run_grid(cells[:1], changed, lambda _: None)
+    assert starts(changed, cells[0]) == 1  # the figures are of another recipe
+    assert RunDir(plan.record / cells[0].name).recipe.algorithm.gamma == 0.1
 
 
 def test_a_recipe_that_is_wrong_fails_before_anything_starts(tmp_path, cells, behave, starts):
@@ -120,6 +149,10 @@ def test_the_command_is_the_train_verb_with_resume(tmp_path, monkeypatch):
 def test_grids_are_even_and_guess_names():
     grid = make_grid(["a", "b"], ["trl", "oat"], ["rebn", "grpo"], [0, 1])
     assert len(set(grid)) == 16 and {cell.seed for cell in grid[:8]} == {0}
+    for first in range(0, 16, 2):  # every baseline has a cell before one has the next
+        assert [cell.baseline for cell in grid[first : first + 2]] == ["a", "b"]
+    assert grid[0].trainer != grid[1].trainer
+    assert [c.trainer for c in make_grid(["a"], ["trl", "oat"], ["rebn"], [0])] == ["trl", "oat"]
     with pytest.raises(UnknownNameError, match="Did you mean 'grpo'"):
         make_grid(["a"], ["trl"], ["grop"], [0])
     with pytest.raises(UnknownNameError, match="Did you mean 'verl'"):

@@ -23,7 +23,7 @@ from gem_core.errors import DataError, UnknownNameError
 from gem_core.players import get_player, play_episode
 
 FAMILIES = ("math", "code", "qa", "logic", "eval")
-OWN = ("math:Remainders", "qa:Almanac", "qa:Auction")
+OWN = ("math:Remainders", "code:Formulas", "qa:Almanac", "qa:Auction")
 """Data sets of this project, which are shipped whole."""
 IDS = [i for i in gem_core.list_envs() if i.split(":")[0] in FAMILIES and i not in OWN]
 TRAIN = "math:GSM8K"

@@ -167,3 +167,24 @@ def test_programs_of_codeio_give_the_same_item_again() -> None:
         assert items[0] == items[1]
     random.setstate(before[0])
     numpy.random.set_state(before[1])
+
+
+def test_arc_1d_draws_only_the_chosen_rules():
+    rules = ["two_points_and_fill", "change_to_five"]
+    config = {"min_size": 8, "max_size": 8, "num_train": 1}
+    env = gem_core.make("rg:arc_1d", tasks=rules, **config)
+    other = gem_core.make("rg:arc_1d", **config)
+    drawn = set()
+    for seed in range(20):
+        env.reset(seed=seed)
+        task = env.unwrapped
+        drawn.add(_rg_items.item("arc_1d", task._config, task._item)["metadata"]["task_name"])
+        assert env.step(env.peek())[1] == 1.0
+    assert drawn == set(rules)
+    assert env.spec.fingerprint() != other.spec.fingerprint()
+    with pytest.raises(UnknownNameError, match="Did you mean 'change_to_five'"):
+        gem_core.make("rg:arc_1d", tasks=["change_to_fiv"])
+    with pytest.raises(ValueError, match="at least one rule"):
+        gem_core.make("rg:arc_1d", tasks=[])
+    with pytest.raises(UnknownNameError, match="option of rg:chain_sum"):
+        gem_core.make("rg:chain_sum", tasks=rules)

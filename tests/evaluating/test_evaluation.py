@@ -28,6 +28,7 @@ from gem_core.evaluation.retries import RetryConfig
 from gem_core.evaluation.rows import Failure, Row
 from gem_core.evaluation.summary import summarise_rows
 from gem_core.registration import list_envs, register
+from gem_core.training import episode_store as store
 from gem_core.training.recipe import load_recipe
 from gem_core.training.tasks import eval_task, train_task
 
@@ -421,10 +422,10 @@ def test_scoring_again_changes_nothing_unless_the_environment_did(capsys, tmp_pa
     for name in ("success/mean", "reward/mean", "turns/mean", "pass@2/mean"):
         assert first["metrics"][name] == again["metrics"][name]
     assert again["model"] == "player:random"
-    path = out / "episodes.jsonl"
-    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    rows = list(store.read_records(out / store.FILE))
+    (out / store.FILE).unlink()
     rows[0]["turns"][-1]["reward"] += 0.5
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    store.append(out, rows)
     assert command("--rescore", out) == 0
     assert "1 of 16 episodes have another" in capsys.readouterr().out
 
@@ -432,10 +433,10 @@ def test_scoring_again_changes_nothing_unless_the_environment_did(capsys, tmp_pa
 def test_stored_actions_that_do_not_reach_the_end_are_an_error(capsys, tmp_path):
     out = tmp_path / "e"
     command(HARD, "--player", "expert", "--tasks", 2, "--out", out)
-    path = out / "episodes.jsonl"
-    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    rows = list(store.read_records(out / store.FILE))
+    (out / store.FILE).unlink()
     rows[1]["turns"].pop()
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    store.append(out, rows)
     assert command("--rescore", out) == 1
     assert "1 items have no result: actions_missing" in capsys.readouterr().out
 

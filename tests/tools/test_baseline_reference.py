@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 from gem_core.training.suite import load_suite
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "baselines.md"
+RUNS = ROOT / "benchmarks" / "trainers" / "results"
 
 
 def test_the_page_is_up_to_date():
@@ -22,3 +26,20 @@ def test_every_baseline_has_a_line_of_scores():
     scores = PAGE.read_text(encoding="utf-8").partition("## The tiny profile")[2]
     for baseline in load_suite():
         assert f"| `{baseline.name}` |" in scores
+
+
+def test_runs_and_missing_runs_are_told_apart(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    reference = import_module("baseline_reference")
+    run = tmp_path / "sudoku-easy" / "trl" / "rebn" / "seed0"
+    shutil.copytree(RUNS / "sudoku-easy" / "trl" / "rebn" / "seed0", run)
+    page, svg = reference.render(tmp_path).values()
+    (line,) = [row for row in page.splitlines() if row.count("missing") == 4]
+    assert line.startswith("| `sudoku-easy` | 0.000 [0.000, 0.107] | 0.000 [0.000, 0.107] no |")
+    assert "rebn: 1 of 120 cells" in page and "reinforce: 0 of 120 cells" in page
+    assert "trl 1.16.0" in page and "AMD EPYC, 2 cores, no GPU" in page
+    assert svg.count("<polyline") == 1 and svg.count("no run") == 23
+    better = json.loads((run / "result.json").read_text())
+    better["after"].update({"success/mean": 0.5, "success/low": 0.4, "success/high": 0.6})
+    (run / "result.json").write_text(json.dumps(better))
+    assert "0.500 [0.400, 0.600] yes" in reference.render(tmp_path)[reference.TARGET]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import multiprocessing
 import os
@@ -12,21 +13,38 @@ import time
 import pytest
 
 from gem_core.errors import RunError
+from gem_core.training import episode_store as store
+from gem_core.training.recipe import load_recipe
 from gem_core.training.runs import RunDir
 from gem_core.view import index as index_module
+from gem_core.view.api import Viewer
 from gem_core.view.index import EpisodeIndex
 from gem_core.view.query import COLUMNS, Queries
 
 from .conftest import changed, make_episode
 
 
-@pytest.fixture
-def run(tmp_path):
-    return RunDir(tmp_path)
+class PlainRun(RunDir):
+    """A run of an older version: lines that are not compressed."""
+
+    def log_episodes(self, step, episodes, split="train", advantages=None):
+        with (self.path / store.PLAIN_FILE).open("a") as file:
+            for episode in episodes:
+                row = {"step": step, "split": split, **episode.to_dict()}
+                file.write(json.dumps(row) + "\n")
+
+
+@pytest.fixture(params=[RunDir, PlainRun], ids=["blocks", "lines"])
+def run(request, tmp_path):
+    return request.param(tmp_path)
+
+
+def source_of(run):
+    return run.path / (store.PLAIN_FILE if isinstance(run, PlainRun) else store.FILE)
 
 
 def opened(run):
-    index = EpisodeIndex(run.path / "episodes.jsonl", run.path / "cache")
+    index = EpisodeIndex(source_of(run), run.path / "cache")
     connection = index.connect()
     assert index.update(connection)
     return index, connection
@@ -72,17 +90,17 @@ def test_of_a_repeated_step_the_last_episodes_count_as_in_a_run(run):
     assert [(r["idx"], r["seed"]) for r in listed(index, connection)] == expected
 
 
-def test_it_follows_a_growing_file_and_waits_for_the_end_of_a_line(run):
+def test_it_follows_a_growing_file_and_waits_for_its_end(run):
     log(run, 2)
     index, connection = opened(run)
-    with index.source.open("rb+") as file:
-        whole = file.read()
-        line = whole.splitlines(keepends=True)[0].replace(b'"index": 0', b'"index": 50')
-        file.write(line[:40])
-        file.flush()
+    before = index.source.read_bytes()
+    log(run, 1, first=50)
+    added = index.source.read_bytes()[len(before) :]
+    for kept in (0, 5, 40, len(added) - 1 - (added[-1:] == b"\n")):
+        index.source.write_bytes(before + added[:kept])
         assert index.update(connection)
         assert index.state(connection)["episodes"] == 2
-        file.write(line[40:])
+    index.source.write_bytes(before + added)
     assert index.update(connection)
     assert [row["idx"] for row in listed(index, connection)] == [0, 1, 50]
 
@@ -104,7 +122,11 @@ def test_a_replaced_file_is_indexed_anew(run, change):
 def test_lines_that_are_no_episodes_are_counted_and_shown_nowhere(run):
     log(run, 1)
     deep = "[" * 100_000
-    with (run.path / "episodes.jsonl").open("a") as file:
+    lines = run.path / store.PLAIN_FILE
+    if run.__class__ is RunDir:
+        lines.write_bytes(gzip.decompress(source_of(run).read_bytes()))
+        source_of(run).unlink()
+    with lines.open("a") as file:
         file.write(f'{{"step": 1}}\nnot JSON\n\n{deep}\n[1]\n{{"step": "x", "split": "train"}}\n')
         file.write('{"step": 1, "split": "a", "env_id": "e", "stop_reason": "s", "turns": 3}\n')
     log(run, 1, first=1)
@@ -141,8 +163,9 @@ def _update_slowly(path, cache):
 
 
 def test_a_killed_process_loses_nothing_and_two_processes_share_an_index(run):
-    log(run, 300)
-    source = run.path / "episodes.jsonl"
+    for first in range(0, 300, 5):
+        log(run, 5, first)
+    source = source_of(run)
     context = multiprocessing.get_context("fork")
     for seconds in (0.03, 0.1):
         process = context.Process(target=_update_slowly, args=(source, run.path / "cache"))
@@ -232,4 +255,13 @@ def test_the_index_is_outside_the_run(run, tmp_path):
     assert index.path.parent == tmp_path / "cache"
     after = {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
     assert {**before, "cache": after["cache"]} == after
-    assert json.loads(index.source.read_text())["index"] == 0
+
+
+def test_lines_that_are_moved_into_blocks_are_shown_from_there(tmp_path):
+    run = PlainRun.create(tmp_path, load_recipe("guess-the-number-easy", "tiny"), "trl")
+    log(run, 3)
+    viewer = Viewer([run.path])
+    assert viewer.episodes({"run": "0"})["total"] == 3
+    log(RunDir(run.path), 2, first=3)
+    assert not (run.path / store.PLAIN_FILE).exists()
+    assert [row[6] for row in viewer.episodes({"run": "0"})["rows"]] == [0, 1, 2, 3, 4]

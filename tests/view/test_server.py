@@ -10,12 +10,14 @@ import pytest
 
 from gem_core.cli import main
 from gem_core.errors import RunError
+from gem_core.training.recipe import load_recipe
 from gem_core.training.run_lock import exclusive
 from gem_core.training.runs import RunDir
 from gem_core.view.api import Viewer
+from gem_core.view.export import collect
 from gem_core.view.server import PAGE_FILES, POLICY, SCRIPTS, make_server, page_file
 
-from .conftest import ATTACK, log_step, make_run
+from .conftest import ATTACK, PER_STEP, log_step, make_run
 
 TOTAL = 12
 
@@ -223,7 +225,7 @@ def test_a_directory_without_runs_and_a_used_port_are_errors(tmp_path, server, r
     assert "is not a directory" in capsys.readouterr().err
 
 
-def test_the_command_exports(runs, tmp_path, capsys):
+def test_the_command_exports(runs, tmp_path, capsys, unpacked):
     target = tmp_path / "report.html"
     assert main(["view", str(runs), "--export", str(target), "--episodes", "6"]) == 0
     assert str(target) in capsys.readouterr().out
@@ -232,17 +234,29 @@ def test_the_command_exports(runs, tmp_path, capsys):
     assert not re.search(r'\bsrc="|<link rel="stylesheet"', html)
     assert "<script>window.attacked" not in html
     assert "script-src 'sha256-" in html
-    block = html.partition('id="gem-data">')[2].partition("</script>")[0]
-    data = json.loads(block)
+    data = unpacked(html)
     assert [len(data["episodes"][n]["rows"]) for n in "01"] == [6, 6]
     assert [task["idx"] for task in data["tasks"]["tasks"]] == list(range(6, 12))
     assert "command" not in data["run"]["0"]["info"]
-    assert str(runs) not in html
+    assert str(runs) not in json.dumps(data)
 
 
-def test_an_exported_episode_cannot_end_the_block_of_data(runs, tmp_path):
+def test_an_exported_episode_cannot_end_the_block_of_data(runs, tmp_path, unpacked):
     target = tmp_path / "report.html"
     assert main(["view", str(runs), "--export", str(target)]) == 0
-    block = target.read_text(encoding="utf-8").partition('id="gem-data"')[2]
-    data = json.loads(re.split(r"</script[\s/>]", block, maxsplit=1)[0].partition(">")[2])
+    html = target.read_text(encoding="utf-8")
+    assert re.search(r'<script type="text/plain" id="gem-data">[A-Za-z0-9+/=]+</script>\n', html)
+    data = unpacked(html)
     assert ATTACK in data["episode"]["0/2"]["record"]["turns"][0]["observation"]
+
+
+def test_a_run_without_episodes_needs_no_index(tmp_path, monkeypatch):
+    monkeypatch.setenv("GEM_CORE_CACHE", str(tmp_path / "cache"))
+    run = RunDir.create(tmp_path / "run", load_recipe("guess-the-number-easy", "tiny"), "trl")
+    viewer = Viewer([run.path])
+    assert viewer.run({"run": "0"})["episodes"]["choices"] == {"split": [], "env": [], "stop": []}
+    assert collect(viewer, 10)["episodes"][0]["rows"] == []
+    assert not (tmp_path / "cache").exists()
+    assert viewer.episodes({"run": "0"})["total"] == 0
+    log_step(run, 1, 7)
+    assert viewer.run({"run": "0"})["episodes"]["episodes"] == PER_STEP

@@ -2,12 +2,23 @@
 // Answers come from the server, or, in an exported file, from the data in the file.
 (function () {
   const block = document.getElementById("gem-data");
-  const stored = block ? JSON.parse(block.textContent) : null;
-  gem.exported = stored !== null;
-  gem.limits = stored ? stored.limits : null;
+  const unpacked = block ? unpack(block.textContent) : null;
+  let stored = null;
+  gem.exported = block !== null;
+  gem.limits = null;  // of an exported file, after its first answer
+
+  async function unpack(text) {
+    const bytes = Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
+    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+    return JSON.parse(await new Response(stream).text());
+  }
 
   gem.get = async function (question, options) {
-    if (stored) return fromFile(question, options || {});
+    if (gem.exported) {
+      stored = await unpacked;
+      gem.limits = stored.limits;
+      return fromFile(question, options || {});
+    }
     const query = new URLSearchParams(options || {}).toString();
     const response = await fetch(`api/${question}${query ? `?${query}` : ""}`);
     const answer = await response.json();
@@ -17,6 +28,7 @@
 
   function fromFile(question, options) {
     if (question === "runs") return stored.runs;
+    if (question === "report") return stored.report;
     if (question === "run") return stored.run[options.run];
     if (question === "curves") return curves(options);
     if (question === "episodes") return episodes(options);

@@ -31,10 +31,11 @@
     const filter = el("input", { type: "search", id: "filter", value: state.filter, placeholder: "trainer, recipe, name",
       on: { input: () => { state.filter = filter.value; fill(); } } });
     const matrix = el("div", {});
+    const report = gem.exported ? gem.reportSections(await gem.get("report")) : null;
     let runs = [];
     gem.show(main, el("h1", {}, "Runs"),
       el("div", { className: "bar" }, gem.field("Filter (/)", filter), compare), table, matrix,
-      el("h2", {}, "Learning curves"), chart.node);
+      el("h2", {}, "Learning curves"), chart.node, report);
 
     const picked = () => { compare.disabled = state.picked.size < 2; };
 

@@ -125,7 +125,7 @@ def test_resume_continues_at_the_next_task(plain, tmp_path):
     shutil.copytree(directory.path, copy.path)
     shutil.rmtree(copy.checkpoints / "step3")
     shutil.rmtree(copy.model)
-    for name in ("metrics.jsonl", "episodes.jsonl"):
+    for name in ("metrics.jsonl", "episodes.jsonl.gz"):
         (copy.path / name).unlink()
     run(recipe, copy, resume=True)
     assert [row["step"] for row in copy.metrics()] == [3]

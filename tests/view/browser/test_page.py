@@ -16,11 +16,17 @@ from selenium.webdriver.support.select import Select
 from selenium.webdriver.support.wait import WebDriverWait
 
 from gem_core.cli import main
+from gem_core.training import episode_store as store
 from gem_core.training.runs import RunDir
+from gem_core.view.api import Viewer
+from gem_core.view.export import export
 
 from ..conftest import ATTACK, log_step
 
 SECONDS = 20
+DOT = (  # a PNG of one point
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNgAAAAAgABSK+kcQAAAABJRU5ErkJggg=="
+)
 
 
 @pytest.fixture(scope="module")
@@ -136,10 +142,13 @@ def test_episodes_are_filtered_sorted_and_opened(page):
 
 def test_a_long_list_has_few_rows_and_scrolls_to_its_end(page, runs):
     run = RunDir(runs / "test" / "oat" / "seed0")
-    lines = (run.path / "episodes.jsonl").read_text().splitlines(keepends=True)
-    with (run.path / "episodes.jsonl").open("a") as file:
-        for step in range(4, 2004):
-            file.write("".join(lines[:8]).replace('"step": 1,', f'"step": {step},'))
+    rows = list(store.read_records(run.path / store.FILE))[:8]
+    repeated = [
+        {**row, "step": step} if row["step"] == 1 else row
+        for step in range(4, 2004)
+        for row in rows
+    ]
+    store.append(run.path, repeated)
     page.open("run/0/episodes")
     total = 12 + 4 * 2000  # the second four lines are of step 2 each time
     page.has(f"{total:,} of {total:,} episodes")
@@ -264,3 +273,30 @@ def test_an_exported_file_needs_no_server(chromium, runs, tmp_path):
     page.open("compare?runs=0,1&step=1&split=train&idx=2").has("oat 57, trl 55", "#parting")
     assert chromium.get_log("browser") == []
     assert Path(target).stat().st_size < 1_000_000
+
+
+def test_the_report_of_a_comparison_is_shown_as_text_with_its_pictures(chromium, runs, tmp_path):
+    report = {
+        "summary": f"1 of 2 cells. {ATTACK}",
+        "sections": [
+            {"title": "Table", "head": ["trainer", ATTACK], "rows": [["oat", ATTACK]]},
+            {"title": "Failed", "items": [ATTACK]},
+            {"title": "Plots", "pictures": [{"name": "dot", "data": DOT}]},
+        ],
+    }
+    target = export(Viewer([runs]), tmp_path / "report.html", report=report)
+    page = Page(chromium, target.as_uri())
+    chromium.get_log("browser")
+    page.open().has("1 of 2 cells. " + ATTACK, "#report")
+    assert [cell.text for cell in page.all("#report td")] == ["oat", ATTACK]
+    page.wait(lambda: page.js("return document.querySelector('#report img').naturalWidth") == 1)
+    assert page.js("return window.attacked") is None
+    assert chromium.get_log("browser") == []
+
+
+def test_an_exported_directory_without_runs_shows_its_report(chromium, tmp_path):
+    viewer = Viewer([tmp_path], allow_none=True)
+    report = {"summary": "0 of 1 cells finished.", "sections": []}
+    page = Page(chromium, export(viewer, tmp_path / "report.html", report=report).as_uri())
+    page.open().has("0 of 1 cells finished.", "#report")
+    page.has("0 of 0 runs")
