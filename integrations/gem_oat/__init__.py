@@ -15,5 +15,5 @@ TRAINER = Trainer(
     launch="gem_oat.launch:run",
     translate="gem_oat.config:translate",
     # ``args.py``: ``zero_stage`` 2.
-    memory=MemoryLayout(2, 2, 12, "optimizer", 10, "one"),
+    memory=MemoryLayout(2, 2, 12, "optimizer", 10, "minibatch", packed=True),
 )

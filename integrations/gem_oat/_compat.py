@@ -39,6 +39,7 @@ PRIVATE_SIGNATURES = {
     f"{_LEARNER}.compute_monte_carlo_advantages": "self rewards response_masks",
     f"{_LEARNER}.compute_ppo_advantages": "self rewards input_ids att_mask response_masks",
     f"{_LEARNER}.get_batch_logps": _LOGPS,
+    f"{_LEARNER}.get_completion_mask": "self attention_mask prompt_id_lens",
     f"{_LEARNER}.eval_and_log": "self train_info eval save",
     f"{_LEARNER}.evaluate": "self dataloader steps",
     f"{_LEARNER}._broadcast_to_vllm": "self",

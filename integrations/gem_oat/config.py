@@ -24,6 +24,7 @@ APPLIED = frozenset({
     "algorithm.lr_schedule",
     "batch.episodes",
     "batch.group_size",
+    "batch.max_tokens_per_device",
     "eval.every",
     "eval.inside_episodes",
     "train.steps",
@@ -39,7 +40,6 @@ REFUSED = {
     "model.lora.rank": "not carried over to Oat yet; leave it 0, or take TRL, verl or OpenRLHF.",
     "model.lora.alpha": "not carried over to Oat yet; leave it out.",
     "model.lora.targets": "not carried over to Oat yet; leave it out.",
-    "batch.max_tokens_per_device": "Oat counts sequences; set batch.micro_batch.",
     "hardware.engine_tensor_parallel": "not carried over to Oat yet; leave it 1.",
     "hardware.tensor_parallel": "Oat's GPUs compute whole layers; leave it 1.",
     "hardware.sequence_parallel": "Oat's GPUs compute whole sequences; leave it 1.",
@@ -120,6 +120,7 @@ def _check_values(recipe: Recipe) -> None:
     native = recipe.trainer.get("oat", {})
     gpu = hardware.device == "gpu"
     node_keys = {"master_addr", "master_port", "group_rank"}
+    most = recipe.batch.max_tokens_per_device
     fused = native.get("use_fused_lm_head") and recipe.batch.micro_batch != 1
     checks = [
         (
@@ -149,6 +150,11 @@ def _check_values(recipe: Recipe) -> None:
             f"groups stay whole: episodes / group_size must be a multiple of {hardware.gpus} GPUs",
         ),
         ("batch.micro_batch", fused, FUSED),
+        (
+            "batch.max_tokens_per_device limits.max_context_tokens",
+            most and most < (recipe.limits.max_context_tokens or 0),
+            "the longest sequence must fit into one forward pass",
+        ),
     ]
     refuse_values(recipe, "Oat", checks)
 
@@ -200,7 +206,7 @@ _FIXED: dict[str, tuple[Any, str]] = {
     "fp16": (False, "set model.dtype instead"),
     "logging_steps": (10**9, "the adapter writes every step to metrics.jsonl"),
     "max_train": (10**15, _OWN_STEPS),
-    "num_samples": (1, "a row is a turn: set batch.group_size"),
+    "num_samples": (1, "a row is a part of an episode: set batch.group_size"),
     "oracle": ("", "rewards come from the environments"),
     "pi_buffer_maxlen_per_device": (1, "the rows of a step are the buffer"),
     "prompt_data": ("", "prompts come from the environments"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from typing import Any, NamedTuple
 
 import oat.learners.rl
@@ -20,12 +21,12 @@ from gem_core.training.recipe import Recipe
 from gem_core.training.runs import RunDir
 from gem_core.training.stopping import Decision, SaveClock, mark_stopped
 from gem_oat import _compat
-from gem_oat.advantages import GemAdvantages, require_installed
+from gem_oat.advantages import GemAdvantages, asked_per_token, require_installed
 from gem_oat.config import FUSED
 from gem_oat.loss import TurnLoss
 from gem_oat.metrics import RunLog
 from gem_oat.nodes import stop_on_failure
-from gem_oat.rollout import TurnData, pad_rows
+from gem_oat.rollout import RowData, pad_rows
 from gem_oat.updates import Updates
 
 _compat.check_private_signatures()
@@ -48,7 +49,7 @@ class GemRun(NamedTuple):
 
 
 class Rows(TransitionDataset):
-    """Oat's data set; each item also has its `Row`, whatever order Oat's loader shuffles into."""
+    """Oat's data set; each item also has its row, whatever order Oat's loader shuffles into."""
 
     def __init__(self, buffer: Any, *args: Any) -> None:
         super().__init__(buffer, *args)
@@ -90,9 +91,7 @@ class GemLearner(GemAdvantages):
         kinds = ["policy"]
         if self.args.beta > 0:
             kinds.append("kl")
-        if self.critic is not None:
-            kinds.append("value")
-        return kinds
+        return [*kinds, "value"]  # also of `NoCritic`
 
     @property
     def engines(self) -> dict[Any, str]:
@@ -117,24 +116,31 @@ class GemLearner(GemAdvantages):
         mine = range(self.start * shards + strategy.get_rank(), steps * shards, shards)
         self.prompts_dataloader = strategy.setup_dataloader(self.prompts_dataset, 1, sampler=mine)
 
-    def process_feedback_data(self, data_list: list[TurnData]) -> None:
+    def process_feedback_data(self, data_list: list[RowData]) -> None:
         """Make this step's rows the whole buffer, filled up so that every minibatch is equal."""
         self.episodes = [episode for data in data_list for episode in data.episodes]
         minibatches = self.recipe.algorithm.minibatches
         most_rows = int(self.strategy.all_reduce(len(data_list), op="max"))
         whole = _divide_up(most_rows, minibatches)
-        micro = min(self.recipe.batch.micro_batch or whole, whole)
+        micro = min(self.recipe.batch.micro_batch or whole, whole, self._most_rows(data_list))
         accumulate = _divide_up(whole, micro)
         self.pi_buffer = pad_rows(data_list, micro * accumulate * minibatches)
         if self.args.use_fused_lm_head and micro > 1:
             raise GemError(f"batch.micro_batch = {micro}: {FUSED}.")
-        # The number of turns varies, so Oat's and DeepSpeed's sizes are this step's.
+        # The number of rows varies, so Oat's and DeepSpeed's sizes are this step's.
         self.args.train_batch_size_per_device = micro
         self.strategy.grad_acc_step = accumulate
         for engine in self.engines:
             engine.set_train_batch_size(self.args.train_batch_size * accumulate)
             engine.optimizer.gradient_accumulation_steps = accumulate
             engine.micro_steps = 0  # accumulation ends at multiples: count from here
+
+    def _most_rows(self, data_list: list[RowData]) -> int:
+        """Rows that fit into a forward pass, on every rank as many; a pass has at least one."""
+        most_tokens = self.recipe.batch.max_tokens_per_device
+        longest = max(len(data.row.token_ids) for data in data_list)
+        longest = int(self.strategy.all_reduce(longest, op="max"))
+        return max(1, most_tokens // longest) if most_tokens else sys.maxsize
 
     # -- the update -------------------------------------------------------------------------
 
@@ -144,17 +150,20 @@ class GemLearner(GemAdvantages):
         Raises:
             GemError: Oat did not ask for gem_core's advantages or loss weights.
         """
-        self.rows = trajectory["rows"]
+        self.segments = trajectory["rows"]
+        self.rows = [turn for row in self.segments for turn in row.turns]
         self.summary = {}
         ids = trajectory["input_ids"].to(torch.cuda.current_device())
-        self.loss.plan(self.rows, ids, self.args.train_batch_size_per_device)
-        self.updates.begin(self.rows)
+        self.loss.plan(self.segments, ids, self.args.train_batch_size_per_device)
+        self.updates.begin(self.segments)
         skipped = {engine: engine.skipped_steps for engine in self.engines}
-        infos: dict[str, Any] = super().learning_step(trajectory)
+        with asked_per_token(self):
+            infos: dict[str, Any] = super().learning_step(trajectory)
         losses = self.loss.finish()
         losses.pop("loss/kl", None)  # aggregated as the loss; the common ``kl`` is a mean of tokens
-        if "loss/value" in losses:
-            losses["loss/value"] /= 2  # Oat halves it after the mean
+        value = losses.pop("loss/value")
+        if self.critic is not None:
+            losses["loss/value"] = value / 2  # Oat halves it after the mean
         self.losses = {**losses, **self.updates.finish(self.reduce)}
         for engine, before in skipped.items():
             if not updates_were_finite(engine, before):
@@ -228,7 +237,7 @@ class GemLearner(GemAdvantages):
             **self.losses,
             **self.summary,
             "time/sync": self.weight_sync_elapse,
-            "rows/all": len(self.rows) * len(gathered),
+            "rows/all": len(self.segments) * len(gathered),
         }
         self.run_log.log(step, episodes, logs, metrics)
 

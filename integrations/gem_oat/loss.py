@@ -15,7 +15,7 @@ from gem_core.advantages import dense_ids, identity
 from gem_core.advantages.stats import Reduce
 from gem_core.errors import GemError
 from gem_core.training.recipe import AlgorithmConfig
-from gem_oat.rows import Row
+from gem_oat.rows import SegmentRow
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -23,9 +23,11 @@ FloatArray = npt.NDArray[np.float64]
 class LossWeights(NamedTuple):
     """What turns sums over the tokens of a minibatch's rows into means; float64 [rows] each.
 
+    Rows without a trained turn weigh 0.
+
     Attributes:
         policy: of the recipe's loss aggregation: sum of (weight * sum over the row's tokens).
-        turn: of the mean over all trained turns, for what a turn has once.
+        turn: of the mean over all trained turns, for what each turn of the row has once.
     """
 
     policy: FloatArray
@@ -33,21 +35,22 @@ class LossWeights(NamedTuple):
 
 
 def loss_weights(
-    rows: Sequence[Row], algorithm: AlgorithmConfig, reduce: Reduce = identity
+    rows: Sequence[SegmentRow], algorithm: AlgorithmConfig, reduce: Reduce = identity
 ) -> LossWeights:
     """Weights of this rank's rows of one minibatch, in a sum over the rows of all ranks.
 
     Args:
-        rows: with padding; the turns of a sequence that are here count as that sequence.
+        rows: with padding; the rows of a segment that are here count as one sequence.
         algorithm: its ``loss_aggregation`` and ``loss_constant``.
         reduce: sum of a float64 array over ranks.
     """
-    trained = np.array([float(not row.excluded) for row in rows])
-    tokens = trained * [len(row.response) for row in rows]
-    sequence = dense_ids([(row.episode, row.segment) for row in rows])
+    turns = np.array([len(row.trained) for row in rows])
+    trained = (turns > 0).astype(np.float64)
+    tokens = np.array([sum(len(t.response) for t in row.trained) for row in rows], dtype=np.float64)
+    sequence = dense_ids([row.segment for row in rows])
     sequence_tokens = np.bincount(sequence, tokens)
     own_counts = np.array(
-        [tokens.sum(), np.count_nonzero(sequence_tokens), trained.sum()], dtype=np.float64
+        [tokens.sum(), np.count_nonzero(sequence_tokens), turns.sum()], dtype=np.float64
     )
     all_tokens, all_sequences, all_turns = np.maximum(reduce(own_counts), 1.0)
     if algorithm.loss_aggregation == "token":
@@ -87,7 +90,7 @@ class TurnLoss:
         self._micro_batches: Iterator[tuple[Tensor, Tensor]] = iter(())
         self._pending_kinds: Iterator[str] = iter(())
 
-    def plan(self, rows: Sequence[Row], input_ids: Tensor, micro: int) -> None:
+    def plan(self, rows: Sequence[SegmentRow], input_ids: Tensor, micro: int) -> None:
         """Compute the weights of the coming update.
 
         Args:
@@ -106,6 +109,7 @@ class TurnLoss:
                 parts = torch.from_numpy(np.stack(weights)).float().split(micro, dim=1)
                 micro_batches += zip(places, parts, strict=True)
         self._micro_batches = iter(micro_batches)
+        self._rows = rows
         self._input_ids = input_ids
         # What Oat's means divide by: rows per micro-batch * accumulation * ranks.
         self._scale = float(len(rows) // self.algorithm.minibatches * self.ranks)
@@ -127,6 +131,7 @@ class TurnLoss:
                 "wrong: something else draws from numpy's global generator during an update."
             )
         self._policy, self._turn = weights.to(input_ids.device)
+        self._places = places.tolist()
         self._pending_kinds = iter(self.kinds)
         return places
 
@@ -144,11 +149,19 @@ class TurnLoss:
         kind = next(self._pending_kinds)
         weight = self._policy
         if kind == "value":  # a turn has one state, read at its last prompt token
-            mask = mask & (mask.cumsum(1) == 1)
+            mask = self._states(mask)
             weight = self._turn
         shares = (values * mask).sum(1) * weight
         self.sums[f"loss/{kind}"] += float(shares.detach().sum())
         return shares * self._scale
+
+    def _states(self, mask: Tensor) -> Tensor:
+        """Like ``mask``, true where the state of each trained turn is read."""
+        states = torch.zeros_like(mask)
+        for index, place in enumerate(self._places):
+            for turn in self._rows[place].trained:
+                states[index, turn.action.start] = True
+        return states
 
     def finish(self) -> dict[str, float]:
         """Means over the updates, sums over the ranks.

@@ -50,7 +50,7 @@ class RunLog:
         Raises:
             GemError: a loss or the gradient is not finite.
         """
-        trained = sum(not turn.aborted for episode in episodes for turn in episode.turns)
+        trained = sum(any(part.loss_mask) for episode in episodes for part in episode.segments)
         line = {
             **self.common(logs),
             **metrics,

@@ -1,4 +1,4 @@
-"""Episodes by Oat's own vLLM actor, and episodes as Oat's rows: one ``TransitionData`` per turn."""
+"""Episodes by Oat's own vLLM actor, and episodes as Oat's rows: one ``TransitionData`` each."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from gem_core.episodes.machine import EpisodeMachine
 from gem_core.episodes.rollout import Request, play_batch, require_healthy
 from gem_core.training.recipe import Recipe
 from gem_core.training.tasks import MachineFactory, Task, eval_task, step_tasks, train_task
-from gem_oat.rows import Row, bootstrap_row, turn_rows
+from gem_oat.rows import SegmentRow, bootstrap_row, segment_rows, turn_rows
 
 
 @dataclass
-class TurnData(TransitionData):
+class RowData(TransitionData):
     """Oat's row, what gem_core knows of it and, in the first row of a learner, the episodes."""
 
-    row: Row = Row(-1)  # noqa: RUF009 - immutable
+    row: SegmentRow = SegmentRow()  # noqa: RUF009 - immutable
     episodes: list[Episode] = field(default_factory=list)
 
 
 def to_native(
     episode: Episode, number: int, env: int, bootstrap_state: Sequence[int] = ()
-) -> list[TurnData]:
-    """``episode`` as Oat's rows: one per turn, in time order, then the bootstrap state's.
+) -> list[RowData]:
+    """``episode`` as Oat's rows: one, or one per segment where its history is rewritten.
 
-    A turn's prompt is all tokens before the action, its response the sampled tokens; the turn's
-    reward stands on the last of them.
+    A row's prompt is what comes before its first action, its response all that follows. The rewards
+    of its turns are in ``row``: Oat has room for one.
 
     Args:
         episode: a finished episode.
@@ -49,12 +49,29 @@ def to_native(
     rows = turn_rows(episode, number, env)
     if bootstrap_state:
         rows.append(bootstrap_row(episode, number, env, bootstrap_state))
-    return [_turn_data(row) for row in rows]
+    return [to_data(row) for row in segment_rows(rows)]
 
 
-def pad_rows(rows: list[TurnData], count: int) -> list[TurnData]:
+def to_data(row: SegmentRow) -> RowData:
+    """``row`` as Oat's; without a trained turn it is masked."""
+    start = len(row.turns[0].prompt) if row.turns else 1
+    logprobs = [logprob for turn in row.trained for logprob in turn.logprobs]
+    return RowData(
+        prompt="",
+        prompt_ids=list(row.token_ids[:start]),
+        response="",
+        response_ids=list(row.token_ids[start:]),
+        response_logprobs=logprobs or [0.0],
+        rewards=[0.0],
+        loss_mask=bool(row.trained),
+        info={},
+        row=row,
+    )
+
+
+def pad_rows(rows: list[RowData], count: int) -> list[RowData]:
     """``rows`` filled up to ``count`` with masked rows."""
-    return rows + [_turn_data(Row(-1)) for _ in range(count - len(rows))]
+    return rows + [to_data(SegmentRow()) for _ in range(count - len(rows))]
 
 
 @dataclass(frozen=True)
@@ -157,10 +174,10 @@ class GemActor(PPOActor):
         require_healthy(play_batch(machines, policy))
         return machines
 
-    def to_rows(self, machines: Sequence[EpisodeMachine]) -> list[TurnData]:
+    def to_rows(self, machines: Sequence[EpisodeMachine]) -> list[RowData]:
         """The rows of one learner, at least one; the first carries the episodes."""
         has_critic = self.args.critic_type == "ppo"
-        rows: list[TurnData] = []
+        rows: list[RowData] = []
         for machine in machines:
             env = train_task(self.recipe, machine.index).env
             state = machine.bootstrap_state() if has_critic else []
@@ -169,22 +186,8 @@ class GemActor(PPOActor):
         rows[0].episodes = [machine.episode for machine in machines]
         return rows
 
-    def hand_over(self, parts: Sequence[list[TurnData]]) -> bytes:
+    def hand_over(self, parts: Sequence[list[RowData]]) -> bytes:
         """Handle of the rows of all learners, filled up to equally many."""
         longest = max(len(part) for part in parts)
         padded = [row for part in parts for row in pad_rows(part, longest)]
         return self.ipc_client.serialize_ipc(padded)
-
-
-def _turn_data(row: Row) -> TurnData:
-    return TurnData(
-        prompt=row.texts[0],
-        prompt_ids=list(row.prompt),
-        response=row.texts[1],
-        response_ids=list(row.response),
-        response_logprobs=list(row.logprobs),
-        rewards=[0.0] * (len(row.response) - 1) + [row.reward],
-        loss_mask=not row.excluded,
-        info={},
-        row=row,
-    )

@@ -1,12 +1,15 @@
-"""One row per turn: Oat's rows are a prompt and one response.
+"""The turns of an episode, and the rows of Oat's batch that they stand in.
 
-The rows of an episode are its `turn_rows` and, for a critic, the `bootstrap_row` of the state in
-which a limit cut it. A row says what it is, whatever order Oat shuffles the batch into.
+The turns of an episode are its `turn_rows` and, for a critic, the `bootstrap_row` of the state in
+which a limit cut it. `segment_rows` puts those with a common history into one row of Oat's batch:
+an episode is one row, or one per segment where its history is rewritten. A row says what it holds,
+whatever order Oat shuffles the batch into.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 from typing import NamedTuple
 
 from gem_core.adapters.token_rows import RowLabel
@@ -51,13 +54,69 @@ class Row(NamedTuple):
         return RowLabel(self.episode, self.turn, self.group, self.env)
 
     @property
+    def action(self) -> slice:
+        """Where its tokens are predicted: index p predicts token p + 1.
+
+        The first of these places is the last prompt token, where a critic reads the turn's state.
+        """
+        first = len(self.prompt) - 1
+        return slice(first, first + len(self.response))
+
+    @property
     def is_turn(self) -> bool:
         """Whether the policy acted here: neither padding nor a bootstrap state."""
         return self.episode >= 0 and not self.bootstrap_state
 
 
+class SegmentRow(NamedTuple):
+    """A row of Oat's batch. ``SegmentRow()`` is padding.
+
+    Attributes:
+        token_ids: of a segment up to the end of its last turn, or up to a bootstrap state; then
+            one more token, as Oat reads no value at the last.
+        turns: the turns in it in time order, and the bootstrap state; each one's prompt and
+            response are where it stands in ``token_ids``.
+    """
+
+    token_ids: Sequence[int] = (0, 0)
+    turns: tuple[Row, ...] = ()
+
+    @property
+    def trained(self) -> list[Row]:
+        """Return the turns that are trained on."""
+        return [turn for turn in self.turns if not turn.excluded]
+
+    @property
+    def segment(self) -> tuple[int, int]:
+        """Return the episode and the segment; (-1, 0) for padding."""
+        return (self.turns[0].episode, self.turns[0].segment) if self.turns else (-1, 0)
+
+
+def segment_rows(turns: Sequence[Row]) -> list[SegmentRow]:
+    """Return the rows of one episode: the turns of a segment share one.
+
+    Args:
+        turns: all of the episode, in time order; after them its bootstrap state, if any. It is in
+            the last segment's row where it continues that segment, else in a row of its own.
+    """
+    actions = [turn for turn in turns if turn.is_turn]
+    rows = []
+    for _, group in groupby(actions, key=lambda turn: turn.segment):
+        mine = tuple(group)
+        rows.append(SegmentRow([*mine[-1].prompt, *mine[-1].response], mine))
+    for state in turns[len(actions) :]:
+        token_ids = [*state.prompt, *state.response]
+        last = rows[-1] if rows else SegmentRow((), ())
+        continued = list(state.prompt[: len(last.token_ids)]) == list(last.token_ids)
+        if rows and continued:
+            rows[-1] = SegmentRow(token_ids, (*last.turns, state))
+        else:
+            rows.append(SegmentRow(token_ids, (state,)))
+    return rows
+
+
 def turn_rows(episode: Episode, number: int, env: int) -> list[Row]:
-    """One row per turn of a finished episode, in time order.
+    """The turns of a finished episode, in time order.
 
     Args:
         episode: a finished episode.
@@ -73,7 +132,7 @@ def turn_rows(episode: Episode, number: int, env: int) -> list[Row]:
         turn = episode.turns[turn_number]
         if segment.logprobs is None:
             raise GemError(
-                "A row per turn needs the sampling log-probability of every token; have the "
+                "Oat needs the sampling log-probability of every token; have the "
                 "engine report them (vLLM: SamplingParams(logprobs=0))."
             )
         if any(bool(trained) == turn.aborted for trained in segment.loss_mask[start:end]):
@@ -99,7 +158,7 @@ def turn_rows(episode: Episode, number: int, env: int) -> list[Row]:
 
 
 def bootstrap_row(episode: Episode, number: int, env: int, state: Sequence[int]) -> Row:
-    """The row at whose prompt's end a critic reads V of the state that a limit cut off.
+    """The state at whose prompt's end a critic reads V, where a limit cut the episode.
 
     Args:
         episode: a finished episode.

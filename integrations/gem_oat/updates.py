@@ -15,7 +15,7 @@ from torch import Tensor
 
 from gem_core.adapters.update_means import Reduce, UpdateMeans
 from gem_core.training.recipe import AlgorithmConfig
-from gem_oat.rows import Row
+from gem_oat.rows import SegmentRow
 
 
 class Updates:
@@ -35,9 +35,11 @@ class Updates:
         self.lr = 0.0
         self.begin([])
 
-    def begin(self, rows: Sequence[Row]) -> None:
+    def begin(self, rows: Sequence[SegmentRow]) -> None:
         """Begin a training step on ``rows``, in the order of Oat's batch."""
         self.rows = rows
+        counts = [len(row.turns) for row in rows]
+        self.first_turns = np.cumsum([0, *counts]).tolist()
         self.old: list[Tensor] = []
         self.initial: list[Tensor] = []
         self.norms = []
@@ -51,26 +53,25 @@ class Updates:
             places: which rows it has.
             logps: [rows, tokens - 1], index p is token p + 1.
             entropy: like ``logps``.
-            advantages: of each row of the batch.
+            advantages: of each turn of the batch, row by row.
         """
         columns: dict[str, list[Tensor]] = {}
         for index, place in enumerate(places.tolist()):
-            row = self.rows[place]
-            if row.excluded:
-                continue
-            first = len(row.prompt) - 1
-            action = slice(first, first + len(row.response))
-            parts = {
-                "logprobs": logps[index, action],
-                "old": self.old[place][action],
-                "entropy": entropy[index, action],
-                "advantages": torch.full((len(row.response),), float(advantages[place])),
-                "rollout": torch.tensor(row.logprobs),
-            }
-            if self.initial:
-                parts["initial"] = self.initial[place][action]
-            for name, part in parts.items():
-                columns.setdefault(name, []).append(part.detach().cpu())
+            for number, turn in enumerate(self.rows[place].turns, start=self.first_turns[place]):
+                if turn.excluded:
+                    continue
+                action = turn.action
+                parts = {
+                    "logprobs": logps[index, action],
+                    "old": self.old[place][action],
+                    "entropy": entropy[index, action],
+                    "advantages": torch.full((len(turn.response),), float(advantages[number])),
+                    "rollout": torch.tensor(turn.logprobs),
+                }
+                if self.initial:
+                    parts["initial"] = self.initial[place][action]
+                for name, part in parts.items():
+                    columns.setdefault(name, []).append(part.detach().cpu())
         if columns:
             tensors = {name: torch.cat(parts) for name, parts in columns.items()}
             self.means.add(mask=torch.ones(len(tensors["old"])), **tensors)

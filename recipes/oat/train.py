@@ -53,7 +53,8 @@ class Actor(GemActor):
             machines = [self.factory(task) for task in step_tasks(self.recipe, step, shard, shards)]
             # One call of Oat's vLLM engine per turn, for all episodes that still run.
             require_healthy(play_batch(machines, self.policy))
-            # Rewards: a row (Oat's TransitionData) is a turn, and ends with that turn's reward.
+            # A row (Oat's TransitionData) is an episode, or a segment where its history is
+            # rewritten; its turns carry their rewards.
             parts.append(self.to_rows(machines))
         return self.hand_over(parts)
 
@@ -62,7 +63,7 @@ class Learner(GemLearner):
     """Oat's ``PPOLearner``: its loop, loss and optimizer, on the turns of the episodes."""
 
     def compute_monte_carlo_advantages(self, rewards: Any, response_masks: Any) -> Any:
-        """Oat asks for one advantage per row: the recipe's estimator, over all learners' turns."""
+        """One advantage per turn: the recipe's estimator, over all learners' turns."""
         estimated = estimate_rows(
             self.rows,
             self.recipe.algorithm,

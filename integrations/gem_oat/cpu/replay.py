@@ -5,47 +5,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from gem_core.adapters.estimate import needs_critic
 from gem_core.episodes.data import Episode
-from gem_core.errors import GemError
 from gem_core.parity.frozen import FrozenBatch
 from gem_core.parity.recorded import OnStep, StepTrace, Unit
 from gem_core.parity.replay import Replay, Row
 from gem_core.parity.traits import Traits
 from gem_core.training.recipe import Recipe
 from gem_core.training.runs import RunDir
-from gem_oat import rows
 from gem_oat.cpu import install
 
 TRAITS = Traits(decayed="matrices", value_decayed="matrices")
 """Oat excludes norms from weight decay."""
 
 
-class TrainedRow(NamedTuple):
-    """A row that Oat trains on, as its learner has it.
-
-    Attributes:
-        label: which turn it is.
-        token_ids: prompt and response, without padding.
-        start: where the response begins.
-        advantage: of the turn.
-    """
-
-    label: rows.Row
-    token_ids: list[int]
-    start: int
-    advantage: float
-
-
 def replay(recipe: Recipe, episodes: Sequence[Episode], model_dir: str) -> Replay:
     """Rows, loss and gradient of the first update that Oat makes on ``episodes``.
 
-    Oat has a row per turn; rows of one segment are joined, after checking that each is a prefix of
-    the next, so that they can be compared with the reference.
+    A row of Oat's is a segment, as the reference's.
     """
     install()
     from gem_oat.cpu.in_process import make
@@ -58,7 +39,7 @@ def replay(recipe: Recipe, episodes: Sequence[Episode], model_dir: str) -> Repla
         learner.gradient_update_st = 0.0
         _feed(learner, episodes)
         learner.learn(1)
-    return Replay(_join(learner.trained_rows), learner.first_loss, learner.gradients)
+    return Replay(learner.trained_rows, learner.first_loss, learner.gradients)
 
 
 def replay_run(
@@ -117,10 +98,10 @@ def _recording_learner() -> type:
             infos: dict[str, Any] = super().learning_step(trajectory)
             self.minibatches = []
             for _ in range(self.recipe.algorithm.epochs):
-                order = generator.permutation(len(self.rows))
+                order = generator.permutation(len(self.segments))
                 for part in np.split(order, self.recipe.algorithm.minibatches):
-                    rows = [self.rows[number] for number in part]
-                    units = [(r.episode - self.first_task, r.turn) for r in rows if not r.excluded]
+                    turns = [turn for number in part for turn in self.segments[number].trained]
+                    units = [(turn.episode - self.first_task, turn.turn) for turn in turns]
                     self.minibatches.append(units)
             return infos
 
@@ -188,7 +169,7 @@ def _feed(learner: Any, episodes: Sequence[Episode]) -> None:
 
 
 def _capturing_learner() -> type:
-    """The learner of the CPU backend, keeping the first gradient and the rows' advantages."""
+    """The learner of the CPU backend, keeping the first gradient and the rows."""
     from deepspeed.utils import safe_get_full_grad
 
     from gem_oat.cpu.in_process import InProcessLearner
@@ -196,7 +177,7 @@ def _capturing_learner() -> type:
     class CapturingLearner(InProcessLearner):
         first_loss: float
         gradients: dict[str, np.ndarray]
-        trained_rows: list[TrainedRow]
+        trained_rows: list[Row]
 
         def learning_step(self, trajectory: dict[str, Any]) -> dict[str, Any]:
             self.trajectory = trajectory
@@ -219,42 +200,21 @@ def _capturing_learner() -> type:
             finally:
                 self.strategy.optimizer_step = step
 
-        def compute_monte_carlo_advantages(self, rewards: Any, response_masks: Any) -> Any:
-            advantages = super().compute_monte_carlo_advantages(rewards, response_masks)
-            lengths = self.trajectory["attention_mask"].sum(1).long().tolist()
+        def compute_ppo_advantages(
+            self, rewards: Any, input_ids: Any, att_mask: Any, response_masks: Any
+        ) -> Any:
+            computed = super().compute_ppo_advantages(rewards, input_ids, att_mask, response_masks)
+            lengths = att_mask.sum(1).long().tolist()
             self.trained_rows = [
-                TrainedRow(
-                    label=row,
-                    token_ids=self.trajectory["input_ids"][n, : lengths[n]].tolist(),
-                    start=self.trajectory["prompt_ids_lens"][n],
-                    advantage=float(advantages[n]),
+                Row(
+                    episode=row.segment[0],
+                    token_ids=input_ids[n, : lengths[n]].tolist(),
+                    loss_mask=[0, *response_masks[n, : lengths[n] - 1].int().tolist()],
+                    advantages=np.array([0.0, *computed[0][n, : lengths[n] - 1].tolist()]),
                 )
-                for n, row in enumerate(self.rows)
+                for n, row in enumerate(self.segments)
                 if self.trajectory["loss_masks"][n]
             ]
-            return advantages
+            return computed
 
     return CapturingLearner
-
-
-def _join(trained_rows: list[TrainedRow]) -> list[Row]:
-    """One row per segment from one row per turn."""
-    joined: dict[tuple[int, int], Row] = {}
-    in_time_order = sorted(trained_rows, key=lambda row: (row.label.episode, row.label.turn))
-    for label, token_ids, start, advantage in in_time_order:
-        segment = (label.episode, label.segment)
-        before = joined.get(segment) or Row(label.episode, [], [], np.zeros(0))
-        old = len(before.token_ids)
-        if token_ids[:old] != before.token_ids or start < old:
-            raise GemError(f"The turns of segment {segment} do not continue one another.")
-        context = start - old
-        action = len(token_ids) - start
-        joined[segment] = Row(
-            episode=label.episode,
-            token_ids=token_ids,
-            loss_mask=[*before.loss_mask, *[0] * context, *[1] * action],
-            advantages=np.concatenate(
-                [before.advantages, np.zeros(context), np.full(action, advantage)]
-            ),
-        )
-    return list(joined.values())

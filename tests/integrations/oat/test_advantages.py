@@ -26,13 +26,17 @@ from gem_core.advantages import (
 from gem_core.errors import AdvantageError, GemError
 from gem_core.training.recipe import AlgorithmConfig, recipe_from_dict
 from gem_oat.advantages import GemAdvantages, estimate_rows, require_installed
-from gem_oat.rows import Row
+from gem_oat.rows import Row, SegmentRow
 
 CRITIC_FREE = [name for name in list_estimators() if name != "gae"]
 
 
+def turns_of(rows):
+    return [turn for data in rows for turn in data.row.turns]
+
+
 def with_padding_in_any_order(rows, seed=0):
-    padded = [data.row for data in rows] + [Row(-1)] * 3
+    padded = turns_of(rows) + [Row(-1)] * 3
     order = np.random.RandomState(seed).permutation(len(padded))
     return [padded[n] for n in order]
 
@@ -62,7 +66,7 @@ def test_options_and_third_party_estimators_arrive(recipe, rows):
 
     data = recipe("algorithm.estimator=oat-test-scaled").to_dict()
     data["algorithm"]["options"] = {"factor": 3.0}
-    turns = [r.row for r in rows]
+    turns = turns_of(rows)
     advantages = estimate_rows(turns, recipe_from_dict(data).algorithm).advantages
     assert advantages.tolist() == [0.0 if r.excluded else 3.0 * r.reward for r in turns]
 
@@ -137,16 +141,18 @@ def test_oats_hook_returns_the_estimate_and_is_noticed(recipe):
     rows = [Row(n, reward=reward, excluded=False) for n, reward in enumerate((0.1, 0.7, 0.3))]
     learner = SimpleNamespace(
         rows=rows,
+        segments=[SegmentRow(turns=(row,)) for row in rows],
+        args=SimpleNamespace(reward_scale=1.0),
         recipe=recipe("algorithm.estimator=reinforce"),
         reduce=lambda array: array,
         summary={},
     )
-    for name in ("turn_rewards", "_estimate"):
+    for name in ("turn_rewards", "places", "_estimate"):
         setattr(learner, name, getattr(GemAdvantages, name).__get__(learner))
     with pytest.raises(GemError, match="did not ask gem_core for advantages"):
         require_installed(learner)
-    oats_rewards = torch.tensor([[0.0, row.reward] for row in rows])
-    advantages = GemAdvantages.compute_monte_carlo_advantages(learner, oats_rewards, None)
+    no_penalty = torch.zeros(3, 2)
+    advantages = GemAdvantages.compute_monte_carlo_advantages(learner, no_penalty, None)
     assert advantages.tolist() == pytest.approx([0.1, 0.7, 0.3])
     require_installed(learner)
 
@@ -154,7 +160,7 @@ def test_oats_hook_returns_the_estimate_and_is_noticed(recipe):
 def test_two_ranks_make_one_batch(recipe, rows, tmp_path):
     """Over gloo, also with nothing on the first rank: every rank joins every reduction."""
     rebn = recipe("algorithm.estimator=rebn", "algorithm.gamma=0.9")
-    turns = [data.row for data in rows]
+    turns = turns_of(rows)
     cases = [
         [[r for r in turns if (r.episode < cut) == first] for first in (True, False)]
         for cut in (10, 0)

@@ -93,8 +93,8 @@ def test_a_stale_row_is_never_trained_on(recipe, learner, rows):
     made._init(made.args, made.actors)
     made.steps = 0
     made.process_feedback_data(rows[:9])
-    made.process_feedback_data(rows[20:24])
-    assert list(made.pi_buffer) == rows[20:24]
+    made.process_feedback_data(rows[10:14])
+    assert list(made.pi_buffer) == rows[10:14]
     made.process_feedback_data(rows)
     assert list(made.pi_buffer) == rows, "Oat's buffer length cut the batch"
 

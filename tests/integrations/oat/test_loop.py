@@ -61,6 +61,7 @@ class Counting(Watched):
 
 def test_an_update_is_whole_whatever_the_number_of_rows(learner, recipe):
     keys = ["train.steps=4", "algorithm.epochs=1", "batch.micro_batch=3", "train.save_every=0"]
+    keys.append("context.history=last")  # a row per turn
     made = learner(recipe(*keys), learner=Counting)
     made.run()
     assert len(set(made.passes)) > 1, "all steps have as many passes: the test shows nothing"
@@ -87,14 +88,15 @@ def test_three_steps_of_oats_loop(finished, recipe):
     # Each step's rows are the buffer, whole, padded to equal minibatches.
     for step, buffer in enumerate(made.buffers):
         rows = [data.row for data in buffer]
-        assert {r.episode for r in rows} - {-1} == set(range(step * 8, step * 8 + 8))
-        assert len(buffer) % (2 * 4) == 0 and len(buffer) - sum(r.episode >= 0 for r in rows) < 8
+        numbers = [row.segment[0] for row in rows if row.turns]
+        assert numbers == list(range(step * 8, step * 8 + 8))
+        assert len(buffer) % (2 * 4) == 0 and len(buffer) - len(numbers) < 8
     # Metrics.
     metrics = run.metrics()
     assert [row["step"] for row in metrics] == [1, 2, 3]
     for row, buffer in zip(metrics, made.buffers, strict=True):
         assert row["episodes"] == 8 and row["rows/all"] == len(buffer)
-        assert row["rows/masked"] == len(buffer) - row["turns/total"]
+        assert row["rows/masked"] == len(buffer) - row["episodes"]
         assert row["advantage/mean"] == pytest.approx(0, abs=1e-9)
         assert row["advantage/std"] == pytest.approx(1)
         assert row["grad_norm"] > 0 and row["entropy"] > 0
@@ -200,5 +202,5 @@ def test_history_that_rewrites_the_prompt(recipe, learner):
     made = learner(recipe("context.history=last", "train.steps=1"), learner=Watched)
     made.run()
     rows = [data.row for data in made.buffers[0]]
-    assert any(row.segment == row.turn == 1 for row in rows)
+    assert any(row.segment[1] == row.turns[0].turn == 1 for row in rows)
     assert made.syncs == [(True, 1)]

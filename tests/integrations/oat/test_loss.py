@@ -9,7 +9,7 @@ import torch
 from gem_core.errors import GemError
 from gem_core.training.recipe import AlgorithmConfig
 from gem_oat.loss import TurnLoss, loss_weights
-from gem_oat.rows import Row
+from gem_oat.rows import Row, SegmentRow
 
 SIZES = np.array([3, 1, 4, 2, 5, 1, 2, 2])
 TURNS = [
@@ -22,7 +22,10 @@ TURNS = [
     Row(-1),
     Row(-1),
 ]
-ROWS = [row._replace(response=range(size)) for row, size in zip(TURNS, SIZES, strict=True)]
+ROWS = [
+    SegmentRow(turns=(turn._replace(prompt=range(3), response=range(size)),))
+    for turn, size in zip(TURNS, SIZES, strict=True)
+]
 
 
 def batch():
@@ -42,12 +45,15 @@ def own_sum(array):
 # -- the weights ----------------------------------------------------------------------------
 
 
+FIRST = Row(0, 0, excluded=False, response=range(3))
+SECOND = Row(0, 1, excluded=False, response=range(1))
+EXCLUDED = Row(0, 2, excluded=True, response=range(9))
 SOME = [
-    Row(0, 0, excluded=False, response=range(3)),
-    Row(0, 1, excluded=False, response=range(1)),
-    Row(1, 0, excluded=False, response=range(4)),
-    Row(2, 0, excluded=True, response=range(9)),
-    Row(-1),
+    SegmentRow(turns=(FIRST,)),
+    SegmentRow(turns=(SECOND,)),
+    SegmentRow(turns=(Row(1, 0, excluded=False, response=range(4)),)),
+    SegmentRow(turns=(EXCLUDED._replace(episode=2),)),
+    SegmentRow(),
 ]
 
 
@@ -66,8 +72,18 @@ def test_weights_are_those_of_the_aggregation(aggregation, constant, expected):
     np.testing.assert_allclose(weights.turn, [1 / 3] * 3 + [0, 0])
 
 
+@pytest.mark.parametrize("aggregation", ["token", "sequence"])
+def test_turns_weigh_the_same_in_one_row_as_in_two(aggregation):
+    settings = AlgorithmConfig(loss_aggregation=aggregation)
+    together = loss_weights([SegmentRow(turns=(FIRST, SECOND, EXCLUDED)), *SOME[2:]], settings)
+    apart = loss_weights(SOME, settings)
+    assert together.policy.tolist() == apart.policy[1:].tolist()
+    assert together.turn.tolist() == apart.turn[1:].tolist()
+
+
 def test_the_mean_of_a_sequence_is_over_its_own_tokens():
-    rows = [*SOME[:2], SOME[2]._replace(response=range(2))]
+    short = Row(1, 0, excluded=False, response=range(2))
+    rows = [*SOME[:2], SegmentRow(turns=(short,))]
     weights = loss_weights(rows, AlgorithmConfig(loss_aggregation="sequence"))
     np.testing.assert_allclose(weights.policy, [1 / 8, 1 / 8, 1 / 4])
 
@@ -79,7 +95,7 @@ def test_weights_of_ranks_add_up_to_one_sum():
 
 
 def test_without_a_trained_row_all_weights_are_zero():
-    for weights in loss_weights([Row(-1)] * 3, AlgorithmConfig()):
+    for weights in loss_weights([SegmentRow()] * 3, AlgorithmConfig()):
         assert weights.tolist() == [0.0] * 3
 
 
@@ -106,7 +122,7 @@ def oats_chain(loss, micro, minibatches, epochs, ids, mask, values, kinds):
 
 
 def recipes_mean(kind, algorithm, picked, mask, values):
-    trained = [n for n in picked if not ROWS[n].excluded]
+    trained = [n for n in picked if not TURNS[n].excluded]
     if kind == "value":
         return np.mean([float(values[n, 2]) for n in trained])
     sums = {n: float((values[n] * mask[n]).sum()) for n in trained}
@@ -115,7 +131,7 @@ def recipes_mean(kind, algorithm, picked, mask, values):
         return sum(sums.values()) / sum(tokens.values())
     sequences = {}
     for n in trained:
-        sequences.setdefault((ROWS[n].episode, ROWS[n].segment), []).append(n)
+        sequences.setdefault((TURNS[n].episode, TURNS[n].segment), []).append(n)
     if algorithm.loss_aggregation == "constant":
         return sum(sums.values()) / algorithm.loss_constant / len(sequences)
     means = [sum(sums[n] for n in s) / sum(tokens[n] for n in s) for s in sequences.values()]
@@ -183,6 +199,6 @@ def test_updates_that_were_not_made_are_noticed(recipe):
 def test_a_minibatch_without_a_trained_row_is_zero(recipe):
     ids, mask, values = batch()
     loss = TurnLoss(recipe().algorithm, ["policy"], 1, own_sum)
-    loss.plan([Row(-1)] * 8, ids, 8)
+    loss.plan([SegmentRow()] * 8, ids, 8)
     totals = oats_chain(loss, 8, 1, 1, ids, mask, values, ["policy"])
     assert totals["policy"][0][1] == 0.0

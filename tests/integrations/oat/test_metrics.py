@@ -29,7 +29,7 @@ def test_a_line_has_the_common_names(run, episodes):
     batch = episodes()
     RunLog(run).log(1, batch, LOGS, METRICS)
     (line,) = run.metrics()
-    trained = sum(not turn.aborted for episode in batch for turn in episode.turns)
+    trained = sum(any(part.loss_mask) for episode in batch for part in episode.segments)
     assert line["step"] == 1 and line["episodes"] == len(batch)
     assert (line["grad_norm"], line["loss/policy"], line["lr"]) == (0.5, 0.125, 1e-3)
     assert line["rows/masked"] == 100 - trained

@@ -11,7 +11,7 @@ from gem_core.errors import GemError
 from gem_core.training.tasks import step_tasks
 from gem_oat.cpu.in_process import MemoryClient
 from gem_oat.rollout import pad_rows, to_native
-from gem_oat.rows import Row, turn_rows
+from gem_oat.rows import SegmentRow, segment_rows, turn_rows
 
 
 def test_a_row_is_a_turn(episodes, rows):
@@ -19,30 +19,30 @@ def test_a_row_is_a_turn(episodes, rows):
     expected = []
     for number, episode in enumerate(batch):
         env = ["frozen:dense", "frozen:terminal"].index(episode.env_id)
-        expected += turn_rows(episode, number, env)
+        expected += segment_rows(turn_rows(episode, number, env))
     assert [data.row for data in rows] == expected
     for data in rows:
         row = data.row
-        assert data.prompt_ids == list(row.prompt)
-        assert data.response_ids == list(row.response)
-        assert data.response_logprobs == list(row.logprobs)
-        assert data.rewards == [0.0] * (len(row.response) - 1) + [row.reward]
-        assert data.response == batch[row.episode].turns[row.turn].action
-        assert data.loss_mask != row.excluded
+        assert data.prompt_ids == list(row.turns[0].prompt)
+        assert data.prompt_ids + data.response_ids == list(row.token_ids)
+        sampled = [logprob for turn in row.trained for logprob in turn.logprobs]
+        assert data.response_logprobs == (sampled or [0.0])
+        assert data.loss_mask == bool(row.trained) and data.rewards == [0.0]
 
 
-def test_a_bootstrap_state_is_the_last_row(episodes):
+def test_a_bootstrap_state_is_last(episodes):
     episode = episodes()[1]
-    *turns, state = to_native(episode, 1, 0, [4, 5, 6])
-    assert turns == to_native(episode, 1, 0)
-    assert state.prompt_ids == [4, 5, 6] and not state.loss_mask and state.row.bootstrap_state
+    *segments, state = to_native(episode, 1, 0, [4, 5, 6])
+    assert segments == to_native(episode, 1, 0)
+    assert state.prompt_ids == [4, 5, 6] and not state.loss_mask
+    assert [turn.bootstrap_state for turn in state.row.turns] == [True]
 
 
 def test_padding_is_masked(rows):
     padded = pad_rows(rows, len(rows) + 3)
     assert padded[: len(rows)] == rows
     for data in padded[len(rows) :]:
-        assert not data.loss_mask and data.row == Row(-1)
+        assert not data.loss_mask and data.row == SegmentRow()
         assert len(data.response_ids) == len(data.response_logprobs) == len(data.rewards) == 1
 
 
@@ -77,7 +77,7 @@ def test_the_actor_plays_its_tasks_and_can_repeat_them(recipe, actor):
     rows = collected(player, "1/0/1")
     played = rows[0].episodes
     assert [(e.index, e.seed) for e in played] == [(t.index, t.seed) for t in step_tasks(small, 1)]
-    assert len(rows) == sum(len(episode.turns) for episode in played)
+    assert len(rows) == len(played) < sum(len(episode.turns) for episode in played)
     again = collected(player, "1/0/1")
     assert [r.response_ids for r in again] == [r.response_ids for r in rows]
     other = collected(player, "2/0/1")
@@ -85,7 +85,7 @@ def test_the_actor_plays_its_tasks_and_can_repeat_them(recipe, actor):
 
 
 def test_learners_that_share_an_actor_get_equally_many_rows(recipe, actor):
-    player = actor(recipe())
+    player = actor(recipe("context.history=last"))  # a row per turn
     uneven = 0
     for step in range(4):
         rows = collected(player, f"{step}/0/2", f"{step}/1/2")
@@ -95,8 +95,9 @@ def test_learners_that_share_an_actor_get_equally_many_rows(recipe, actor):
         for part, first in parts:
             episodes = part[0].episodes
             assert [e.index for e in episodes] == [first, first + 1, first + 2, first + 3]
-            assert {r.row.episode for r in part} - {-1} == {e.index for e in episodes}
-            assert sum(r.row.episode >= 0 for r in part) == sum(len(e.turns) for e in episodes)
+            numbers = [r.row.segment[0] for r in part if r.row.turns]
+            assert set(numbers) == {e.index for e in episodes}
+            assert len(numbers) == sum(len(e.turns) for e in episodes)
         turns = [sum(len(e.turns) for e in part[0].episodes) for part, _ in parts]
         uneven += turns[0] != turns[1]
     assert uneven, "the learners always have equally many turns: the test shows nothing"
@@ -106,10 +107,11 @@ def test_actions_end_with_the_stop_token_or_the_cap(recipe, actor):
     small = recipe("limits.max_tokens_per_turn=5")
     player = actor(small)
     for data in collected(player, "0/0/1"):
-        stopped = data.response_ids[-1] in player.factory.stop_ids
-        assert stopped or len(data.response_ids) == 5
-        assert not set(data.response_ids[:-1]) & set(player.factory.stop_ids)
-        assert all(logprob <= 0 for logprob in data.response_logprobs)
+        for turn in data.row.turns:
+            *before, last = turn.response
+            assert last in player.factory.stop_ids or len(turn.response) == 5
+            assert not set(before) & set(player.factory.stop_ids)
+            assert all(logprob <= 0 for logprob in turn.logprobs)
 
 
 def test_logprobs_are_the_policys(recipe, actor):
@@ -117,10 +119,10 @@ def test_logprobs_are_the_policys(recipe, actor):
     player = actor(recipe("sampling.temperature=0.7"))
     for data in collected(player, "0/0/1")[:6]:
         ids = torch.tensor([data.prompt_ids + data.response_ids])
-        start = len(data.prompt_ids)
+        places = torch.cat([torch.arange(100)[turn.action] for turn in data.row.trained])
         with torch.no_grad():
             logits = player.llm.model(ids).logits[0, :-1] / 0.7
-        logps = logits.log_softmax(-1).gather(1, ids[0, 1:, None])[start - 1 :, 0]
+        logps = logits.log_softmax(-1).gather(1, ids[0, 1:, None])[places, 0]
         assert data.response_logprobs == pytest.approx(logps.tolist(), abs=1e-4)
 
 
@@ -131,15 +133,17 @@ def test_logprobs_are_the_policys(recipe, actor):
 def test_the_state_after_a_limit_is_given_to_the_critic(recipe, actor, limit, reason):
     gae = recipe("algorithm.estimator=gae", f"limits.{limit}", "limits.max_tokens_per_turn=5")
     rows = collected(actor(gae), "0/0/1")
-    states = [data for data in rows if data.row.bootstrap_state]
+    turns = [turn for data in rows for turn in data.row.turns]
+    states = [turn for turn in turns if turn.bootstrap_state]
     cut = [e for e in rows[0].episodes if e.stop_reason.value == reason]
     assert len(states) == len(cut) > 0
-    by_episode = {r.row.episode: r for r in rows if not r.row.bootstrap_state}
+    assert len(rows) == len(rows[0].episodes), "a state has a row of its own"
+    last_turns = {turn.episode: turn for turn in turns if turn.is_turn}
     for state in states:
-        before = by_episode[state.row.episode]
-        played = before.prompt_ids + before.response_ids
-        assert state.prompt_ids[: len(played)] == played and len(state.prompt_ids) > len(played)
-        assert not state.loss_mask and state.row.excluded
+        before = last_turns[state.episode]
+        played = [*before.prompt, *before.response]
+        assert state.prompt[: len(played)] == played and len(state.prompt) > len(played)
+        assert state.excluded
 
 
 def test_evaluation_has_its_own_temperature_and_draws_alike_at_every_step(recipe, actor):
