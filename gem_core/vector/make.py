@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal, TypeAlias, get_args
 
-from gem_core.core import Env
 from gem_core.env_spec import EnvSpec
 from gem_core.registration import make, spec
 from gem_core.vector.asynchronous import AsyncVectorEnv
@@ -72,14 +72,9 @@ def make_vec(
         return SyncVectorEnv([make(one, **options) for one in mixed], names, autoreset)
     if workers is not None and workers < 1:
         raise ValueError(f"workers must be at least 1, not {workers}.")
-    if backend == "thread":
-        threads = Threads(workers or min(MAX_THREADS, len(mixed)))
-        slots = [_thread_slot(one, options, threads, deadline_s) for one in mixed]
-        return AsyncVectorEnv(slots, names, autoreset, threads.close)
-    pool = WorkerPool(workers)
-    builders = {id(one): worker_builder(one, options) for one in specs}
-    remote: list[Slot] = [ProcessSlot(pool, builders[id(one)], deadline_s) for one in mixed]
-    return AsyncVectorEnv(remote, names, autoreset, pool.close)
+    make_slots = _thread_slots if backend == "thread" else _process_slots
+    slots, end = make_slots(mixed, options, workers, deadline_s)
+    return AsyncVectorEnv(slots, names, autoreset, end)
 
 
 def mix(
@@ -108,10 +103,19 @@ def mix(
     return mixed
 
 
-def _thread_slot(
-    one: EnvSpec, options: dict[str, Any], threads: Threads, deadline_s: float
-) -> Slot:
-    def build() -> Env:
-        return make(one, **options)
+def _thread_slots(
+    specs: Sequence[EnvSpec], options: dict[str, Any], workers: int | None, deadline_s: float
+) -> tuple[list[Slot], Callable[[], None]]:
+    """Return a slot per environment and what ends their threads."""
+    threads = Threads(workers or min(MAX_THREADS, len(specs)))
+    builders = [partial(make, one, **options) for one in specs]
+    return [ThreadSlot(build, threads, deadline_s) for build in builders], threads.close
 
-    return ThreadSlot(build, threads, deadline_s)
+
+def _process_slots(
+    specs: Sequence[EnvSpec], options: dict[str, Any], workers: int | None, deadline_s: float
+) -> tuple[list[Slot], Callable[[], None]]:
+    """Return a slot per environment and what ends their processes."""
+    pool = WorkerPool(workers)
+    builders = {id(one): worker_builder(one, options) for one in specs}
+    return [ProcessSlot(pool, builders[id(one)], deadline_s) for one in specs], pool.close
