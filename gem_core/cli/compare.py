@@ -18,6 +18,7 @@ from gem_core.compare.results import CellResult, csv_text, markdown, read_cells
 from gem_core.compare.runner import Plan, command, run_grid
 from gem_core.errors import GemError
 from gem_core.report import markdown_table, origin_lines
+from gem_core.training.progress_bar import on_terminal, progress_bar
 from gem_core.training.provenance import require_clean
 from gem_core.training.suite import load_suite
 from gem_core.training.trainers import get_trainer, list_trainers, resolve
@@ -48,7 +49,11 @@ def compare(args: argparse.Namespace) -> int:
         return report(plan.out, read_cells(plan.out))
     require_clean(args.allow_dirty or args.quick)  # --quick measures nothing
     with claimed(plan.out, args.quick):
-        run_grid(cells, plan)
+        if on_terminal():
+            with progress_bar(len(cells)) as update:
+                run_grid(cells, plan, update=update)
+        else:
+            run_grid(cells, plan)
         return report(plan.out, mark_stale(read_cells(plan.out), cells, plan.profile, plan.extra))
 
 

@@ -134,12 +134,21 @@ def _record(cell: Cell, plan: Plan) -> None:
 
 
 def run_grid(
-    cells: Sequence[Cell], plan: Plan, log: Callable[[str], None] = print
+    cells: Sequence[Cell],
+    plan: Plan,
+    log: Callable[[str], None] = print,
+    update: Callable[[int, str], None] | None = None,
 ) -> dict[str, int]:
     """Run every cell that is not done.
 
     A cell that fails keeps its reason and its log, and does not stop the others. A stale cell is
     left unchanged unless ``plan.retry_stale`` is set.
+
+    Args:
+        cells: in their order.
+        plan: how they are run.
+        log: receives lines.
+        update: receives the number of cells that are over, and the name of the next.
 
     Returns:
         How many cells are in each state of `status` at the end.
@@ -148,6 +157,8 @@ def run_grid(
     for number, cell in enumerate(cells, 1):
         state = status(cell, plan)
         head = f"[{number}/{len(cells)}] {cell.name}"
+        if update is not None:
+            update(number - 1, cell.name)
         if state == "stale" and plan.retry_stale:
             shutil.rmtree(plan.directory(cell))
         elif state == "stale":

@@ -6,9 +6,9 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
 
 from gem_core.evaluation.rows import Row
+from gem_core.training.progress_bar import on_terminal, progress_bar
 
 _EVERY_S = 10.0
 """Seconds between two lines, where there is no terminal."""
@@ -47,9 +47,15 @@ def show_progress(done: int, every: int) -> Iterator[Callable[[Row], None]]:
         every: all items.
     """
     state = _State(done, every)
-    if sys.stderr.isatty() and find_spec("rich") is not None:
-        with _bar(state) as advance:
-            yield advance
+    if on_terminal():
+        with progress_bar(every, done) as update:
+
+            def advance_bar(row: Row) -> None:
+                state.add(row)
+                update(state.done, str(state))
+
+            update(done, str(state))
+            yield advance_bar
         return
     shown = time.monotonic()
 
@@ -63,18 +69,3 @@ def show_progress(done: int, every: int) -> Iterator[Callable[[Row], None]]:
     yield advance_line
     if state.done > done:
         print(state, file=sys.stderr, flush=True)
-
-
-@contextmanager
-def _bar(state: _State) -> Iterator[Callable[[Row], None]]:
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True)) as progress:
-        task = progress.add_task(str(state), total=state.every, completed=state.done)
-
-        def advance(row: Row) -> None:
-            state.add(row)
-            progress.update(task, completed=state.done, description=str(state))
-
-        yield advance

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from gem_core.tracking.watch import watched
+from gem_core.training.progress_bar import on_terminal, progress_bar
 from gem_core.training.runs import RunDir
 
 _POLL_S = 0.5
@@ -20,26 +21,32 @@ _LINES = 10
 
 @contextmanager
 def progress(run: RunDir, steps: int, log: Callable[[str], None]) -> Iterator[None]:
-    """Log each tenth of the training that is finished inside the ``with`` block.
+    """Show the training inside the ``with`` block: a bar on a terminal, else a line each tenth.
 
     Args:
         run: the run directory to which the trainer logs.
         steps: training steps of the whole run.
-        log: receives each line.
+        log: receives each line; a bar is drawn only if it is `print`.
     """
-    progressed = _Progress(run, steps, log)
-    with watched([run.path / "metrics.jsonl"], progressed.update, _POLL_S):
+    files = [run.path / "metrics.jsonl"]
+    if log is print and on_terminal():
+        with progress_bar(steps, len(run.metrics())) as update:
+            drawn = _Progress(run, steps, lambda line: update(len(run.metrics()), line), 1)
+            with watched(files, drawn.update, _POLL_S):
+                yield
+        return
+    with watched(files, _Progress(run, steps, log, max(1, steps // _LINES)).update, _POLL_S):
         yield
 
 
 class _Progress:
-    """What was logged of a training; rows that existed before it do not count."""
+    """What was logged of a training, ``every`` steps; rows from before it do not count."""
 
-    def __init__(self, run: RunDir, steps: int, log: Callable[[str], None]) -> None:
+    def __init__(self, run: RunDir, steps: int, log: Callable[[str], None], every: int) -> None:
         self._run = run
         self._steps = steps
         self._log = log
-        self._every = max(1, steps // _LINES)
+        self._every = every
         self._first = self._reported = len(run.metrics())
         self._began = time.monotonic()
 
