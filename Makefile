@@ -14,6 +14,9 @@ PYTEST := -m pytest --quiet --timeout 900 --durations 5
 DOCTEST := $(PYTEST) --doctest-modules --doctest-ignore-import-errors --ignore gem_core/sandbox/server gem_core
 # Core tests that also run with each trainer's versions of numpy, torch and transformers.
 CROSS ?= $(wildcard tests/adapters tests/advantages tests/episodes tests/evaluation tests/parity tests/tiny tests/training)
+# Of numpy and transformers TRL has the newest, Oat the oldest: these two have all of them, between
+# them those that use torch or transformers are enough.
+CROSS_BETWEEN := tests/adapters tests/episodes/hf tests/evaluation tests/parity tests/tiny
 
 # $(call stage,NAME,COMMAND): run the command, print how long it took, keep its exit code.
 define stage
@@ -56,8 +59,10 @@ test-core: env-core  ## tests that need no trainer
 	$(call stage,test-core,$(CORE_PY) $(PYTEST) --trainer none tests)
 $(ALL_TRAINERS:%=test-%): test-%: env-%
 	$(call stage,test-$*,$(ENVS)/$*/bin/python $(PYTEST) --trainer $* tests/contract tests/integrations/$* $(CROSS))
+test-verl test-openrlhf test-rl2: CROSS := $(CROSS_BETWEEN)
 test-trl: CROSS += tests/examples tests/engines
 test-oat: CROSS += tests/engines
+test-openrlhf: CROSS += tests/workers tests/vector
 test-trl:  ## TRL's own tests and the contract suite, in its environment; likewise:
 test-verl:  ## verl
 test-openrlhf:  ## OpenRLHF
@@ -67,17 +72,21 @@ test-compare: envs  ## two steps of one experiment in every trainer, and their r
 	$(call stage,test-compare,rm -rf build/compare-quick && $(CORE_PY) -m gem_core.cli compare --quick \
 		--trainers $(TRAINERS) --out build/compare-quick)
 
-.PHONY: env-trl-vllm env-openrlhf-vllm test-engines
+.PHONY: env-trl-vllm env-openrlhf-vllm env-oat-vllm test-engines
 env-trl-vllm:  ## environment of TRL with real vLLM on a CPU
 	$(call stage,env-trl-vllm,$(PYTHON) tools/make_env.py trl-vllm)
 env-openrlhf-vllm:  ## environment of OpenRLHF with real vLLM on a CPU
 	$(call stage,env-openrlhf-vllm,$(PYTHON) tools/make_env.py openrlhf-vllm)
-test-engines: env-trl-vllm env-openrlhf-vllm  ## TRL and OpenRLHF with real vLLM, three steps of each case (minutes)
+env-oat-vllm:  ## environment of Oat with real vLLM on a CPU
+	$(call stage,env-oat-vllm,$(PYTHON) tools/make_env.py oat-vllm)
+test-engines: env-trl-vllm env-openrlhf-vllm env-oat-vllm  ## TRL, OpenRLHF and Oat with real vLLM, three steps of each case (minutes)
 	$(call stage,test-engines,export GEM_ENGINES_RESULTS=build/engines && mkdir -p build/engines && \
 		for case in trl-checks trl-temperature trl-lora trl-stepping trl-colocate trl-server; do \
 		$(ENVS)/trl-vllm/bin/python benchmarks/engines/run.py $$case --steps 3 || exit 1; done && \
 		for case in openrlhf-vllm openrlhf-async openrlhf-lora openrlhf-temperature; do \
-		$(ENVS)/openrlhf-vllm/bin/python benchmarks/engines/run.py $$case --steps 3 || exit 1; done)
+		$(ENVS)/openrlhf-vllm/bin/python benchmarks/engines/run.py $$case --steps 3 || exit 1; done && \
+		for case in oat-checks oat-vllm oat-temperature; do \
+		$(ENVS)/oat-vllm/bin/python benchmarks/engines/run.py $$case --steps 3 || exit 1; done)
 
 .PHONY: env-bridges test-bridges
 env-bridges:  ## environment with the packages whose environments are played
@@ -100,10 +109,12 @@ test-view: env-view  ## gem-core view in a browser; needs: apt-get install chrom
 .PHONY: env-launchpad test-launchpad
 env-launchpad:  ## environment of the tests with the real launchpad (Python 3.10)
 	$(call stage,env-launchpad,$(PYTHON) tools/make_env.py launchpad)
-test-launchpad: env-launchpad  ## Oat's launcher with the real dm-launchpad
+test-launchpad: env-launchpad  ## Oat under the real dm-launchpad: its launcher, whole runs, with real vLLM (minutes)
 	$(call stage,test-launchpad,LD_LIBRARY_PATH=$$($(ENVS)/launchpad/bin/python -c \
 		"import sysconfig; print(sysconfig.get_config_var('LIBDIR'))") \
-		$(ENVS)/launchpad/bin/python $(PYTEST) --trainer none --slow tests/launchpad)
+		$(ENVS)/launchpad/bin/python $(PYTEST) --trainer none --slow tests/launchpad && \
+		mkdir -p build/engines && GEM_ENGINES_RESULTS=build/engines \
+		$(ENVS)/launchpad/bin/python benchmarks/engines/run.py oat-launchpad --steps 3)
 
 .PHONY: test-rl2-source
 test-rl2-source: env-rl2  ## RL2's newer source, from a checkout: make test-rl2-source RL2_SOURCE=directory

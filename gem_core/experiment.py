@@ -17,6 +17,7 @@ from gem_core.tiny import model_path
 from gem_core.tracking import require_trackers, tracked
 from gem_core.training import trainers
 from gem_core.training.allocator import keep_freed_memory
+from gem_core.training.failures import failed_episodes
 from gem_core.training.model_files import copy_source_files
 from gem_core.training.model_weights import require_complete, require_export
 from gem_core.training.recipe import Recipe
@@ -203,6 +204,13 @@ def _evaluate(
         f"{when.capitalize()}: success {metrics['success/mean']:.3f} [{low:.3f}, {high:.3f}] on "
         f"{metrics['episodes']:.0f} evaluation episodes"
     )
+    failed = ", ".join(f"{name} {count}" for name, count in failed_episodes(metrics).items())
+    if failed:
+        log(
+            f"Warning: evaluation episodes that failed count as not solved ({failed}). The score "
+            "is too low by as much; repair the environment, raise limits.turn_deadline_s, or "
+            "evaluate on a machine with less other load."
+        )
     return metrics
 
 

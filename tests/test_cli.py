@@ -13,7 +13,7 @@ import pytest
 from gem_core.cli import main
 from gem_core.training.recipe import load_recipe
 from gem_core.training.runs import RunDir
-from gem_core.training.trainers import list_trainers
+from gem_core.training.trainers import get_trainer, list_trainers
 
 
 @pytest.fixture
@@ -157,19 +157,36 @@ def test_defects_are_not_swallowed(gem, monkeypatch):
         gem("list")
 
 
-def test_doctor_lists_every_trainer(gem):
+def test_doctor_lists_every_trainer_and_fails_where_none_is_installed(gem, monkeypatch):
+    monkeypatch.setattr("gem_core.plan.readiness.probe.installed_version", lambda _: None)
     code, out, _ = gem("doctor")
-    assert code == 0
+    assert code == 1
     for name, trainer in list_trainers().items():
         assert name in out
         assert trainer.tested_range in out
+    assert "sandbox level" in out
 
 
-def test_doctor_reports_a_missing_trainer_with_its_exit_code(gem, monkeypatch):
-    monkeypatch.setattr("gem_core.training.trainers.installed_version", lambda _: None)
-    code, out, _ = gem("doctor", "--trainer", "trl")
+def test_doctor_reports_missing_trainers_with_its_exit_code(gem, monkeypatch):
+    monkeypatch.setattr("gem_core.plan.readiness.probe.installed_version", lambda _: None)
+    code, out, _ = gem("doctor", "--trainer", "trl", "verl", "--device", "cpu")
     assert code == 1
-    assert "trl is not installed: pip install" in out
+    assert "trl: trl is not installed\n    make env-trl" in out
+    assert "verl: verl is not installed\n    make env-verl" in out
+    code, out, _ = gem("doctor", "--trainer", "trl", "--device", "gpu", "--json")
+    (said,) = json.loads(out)["trainers"]
+    assert code == 1
+    assert said["problems"][0] == {
+        "text": "trl is not installed",
+        "fix": get_trainer("trl").install,
+    }
+
+
+@pytest.mark.parametrize("option", [("--gpus", "8x80"), ("--profile", "tiny"), ("--set", "seed=1")])
+def test_options_of_a_recipe_need_a_recipe(gem, option):
+    code, _, err = gem("doctor", "--trainer", "trl", *option)
+    assert code == 2
+    assert f"{option[0]} belongs to a recipe: give --recipe BASELINE, too." in err
 
 
 def test_watching_the_expert(gem):

@@ -6,6 +6,7 @@ import pytest
 
 from gem_core.errors import RunError
 from gem_core.report import before_after, record, result_rows
+from gem_core.report.tables import success
 from gem_core.training.recipe import load_recipe
 from gem_core.training.runs import RunDir
 
@@ -68,3 +69,10 @@ def test_an_unfinished_run_leaves_no_record(run, tmp_path):
 def test_a_result_of_another_format_is_refused():
     with pytest.raises(RunError, match="format 3"):
         result_rows([{**RESULT, "format": 3}])
+
+
+def test_a_score_names_the_episodes_that_failed():
+    evaluation = {"success/mean": 0.5, "success/low": 0.4, "success/high": 0.6, "episodes": 200.0}
+    assert success(evaluation) == "0.500 [0.400, 0.600]"
+    shares = {"stop/deadline": 0.255, "stop/env_error": 0.005, "stop/truncated_turns": 0.2}
+    assert success({**evaluation, **shares}) == "0.500 [0.400, 0.600] (52 failed)"

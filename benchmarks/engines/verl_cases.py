@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
-from common import BASELINE, KEYS, engine_figures, require_ends, require_learning, write_result
+from common import BASELINE, KEYS, SAME_WEIGHTS, train_case, write_result
 from verl_weights import measure
 
-from gem_core.experiment import run_experiment
 from gem_core.tiny import model_path
 from gem_core.training.recipe import Recipe, load_recipe, recipe_from_dict
 
-SAME_WEIGHTS = 1e-4
-"""Largest mean difference of log-probabilities, engine against trainer, over a step's tokens, both
-in float32."""
 ROLLOUT = "actor_rollout_ref.rollout"
 VLLM: dict[str, Any] = {
     f"{ROLLOUT}.enforce_eager": True,
@@ -53,14 +48,7 @@ def trained(name: str, folder: Path, steps: int) -> None:
             learn in 20 steps or more, or a turn ended otherwise than by its end or its cap.
     """
     recipe = recipe_of(name, steps)
-    began = time.perf_counter()
-    run = run_experiment(recipe, "verl", folder)
-    data = engine_figures(name, run, time.perf_counter() - began)
-    data["seconds_sync"] = [row["time/sync"] for row in data["metrics"]]
-    print(write_result(name, recipe.seed, data))
-    assert max(data["logprob_difference"]) < SAME_WEIGHTS, data["logprob_difference"]
-    require_ends(data)
-    require_learning(data)
+    train_case("verl", name, recipe, folder)
 
 
 def weights(name: str) -> None:

@@ -25,7 +25,8 @@ from typing import Any
 
 from shared import BASELINE, FOLDER, OVERRIDES, PROFILE, experiment, prepare
 
-from gem_core.compare.runner import end_session, trainer_python
+from gem_core.compare.processes import end_session
+from gem_core.compare.runner import trainer_python
 from gem_core.report import markdown_table
 from gem_core.training import provenance
 from gem_core.training.runs import RunDir

@@ -27,6 +27,17 @@ HERE = Path(__file__).parent
 BASELINES = ("guess-the-number-easy", "mastermind-easy", "sudoku-easy", "tower-of-hanoi-easy")
 GROUP = 2
 PER_BASELINE = 4
+# The environments as they are: the tiny profile shrinks these two, and has a tokenizer for each.
+_ONE_TOKENIZER = [
+    "limits.max_context_tokens=1024",
+    "model.tiny.corpus=games",
+    "model.tiny.vocab=1024",
+    "model.tiny.pieces=digits",
+]
+WHOLE = {
+    "mastermind-easy": ["env.0.kwargs={code_length=2, num_numbers=6, max_turns=10}"],
+    "sudoku-easy": ["env.0.kwargs={holes=10, max_turns=15}"],
+}
 # Only the tokenizer is needed, not the warm start.
 OVERRIDES = [f"batch.group_size={GROUP}", "batch.episodes=4", "model.tiny.warm_start_steps=0"]
 
@@ -67,12 +78,17 @@ class Players:
         return self.players[machine.index].act(*machine.shown)
 
 
+def whole(baseline: str) -> list[str]:
+    """Return the keys that undo what the tiny profile shrinks."""
+    return [*WHOLE[baseline], *_ONE_TOKENIZER] if baseline in WHOLE else []
+
+
 def make() -> list[Episode]:
     """Return all frozen episodes, with consecutive group numbers."""
     episodes = frozen_episodes(16, group_size=GROUP)
     rng = random.Random(7)
     for baseline in BASELINES:
-        recipe = load_recipe(baseline, "tiny", OVERRIDES)
+        recipe = load_recipe(baseline, "tiny", OVERRIDES + whole(baseline))
         factory = MachineFactory(recipe, AutoTokenizer.from_pretrained(model_path(recipe)))
         first = len(episodes)
         machines = [factory.train(k) for k in range(PER_BASELINE)]

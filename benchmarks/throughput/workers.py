@@ -1,30 +1,26 @@
-"""Environment workers: rollouts of environments that use a CPU, and a thousand injected faults.
+"""Environment workers: a thousand injected faults.
 
-    python benchmarks/throughput/workers.py speed
-    python benchmarks/throughput/workers.py faults --count 1000
+    python benchmarks/throughput/workers.py --count 1000
 
-``speed`` plays the same episodes in this process and in two worker processes, alternately, so that
-a busy machine affects both, and measures how long the event loop is blocked. ``faults`` breaks
-environments in five ways in worker processes and counts episodes, batches and
-processes. Results are added to ``workers.json`` beside this file.
+Breaks environments in five ways in worker processes and counts episodes, batches and processes. The
+result is ``workers.json`` beside this file.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import os
-import platform
 import sys
 import time
 from collections import Counter
 from pathlib import Path
-from statistics import median
 from typing import Any
 
+import conditions
+
 from gem_core.core import Env
-from gem_core.episodes.data import Completion, Episode
+from gem_core.episodes.data import Completion
 from gem_core.episodes.rollout import Request, play_batch, play_many
 from gem_core.registration import register
 from gem_core.training import provenance, run_workers
@@ -58,77 +54,6 @@ class Answers:
 def recipe_of(backend: str, env: dict[str, Any], **tables: Any) -> Recipe:
     workers = {"backend": backend, "number": 2, "max_restarts": 100_000}
     return recipe_from_dict({"name": "workers", "env": [env], "workers": workers, **tables})
-
-
-# -- speed ------------------------------------------------------------------------------------
-
-
-def rollout(recipe: Recipe, count: int, answer: str) -> tuple[float, list[float]]:
-    """Play ``count`` episodes; return the seconds and the pauses of the event loop."""
-    factory = MachineFactory(recipe)
-    machines = [factory.train(index) for index in range(count)]
-    pauses: list[float] = []
-
-    async def tick() -> None:
-        last = time.perf_counter()
-        while True:
-            await asyncio.sleep(0.001)
-            now = time.perf_counter()
-            pauses.append(now - last - 0.001)
-            last = now
-
-    async def play() -> list[Episode]:
-        ticking = asyncio.ensure_future(tick())
-        await asyncio.sleep(0)
-        episodes = await play_many(machines, Answers(answer))
-        await asyncio.sleep(0)
-        ticking.cancel()
-        return episodes
-
-    began = time.perf_counter()
-    episodes = asyncio.run(play())
-    seconds = time.perf_counter() - began
-    failed = [episode.error for episode in episodes if episode.stop_reason.failed]
-    assert not failed, failed[0]
-    return seconds, pauses
-
-
-def speed(rounds: int) -> dict[str, Any]:
-    cases = {
-        "game:Sokoban-v0-hard, 400 resets": ({"id": "game:Sokoban-v0-hard"}, 400, "up"),
-        "rg:sokoban, 40 resets": ({"id": "rg:sokoban"}, 40, "<answer>LRUD</answer>"),
-    }
-    figures = {}
-    for name, (env, count, answer) in cases.items():
-        env = {**env, "max_turns": 1}
-        seconds: dict[str, list[float]] = {"inline": [], "process": []}
-        pauses: dict[str, list[float]] = {"inline": [], "process": []}
-        for number in range(rounds + 1):
-            for backend in seconds:
-                recipe = recipe_of(backend, env, seed=number)  # other tasks: some are kept
-                spent, paused = rollout(recipe, count, answer)
-                if number > 0:  # the first round starts workers and imports modules
-                    seconds[backend].append(spent)
-                    pauses[backend] += paused
-        ratios = [p / i for p, i in zip(seconds["process"], seconds["inline"], strict=True)]
-        figures[name] = {
-            "inline_s": median(seconds["inline"]),
-            "process_s": median(seconds["process"]),
-            "ratio": median(ratios),
-            "ratios": [round(ratio, 3) for ratio in ratios],
-            "longest_pause_inline_ms": 1e3 * max(pauses["inline"]),
-            "longest_pause_process_ms": 1e3 * max(pauses["process"]),
-            "99.9th_pause_process_ms": 1e3 * quantile(pauses["process"], 0.999),
-        }
-        print(name, json.dumps(figures[name], indent=1))
-    return figures
-
-
-def quantile(values: list[float], share: float) -> float:
-    return sorted(values)[min(len(values) - 1, int(share * len(values)))]
-
-
-# -- faults -----------------------------------------------------------------------------------
 
 
 class Faulty(Env):
@@ -222,31 +147,18 @@ def faults(count: int, batch: int) -> dict[str, Any]:
         "processes_left": len(children()),
         "seconds": seconds,
     }
-    print(json.dumps(figures, indent=1))
     return figures
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=["speed", "faults"])
-    parser.add_argument("--count", type=int, default=1000, help="faults")
-    parser.add_argument("--batch", type=int, default=100, help="episodes of a batch with faults")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--count", type=int, default=1000)
+    parser.add_argument("--batch", type=int, default=100, help="episodes of a batch")
     provenance.add_option(parser)
     options = parser.parse_args()
     provenance.check_option(parser, options)
-    commit = provenance.commit()  # of the code that runs, not of a later one
-    if options.what == "speed":
-        figures = speed(options.rounds)
-    else:
-        figures = faults(options.count, options.batch)
-    known = json.loads(RESULT.read_text()) if RESULT.exists() else {}
-    known[options.what] = {
-        "commit": commit,
-        "python": platform.python_version(),
-        "figures": figures,
-    }
-    RESULT.write_text(json.dumps(known, indent=1) + "\n")
+    before = conditions.begin()
+    conditions.write(RESULT, before, faults(options.count, options.batch))
 
 
 if __name__ == "__main__":

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import ctypes
-import signal
+import os
+import shutil
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
@@ -12,6 +13,18 @@ from typing import IO
 from gem_core.errors import GemError
 
 _SHOWN = 40
+
+# A program of its own in place of `preexec_fn`, for which Python copies the whole process by
+# `fork`: one with a large mapping (Ray's, CUDA's) cannot be copied ("Cannot allocate memory"), one
+# with threads may hang. Asking for the signal is kept across `exec`.
+_ENDS_WITH_PARENT = """
+import ctypes, os, signal, sys
+set_parent_death_signal = 1
+ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGTERM)
+if os.getppid() != int(sys.argv[1]):
+    sys.exit("the process that started this one has ended")
+os.execvp(sys.argv[2], sys.argv[2:])
+"""
 
 
 def run_program(
@@ -51,14 +64,16 @@ def run_process(
         command: the program and its arguments.
         environment: all of its environment variables; ``None`` = those of this process.
         output: receives what it prints; ``None`` = where this process prints.
+
+    Raises:
+        GemError: there is no such program.
     """
     process = subprocess.Popen(
-        command,
+        _ending_with_this_process(command),
         env=environment,
         stdout=output,
         stderr=None if output is None else subprocess.STDOUT,
         start_new_session=True,
-        preexec_fn=_end_with_parent,
     )
     try:
         return process.wait()
@@ -67,6 +82,11 @@ def run_process(
         process.wait()
 
 
-def _end_with_parent() -> None:
-    set_parent_death_signal = 1
-    ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGTERM)
+def _ending_with_this_process(command: Sequence[str]) -> list[str]:
+    """The command that is ended (on Linux) when this process ends."""
+    if shutil.which(command[0]) is None:
+        raise GemError(f"there is no program {command[0]!r}; install it or correct its path")
+    if sys.platform != "linux":
+        return list(command)
+    isolated = [sys.executable, "-I", "-S", "-c", _ENDS_WITH_PARENT]
+    return [*isolated, str(os.getpid()), *command]

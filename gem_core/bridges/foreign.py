@@ -74,6 +74,15 @@ class ForeignEnv(Env):
         """Whether seeds ``decide`` or ``do not decide``; known after the first reset."""
         return _measured.get(self._key, "unknown")
 
+    def provenance(self) -> dict[str, str]:
+        """Return ``{"seeds": ...}``, see `seeds`, for the record of a run.
+
+        Where they are not measured yet, an episode is started.
+        """
+        if self.seeds == "unknown":
+            self.reset(seed=0)
+        return {"seeds": self.seeds}
+
     @abstractmethod
     def _make(self) -> Any:
         """Make the other package's environment."""
@@ -104,7 +113,7 @@ class ForeignEnv(Env):
             self._record(first[0] == second[0])
             first = second
         observation, info = first
-        info = {**info, "bridge": self._provenance()}
+        info = {**info, "bridge": self._origin()}
         return observation, info
 
     def _start(self, seed: int, options: dict[str, Any] | None) -> tuple[str, Info]:
@@ -162,7 +171,7 @@ class ForeignEnv(Env):
                 stacklevel=4,
             )
 
-    def _provenance(self) -> dict[str, str]:
+    def _origin(self) -> dict[str, str]:
         return {"package": self.data_revision, "name": self.name, "seeds": self.seeds}
 
     def _calling(self) -> AbstractContextManager[None]:

@@ -1,48 +1,105 @@
-"""``gem-core doctor``: which trainers can run here, and how untrusted programs are isolated."""
+"""``gem-core doctor``: whether a run could start here, and how untrusted programs are isolated."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import platform
 import sys
+from collections.abc import Sequence
+from pathlib import Path
 
+from gem_core.cli.plan import gpus_of
+from gem_core.errors import RecipeError
+from gem_core.plan.readiness.facts import Ask
+from gem_core.plan.readiness.probe import Here
+from gem_core.plan.readiness.verdict import Verdict, examine
 from gem_core.report.tables import plain_table
 from gem_core.sandbox import DEFAULTS, offers
-from gem_core.training.trainers import check, get_trainer, installed_version, list_trainers
+from gem_core.training.recipe import Recipe, load_recipe
+from gem_core.training.trainers import get_trainer, installed_version, trainer_names
 
 
 def doctor(arguments: argparse.Namespace) -> int:
-    """Print which trainers can run here; return 1 if the chosen trainer cannot."""
-    chosen = arguments.trainer
-    trainers = [get_trainer(chosen)] if chosen else list(list_trainers().values())
-    statuses = [check(trainer) for trainer in trainers]
+    """Print whether a run could start; return 1 unless every trainer that is asked for is ready.
+
+    Without ``--trainer``, those that are installed here are asked for.
+    """
+    chosen = list(dict.fromkeys(arguments.trainer or ()))
+    for name in chosen:
+        get_trainer(name)  # a misspelt one is refused before the slow checks
+    ask = _ask(arguments)
+    probe = Here()
+    verdicts = [examine(name, probe, ask) for name in chosen or trainer_names()]
+    asked = [v for v in verdicts if chosen or v.version]
+    ready = bool(asked) and all(v.ready for v in asked)
+    if arguments.json:
+        print(json.dumps(_data(verdicts, ready), indent=2))
+    else:
+        _print(verdicts, overview=not chosen)
+    return 0 if ready else 1
+
+
+def _ask(arguments: argparse.Namespace) -> Ask:
+    recipe, gigabytes = _recipe(arguments)
+    return Ask(arguments.device, recipe, gigabytes, arguments.run or Path("runs"))
+
+
+def _recipe(arguments: argparse.Namespace) -> tuple[Recipe | None, float | None]:
+    """Read the recipe and the size of a GPU, which only a recipe can be held against."""
+    if arguments.recipe is None:
+        given = {"--gpus": arguments.gpus, "--profile": arguments.profile}
+        for option, value in {**given, "--set": arguments.overrides}.items():
+            if value:
+                raise RecipeError(f"{option} belongs to a recipe: give --recipe BASELINE, too.")
+        return None, None
+    overrides = list(arguments.overrides)
+    gigabytes = None
+    if arguments.gpus:
+        number, gigabytes = gpus_of(arguments.gpus)
+        overrides += ["hardware.nodes=1", f"hardware.gpus_per_node={number}"]
+    return load_recipe(arguments.recipe, arguments.profile, overrides), gigabytes
+
+
+def _data(verdicts: Sequence[Verdict], ready: bool) -> dict[str, object]:
+    return {
+        "gem-core": installed_version("gem-core"),
+        "python": platform.python_version(),
+        "executable": sys.executable,
+        "ready": ready,
+        "trainers": [verdict.data() for verdict in verdicts],
+    }
+
+
+def _print(verdicts: Sequence[Verdict], *, overview: bool) -> None:
     print(f"gem-core {installed_version('gem-core')}, Python {platform.python_version()}")
     print(f"{sys.executable}\n")
-    print(
-        plain_table(
-            ("trainer", "package", "installed", "tested", "state"),
-            [
-                (
-                    s.trainer.name,
-                    s.trainer.distribution,
-                    s.version or "-",
-                    s.trainer.tested_range,
-                    "ready" if s.ready else "cannot run here",
-                )
-                for s in statuses
-            ],
-        )
-    )
-    for status in statuses:
-        for problem in status.problems:
-            print(f"\n{status.trainer.name}: {problem}")
-    if not chosen:
+    rows = [
+        (v.trainer.name, v.trainer.distribution, v.version or "-", v.trainer.tested_range, v.state)
+        for v in verdicts
+    ]
+    print(plain_table(("trainer", "package", "installed", "tested", "state"), rows))
+    for verdict in verdicts:
+        if verdict.version or not overview:
+            _print_details(verdict)
+    if any(v.ready and v.device == "cpu" for v in verdicts):
+        print("\nWhat is missing for a GPU: gem-core doctor --trainer NAME --device gpu")
+    if overview:
         print(
-            "\nThe trainers pin conflicting packages, so each needs an environment of its own "
-            "(see docs/install.md)."
+            "\nThe trainers pin conflicting packages, so each needs an environment of its own: "
+            "gem-core doctor --trainer NAME has the lines, see also docs/install.md."
         )
         print(f"\n{_sandbox_levels()}")
-    return 0 if not chosen or statuses[0].ready else 1
+
+
+def _print_details(verdict: Verdict) -> None:
+    print(f"\n{verdict.trainer.name}: {verdict.seen}")
+    for problem in verdict.problems:
+        print(f"\n{verdict.trainer.name}: {problem.text}")
+        if problem.fix:
+            print(f"    {problem.fix}")
+    for note in verdict.notes:
+        print(f"\n{verdict.trainer.name}, note: {note}")
 
 
 def _sandbox_levels() -> str:

@@ -75,10 +75,30 @@ def _browse(verbs: _Verbs) -> None:
     )
     verb.add_argument("--plain", action="store_true", help="plain lines, also on a terminal")
 
-    verb = verbs(
-        "doctor", "doctor:doctor", "check which trainers can run here, and what is missing"
+    _doctor(verbs)
+
+
+def _doctor(verbs: _Verbs) -> None:
+    verb = verbs("doctor", "doctor:doctor", "check whether a run could start here; what is missing")
+    verb.add_argument(
+        "--trainer",
+        nargs="+",
+        metavar="NAME",
+        help="check only these; exit code 1 unless all are ready (default: those installed here)",
     )
-    verb.add_argument("--trainer", help="check only this one; exit code 1 if it cannot run")
+    verb.add_argument(
+        "--device",
+        choices=("cpu", "gpu"),
+        help="where the run is to train (default: on a GPU if there is one)",
+    )
+    verb.add_argument("--recipe", metavar="BASELINE|FILE", help="also check that this could start")
+    verb.add_argument("--profile", help="profile of the recipe: tiny, small, paper, or a TOML file")
+    verb.add_argument(
+        "--gpus", metavar="NxGB", help="GPUs to reckon with for the recipe: 8x80 = 8 of 80 GB"
+    )
+    verb.add_argument("--run", type=Path, metavar="DIR", help="where the run would be written")
+    verb.add_argument("--json", action="store_true", help="print JSON")
+    _add_set(verb)
 
 
 def _experiment(verbs: _Verbs) -> None:

@@ -14,7 +14,7 @@ from gem_core.training.trainers import get_trainer, resolve
 
 def plan(arguments: argparse.Namespace) -> int:
     """Print the memory of an update by part; return 1 if it does not fit."""
-    number, gigabytes = _gpus(arguments.gpus)
+    number, gigabytes = gpus_of(arguments.gpus)
     overrides = [*arguments.overrides, "hardware.nodes=1", f"hardware.gpus_per_node={number}"]
     recipe = load_recipe(arguments.baseline, arguments.profile, overrides)
     trainer = get_trainer(arguments.trainer)
@@ -54,8 +54,12 @@ def _native(native: object) -> str:
     return f"  {native}"
 
 
-def _gpus(text: str) -> tuple[int, float]:
-    """Read ``8x80``: eight GPUs of 80 GB each."""
+def gpus_of(text: str) -> tuple[int, float]:
+    """Read ``8x80``: eight GPUs of 80 GB each.
+
+    Raises:
+        RecipeError: the text is not of that form.
+    """
     number, _, size = text.partition("x")
     try:
         gpus = int(number)

@@ -10,11 +10,19 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
+from typing import Protocol
 
 from gem_core.training.runs import RunDir
 
 _POLL_S = 0.5
 _GROWING = ("metrics.jsonl", "evals.jsonl", "log.txt")
+
+
+class Waitable(Protocol):
+    """What `wait` needs of a process, see `subprocess.Popen`."""
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Return the exit code, or raise `subprocess.TimeoutExpired`."""
 
 
 def training_seconds(directory: Path) -> float:
@@ -23,7 +31,7 @@ def training_seconds(directory: Path) -> float:
 
 
 def wait(
-    process: subprocess.Popen[bytes],
+    process: Waitable,
     directory: Path,
     budget_s: float | None,
     idle_s: float | None,

@@ -1,37 +1,36 @@
-"""Run the cells of a comparison, one subprocess each, in the trainer's own environment.
+"""Run the cells of a comparison, one process each, in the trainer's own environment.
 
 All state is in files, so that a comparison that was killed continues where it stopped: a cell with
 a ``result.json`` is done, one with a ``failed.json`` failed, any other is (re)started with
 ``--resume``. A cell's process holds a lock on its directory; a process that outlived a killed
-runner is ended before its cell is started again.
+runner is ended before its cell is started again. Where the trainer allows it, its imports are paid
+for once, see `gem_core.compare.prepared`.
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-import re
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from gem_core.compare.grid import Cell
 from gem_core.compare.limits import wait
+from gem_core.compare.prepared import ForkedCell, PreparedProcesses
+from gem_core.compare.processes import end_session, locked
+from gem_core.compare.reasons import failure_reason
 from gem_core.compare.recipes import why_stale
 from gem_core.errors import GemError, MissingDependencyError
 from gem_core.report import record
 from gem_core.training.runs import RunDir
 from gem_core.training.trainers import check, get_trainer
 
-_GRACE_S = 20.0
 STATES = ("done", "stale", "failed", "started", "waiting")
 """States of a cell, see `status`."""
 
@@ -153,6 +152,20 @@ def run_grid(
     Returns:
         How many cells are in each state of `status` at the end.
     """
+    with PreparedProcesses() as prepared:
+        _run_cells(cells, plan, log, update, prepared)
+    states = [status(cell, plan) for cell in cells]
+    return {state: states.count(state) for state in STATES}
+
+
+def _run_cells(
+    cells: Sequence[Cell],
+    plan: Plan,
+    log: Callable[[str], None],
+    update: Callable[[int, str], None] | None,
+    prepared: PreparedProcesses,
+) -> None:
+    """Run every cell that is not done, in turn."""
     began = time.monotonic()
     for number, cell in enumerate(cells, 1):
         state = status(cell, plan)
@@ -171,14 +184,12 @@ def run_grid(
             continue
         started = time.monotonic()
         log(f"{head}: running ({started - began:.0f} s so far)")
-        reason = run_cell(cell, plan)
+        reason = run_cell(cell, plan, prepared)
         seconds = time.monotonic() - started
         outcome = "done" if reason is None else f"FAILED: {reason}"
         log(f"{head}: {outcome} in {seconds:.0f} s")
         if reason is None:
             _record(cell, plan)
-    states = [status(cell, plan) for cell in cells]
-    return {state: states.count(state) for state in STATES}
 
 
 def _stale_text(cell: Cell, plan: Plan) -> str:
@@ -186,8 +197,14 @@ def _stale_text(cell: Cell, plan: Plan) -> str:
     return f"STALE: {why} (--retry-stale replaces it, another --out keeps it)"
 
 
-def run_cell(cell: Cell, plan: Plan) -> str | None:
-    """Run one cell; return why it failed (also in its ``failed.json``), ``None`` if it did not."""
+def run_cell(cell: Cell, plan: Plan, prepared: PreparedProcesses | None = None) -> str | None:
+    """Run one cell; return why it failed (also in its ``failed.json``), ``None`` if it did not.
+
+    Args:
+        cell: the cell.
+        plan: how it is run.
+        prepared: processes that have imported a trainer; ``None`` = each cell imports for itself.
+    """
     directory = plan.directory(cell)
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "failed.json").unlink(missing_ok=True)
@@ -196,10 +213,11 @@ def run_cell(cell: Cell, plan: Plan) -> str | None:
         cell.recipe(plan.profile, plan.extra)  # an invalid recipe raises here
     except GemError as error:
         return _failed(directory, str(error), None)
-    with _locked(directory) as lock, (directory / "log.txt").open("ab") as log:
+    with locked(directory) as lock, (directory / "log.txt").open("ab") as log:
         log.write(f"$ {shlex.join(argv)}\n".encode())
         log.flush()
-        process = subprocess.Popen(
+        forked = _fork(cell, plan, argv, prepared, log.fileno(), lock)
+        process = forked or subprocess.Popen(
             argv,
             stdin=subprocess.DEVNULL,
             stdout=log,
@@ -216,71 +234,29 @@ def run_cell(cell: Cell, plan: Plan) -> str | None:
     if over is not None:
         return _failed(directory, over, None)
     if code != 0 or not (directory / "result.json").exists():
-        return _failed(directory, _reason(directory), code)
+        return _failed(directory, failure_reason(directory), code)
     return None
 
 
-def end_session(leader: int, grace_s: float = _GRACE_S) -> None:
-    """End every process of a session: terminate them, and kill them after ``grace_s`` seconds."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        try:
-            os.killpg(leader, number)
-        except ProcessLookupError:
-            return
-        ends = time.monotonic() + grace_s
-        while time.monotonic() < ends and _group_alive(leader):
-            time.sleep(0.05)
-
-
-def _group_alive(leader: int) -> bool:
-    """Return whether the process group has a process that is not a zombie."""
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = stat.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        if int(fields[2]) == leader and fields[0] != "Z":
-            return True
-    return False
-
-
-@contextmanager
-def _locked(directory: Path) -> Iterator[int]:
-    """Hold the lock of a cell; end a process of an earlier runner that still holds it."""
-    with (directory / "lock").open("a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            end_session(int((directory / "pid").read_text()))
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield file.fileno()
+def _fork(
+    cell: Cell,
+    plan: Plan,
+    argv: Sequence[str],
+    prepared: PreparedProcesses | None,
+    log: int,
+    lock: int,
+) -> ForkedCell | None:
+    """Begin a cell in a process that has imported its trainer, where there can be one."""
+    modules = get_trainer(cell.trainer).shared_imports
+    python, option, *program = argv
+    if prepared is None or not modules or option != "-m":
+        return None
+    if cell.recipe(plan.profile, plan.extra).hardware.device != "cpu":
+        return None
+    return prepared.get(python, modules).start(program, log, lock)
 
 
 def _failed(directory: Path, reason: str, code: int | None) -> str:
     failure = {"reason": reason, "exit_code": code, "log": "log.txt"}
     (directory / "failed.json").write_text(json.dumps(failure, indent=1) + "\n")
     return reason
-
-
-_ERROR = re.compile(r"^(?:\(.*?\) *)?(?:[\w.]*(?:Error|Exception|Interrupt)|gem-core)\b[^:]*: \S")
-"""A line that reports an error, perhaps after Ray's ``(Actor pid=1)``."""
-_EPILOGUES = ("ChildFailedError", "RayTaskError", "CalledProcessError", "resource_tracker")
-"""Errors that only report another one."""
-
-
-def error_line(log: str) -> str:
-    """Return the line of a log that names the reason of a failure: its last error, no epilogue.
-
-    Without such a line, the last line that is not empty is returned.
-    """
-    lines = [line.strip() for line in log.splitlines() if line.strip()]
-    errors = [
-        line
-        for line in lines
-        if _ERROR.search(line) and not any(name in line for name in _EPILOGUES)
-    ]
-    return (errors or lines or ["no output"])[-1][:300]
-
-
-def _reason(directory: Path) -> str:
-    return error_line((directory / "log.txt").read_text(errors="replace"))

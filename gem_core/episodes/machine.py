@@ -11,17 +11,17 @@ Prompts, truncation, masks, the placement of rewards and seeding are implemented
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
-from typing import Annotated, Any, Literal, TypeAlias
-
-import msgspec
+from functools import partial
+from typing import Any
 
 from gem_core.core import Env
 from gem_core.episodes.context import Context
 from gem_core.episodes.data import Completion, Episode, FinishReason, Segment, StopReason, Turn
+from gem_core.episodes.endings import exclude_turn, trim
 from gem_core.episodes.env_results import check_reset, check_step, stop_reason
+from gem_core.episodes.limits import Limits
 from gem_core.episodes.request_seed import Split, request_seed
 from gem_core.errors import EpisodeStateError
 from gem_core.workers import EnvDeadlineError, WorkerEnv, WorkerPoolError
@@ -29,35 +29,10 @@ from gem_core.workers import EnvDeadlineError, WorkerEnv, WorkerPoolError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from concurrent.futures import Future
+
+    from gem_core.workers.outcome import Outcome
 
 __all__ = ["EpisodeMachine", "Limits"]
-
-_AtLeastOne: TypeAlias = Annotated[int, msgspec.Meta(ge=1)]
-_Seconds: TypeAlias = Annotated[float, msgspec.Meta(gt=0, le=sys.float_info.max)]
-
-
-class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Limits on one episode. None of them is part of the task."""
-
-    max_tokens_per_turn: _AtLeastOne = 4096
-    """Tokens that the policy may sample in one turn."""
-    max_turns: _AtLeastOne | None = None
-    """Turns of an episode; ``None`` = the environment alone decides."""
-    max_context_tokens: _AtLeastOne | None = None
-    """Tokens of the prompt and the completion of any turn: the model's context."""
-    max_episode_tokens: _AtLeastOne | None = None
-    """Tokens after the first prompt, actions and observations, in the whole episode."""
-    turn_deadline_s: _Seconds | None = None
-    """Wall seconds of one call of the environment; ``None`` = 60, and no limit for environments of
-    gem_core that cannot block."""
-    episode_deadline_s: _Seconds | None = None
-    """Wall seconds of a whole episode, generation included; ``None`` = no limit."""
-    cut_action: Literal["invalid", "pass"] = "invalid"
-    """What the environment gets for an action that was cut off at the token cap: an empty action
-    (``invalid``) or the text (``pass``)."""
-    train_on_failed: bool = False
-    """Train on failed episodes (environment error, deadline, abort) up to the failure."""
 
 
 class EpisodeMachine:
@@ -216,11 +191,11 @@ class EpisodeMachine:
             return self._closed_at_end(None)
         return self._closed_at_end(self._continue(lambda: self.env.step(sent)))
 
-    def submit_start(self) -> Future[Any] | None:
+    def submit_start(self) -> Outcome[Any] | None:
         """Begin `start` in the worker of the environment; ``None``: the episode is over."""
         return self._submit("reset", seed=self.seed) if self._starts() else None
 
-    def submit_feed(self, completion: Completion) -> Future[Any] | None:
+    def submit_feed(self, completion: Completion) -> Outcome[Any] | None:
         """Begin `feed` in the worker of the environment; ``None``: the episode is over.
 
         Raises:
@@ -230,23 +205,21 @@ class EpisodeMachine:
         sent = self._sent(completion)
         return None if sent is None else self._submit("step", sent)
 
-    def receive(self, future: Future[Any]) -> list[int] | None:
+    def receive(self, future: Outcome[Any]) -> list[int] | None:
         """End what `submit_start` or `submit_feed` began; return what `start` and `feed` return.
 
         The environment is not closed at the end of the episode.
         """
-        env = self.worker_env
-        assert env is not None
+        env = self._required_worker_env()
         return self._continue(lambda: env.receive(future))
 
-    def submit_close(self) -> Future[Any]:
+    def submit_close(self) -> Outcome[Any]:
         """Begin to close the environment in its worker, for an episode that `needs_close`."""
-        env = self.worker_env
-        assert env is not None
+        env = self._required_worker_env()
         self._closed = True
         return env.submit("close")
 
-    def receive_close(self, future: Future[Any]) -> None:
+    def receive_close(self, future: Outcome[Any]) -> None:
         """End what `submit_close` began."""
         error = future.exception()
         if error is not None:
@@ -298,6 +271,14 @@ class EpisodeMachine:
         """The environment, if it lives in a worker process."""
         return self.env if isinstance(self.env, WorkerEnv) else None
 
+    def _required_worker_env(self) -> WorkerEnv:
+        env = self.worker_env
+        if env is None:
+            raise EpisodeStateError(
+                f"{self.env_id} does not live in a worker process: call start() and feed()."
+            )
+        return env
+
     # -- inside one turn ---------------------------------------------------------------------
 
     def _starts(self) -> bool:
@@ -318,9 +299,8 @@ class EpisodeMachine:
         cut = turn.finish_reason is FinishReason.LENGTH
         return "" if cut and self.limits.cut_action == "invalid" else turn.action
 
-    def _submit(self, method: str, *arguments: Any, **named: Any) -> Future[Any]:
-        env = self.worker_env
-        assert env is not None
+    def _submit(self, method: str, *arguments: Any, **named: Any) -> Outcome[Any]:
+        env = self._required_worker_env()
         self._busy = True
         self._submitted = time.perf_counter()
         return env.submit(method, *arguments, **named)
@@ -332,8 +312,12 @@ class EpisodeMachine:
         began = self._submitted or time.perf_counter()
         self._submitted = None
         try:
-            reset = check_reset(answer()) if turn is None else None
-            step = None if turn is None else check_step(answer())
+            result = answer()
+            proceed = (
+                partial(self._begin, *check_reset(result))
+                if turn is None
+                else partial(self._advance, turn, *check_step(result))
+            )
         except WorkerPoolError:  # no fault of this environment: it stops the run
             self._busy = False
             raise
@@ -348,12 +332,7 @@ class EpisodeMachine:
             self._spent(began)
         with self._lock:
             self._busy = False
-            if self._over:
-                return None
-            if turn is None or step is None:
-                assert reset is not None
-                return self._begin(*reset)
-            return self._advance(turn, *step)
+            return None if self._over else proceed()
 
     def _begin(self, observation: str, info: dict[str, Any]) -> list[int] | None:
         """Build the first prompt."""
@@ -497,40 +476,17 @@ class EpisodeMachine:
         episode.error = error
         episode.final_observation = self._observation
         self._last_ids = list(episode.segments[-1].token_ids) if episode.segments else []
-        self._trim()
+        trim(episode)
         if episode.turns:
             last = episode.turns[-1]
             last.truncated = last.truncated or reason.truncated
             episode.success = not reason.failed and bool(last.info.get("success", False))
         if reason.failed:
-            self._drop_pending_turn()
+            if self._pending_turn is not None:
+                exclude_turn(episode, self._pending_turn)
             if not self.limits.train_on_failed:
                 episode.exclude()
         self._over = True
-
-    def _trim(self) -> None:
-        """Remove context that no action follows, so that a segment ends on an action token."""
-        segments = self._episode.segments
-        while len(segments) > 1 and not segments[-1].spans:
-            segments.pop()
-        if segments and segments[-1].spans:
-            segment = segments[-1]
-            end = segment.spans[-1][2]
-            del segment.token_ids[end:]
-            del segment.loss_mask[end:]
-            if segment.logprobs is not None:
-                del segment.logprobs[end:]
-
-    def _drop_pending_turn(self) -> None:
-        """Exclude an action for which the environment returned no result: it has no reward."""
-        turn = self._pending_turn
-        if turn is None:
-            return
-        turn.aborted = True
-        for segment in self._episode.segments[-1:]:
-            for number, start, end in segment.spans:
-                if number == turn.index:
-                    segment.loss_mask[start:end] = [0] * (end - start)
 
     def _closed_at_end(self, prompt: list[int] | None) -> list[int] | None:
         """Return ``prompt``; without one, close the environment first."""

@@ -7,32 +7,35 @@
 * `MicroBatcher`: makes a `Policy` of a `BatchPolicy` by collecting the requests of concurrent
   episodes into one engine call.
 
-Environments that may block are called in threads (`gem_core.episodes.env_threads`), so that neither
-the event loop nor the other episodes wait, and a deadline ends an episode whose environment hangs.
-A deadline that `Limits` sets holds for every environment. Where it sets none, a call may take
-`DEFAULT_DEADLINE_S`; environments that cannot block are then called directly (`never_blocks`).
-Environments in worker processes (`gem_core.workers`) need no threads here: their calls are futures.
+How an environment is called, and for how long, is in `gem_core.episodes.env_calls`. The episodes of
+one event loop work in turns (`gem_core.episodes.pacing`), so that they do not hold it up.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future
-from concurrent.futures import wait as wait_futures
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from gem_core.episodes.data import Completion, Episode, StopReason
-from gem_core.episodes.env_threads import Call, env_threads
+from gem_core.episodes.env_calls import (
+    EnvCall,
+    call_deadline,
+    close_env,
+    closing,
+    feeding,
+    in_env,
+    seconds_left,
+    starting,
+    step_all,
+)
 from gem_core.episodes.machine import EpisodeMachine
+from gem_core.episodes.pacing import pace
 from gem_core.errors import GemError
-from gem_core.workers.blocking import never_blocks
-
-DEFAULT_DEADLINE_S = 60.0
-"""Wall seconds of one call of an environment that may block, where the limits set none."""
 
 
 @dataclass(slots=True)
@@ -79,14 +82,16 @@ async def play(machine: EpisodeMachine, policy: Policy) -> Episode:
     """
     limit = machine.limits.episode_deadline_s
     ends_at = None if limit is None else time.monotonic() + limit
-    deadline = _call_deadline(machine)
+    deadline = call_deadline(machine)
+    turns = pace()
     try:
-        prompt_ids = await _in_env(_start(machine), deadline, ends_at)
+        await turns.turn()
+        prompt_ids = await in_env(starting(machine), deadline, ends_at)
         while prompt_ids is not None:
             began = time.perf_counter()
             request = Request(prompt_ids, machine.max_tokens, machine)
             try:
-                completion = await asyncio.wait_for(policy.complete(request), _left(ends_at))
+                completion = await asyncio.wait_for(policy.complete(request), seconds_left(ends_at))
             except asyncio.TimeoutError:
                 if ends_at is None or time.monotonic() < ends_at:
                     raise  # the engine's own timeout, not the deadline of the episode
@@ -94,15 +99,16 @@ async def play(machine: EpisodeMachine, policy: Policy) -> Episode:
                 machine.abort(StopReason.DEADLINE, message, close=False)
                 break
             machine.add_seconds("policy", time.perf_counter() - began)
-            prompt_ids = await _in_env(_feed(machine, completion), deadline, ends_at)
+            await turns.turn()
+            prompt_ids = await in_env(feeding(machine, completion), deadline, ends_at)
     except GeneratorExit:  # no event loop any more
         machine.abort(StopReason.ABORTED, "the episode was given up")
         raise
     except BaseException as error:  # also a cancellation
         machine.abort(StopReason.ABORTED, f"the episode was given up: {error!r}", close=False)
-        await _close(machine)
+        await close_env(machine)
         raise
-    await _close(machine)
+    await close_env(machine)
     return machine.episode
 
 
@@ -114,8 +120,19 @@ async def play_many(
     No episode waits for another. The first error of the policy cancels the others and is raised.
     Every environment is closed in any case.
     """
-    machines = list(machines)
-    gate = asyncio.Semaphore(concurrency)
+    return await play_all(list(machines), policy, asyncio.Semaphore(concurrency))
+
+
+async def play_all(
+    machines: Sequence[EpisodeMachine], policy: Policy, gate: asyncio.Semaphore
+) -> list[Episode]:
+    """Play all ``machines`` as `play_many` does, each when ``gate`` lets it.
+
+    Args:
+        machines: what is played.
+        policy: the engine.
+        gate: bounds the episodes that are played at the same time, also over several calls.
+    """
 
     async def one(machine: EpisodeMachine) -> Episode:
         async with gate:
@@ -130,7 +147,7 @@ async def play_many(
         await asyncio.gather(*tasks, return_exceptions=True)
         for machine in machines:
             machine.abort(StopReason.ABORTED, "the episode was never begun", close=False)
-        await asyncio.gather(*map(_close, machines))
+        await asyncio.gather(*map(close_env, machines))
         raise
 
 
@@ -147,13 +164,13 @@ def play_batch(machines: Sequence[EpisodeMachine], policy: BatchPolicy) -> list[
             machine.abort(StopReason.ABORTED, message, close=False)
         raise
     finally:
-        _step_all([_closing(m) for m in machines if m.needs_close], None)
+        step_all([closing(m) for m in machines if m.needs_close], None)
     return [machine.episode for machine in machines]
 
 
 def _play_batch(machines: Sequence[EpisodeMachine], policy: BatchPolicy) -> None:
     started = time.monotonic()
-    prompts = _step_all([_start(m) for m in machines], started)
+    prompts = step_all([starting(m) for m in machines], started)
     while any(prompt is not None for prompt in prompts):
         active = [
             (slot, Request(prompt, machine.max_tokens, machine))
@@ -163,19 +180,20 @@ def _play_batch(machines: Sequence[EpisodeMachine], policy: BatchPolicy) -> None
         began = time.perf_counter()
         completions = policy.complete_batch([request for _, request in active])
         spent = time.perf_counter() - began
-        calls: list[_EnvCall] = []
+        calls: list[EnvCall] = []
         for (_, request), completion in zip(active, completions, strict=True):
             request.machine.add_seconds("policy", spent / len(active))
-            calls.append(_feed(request.machine, completion))
+            calls.append(feeding(request.machine, completion))
         prompts = [None] * len(machines)
-        for (slot, _), prompt in zip(active, _step_all(calls, started), strict=True):
+        for (slot, _), prompt in zip(active, step_all(calls, started), strict=True):
             prompts[slot] = prompt
 
 
 class MicroBatcher:
     """A `Policy` that collects concurrent requests into calls of a `BatchPolicy`.
 
-    A call is made when ``max_batch`` requests wait, or ``max_wait_s`` after the first of them. The
+    A call is made as soon as ``max_batch`` requests wait, or ``max_wait_s`` after the first of them
+    and when no other episode of the event loop waits for its turn, after which it may ask, too. The
     engine runs in one worker thread; while it is busy, requests are collected for the next call.
     Use it in one event loop, as an asynchronous context manager, or call `close` at the end.
     """
@@ -190,6 +208,7 @@ class MicroBatcher:
         """Number of engine calls by batch size."""
         self._waiting: list[tuple[Request, asyncio.Future[Completion]]] = []
         self._wake = asyncio.Event()
+        self._full = asyncio.Event()
         self._worker: asyncio.Task[None] | None = None
 
     async def complete(self, request: Request) -> Completion:
@@ -199,6 +218,8 @@ class MicroBatcher:
         future: asyncio.Future[Completion] = asyncio.get_running_loop().create_future()
         self._waiting.append((request, future))
         self._wake.set()
+        if len(self._waiting) >= self.max_batch:
+            self._full.set()
         return await future
 
     async def close(self) -> None:
@@ -221,8 +242,12 @@ class MicroBatcher:
             self._wake.clear()
             if not self._waiting:
                 await self._wake.wait()
+            self._full.clear()
             if len(self._waiting) < self.max_batch:
-                await asyncio.sleep(self.max_wait_s)
+                with contextlib.suppress(asyncio.TimeoutError):
+                    await asyncio.wait_for(self._full.wait(), self.max_wait_s)
+            while len(self._waiting) < self.max_batch and pace().busy:
+                await asyncio.sleep(0)  # episodes that are about to make their requests
             batch = [item for item in self._waiting[: self.max_batch] if not item[1].done()]
             del self._waiting[: self.max_batch]
             if batch:
@@ -277,171 +302,3 @@ def _reason(episode: Episode) -> str:
     """Return why an episode failed, without what differs from seed to seed."""
     text = episode.error or episode.stop_reason.value
     return text.replace(f"{episode.env_id}, seed {episode.seed}: ", f"{episode.env_id}: ")
-
-
-# -- environments that may block --------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class _EnvCall:
-    """A call of an environment: the reset, the step after a completion, or the closing.
-
-    Attributes:
-        machine: the episode.
-        run: makes the call here and now.
-        submit: makes it in a worker process; its future is ``None`` where there is nothing to do.
-        receive: takes what the worker answered.
-    """
-
-    machine: EpisodeMachine
-    run: Callable[[], list[int] | None]
-    submit: Callable[[], Future[Any] | None]
-    receive: Callable[[Future[Any]], list[int] | None]
-
-
-def _start(machine: EpisodeMachine) -> _EnvCall:
-    return _EnvCall(machine, machine.start, machine.submit_start, machine.receive)
-
-
-def _feed(machine: EpisodeMachine, completion: Completion) -> _EnvCall:
-    return _EnvCall(
-        machine,
-        lambda: machine.feed(completion),
-        lambda: machine.submit_feed(completion),
-        machine.receive,
-    )
-
-
-def _closing(machine: EpisodeMachine) -> _EnvCall:
-    def close() -> None:
-        machine.close()
-
-    def receive(future: Future[Any]) -> None:
-        machine.receive_close(future)
-
-    return _EnvCall(machine, close, machine.submit_close, receive)
-
-
-def _call_deadline(machine: EpisodeMachine) -> float | None:
-    """Return the wall seconds for one environment call; ``None`` = it is called directly."""
-    limits = machine.limits
-    if limits.turn_deadline_s is not None:
-        return limits.turn_deadline_s
-    if limits.episode_deadline_s is None and never_blocks(machine.env):
-        return None
-    return DEFAULT_DEADLINE_S
-
-
-def _left(ends_at: float | None, cap: float | None = None) -> float | None:
-    """Return the seconds until ``ends_at``, at most ``cap``; ``None`` where there is no limit."""
-    if ends_at is None:
-        return cap
-    left = max(0.0, ends_at - time.monotonic())
-    return left if cap is None else min(left, cap)
-
-
-def _late(machine: EpisodeMachine, call: Call[Any], ends_at: float | None) -> bool:
-    """Return whether the call or the episode has passed its limit; then both are given up."""
-    seconds = call.limit_s if call.left() <= 0 else machine.limits.episode_deadline_s
-    episode_over = ends_at is not None and time.monotonic() >= ends_at
-    if call.future.done() or (call.left() > 0 and not episode_over):
-        return False
-    env_threads().abandon(call)
-    episode = f"{machine.env_id}, seed {machine.seed}"
-    message = f"{episode}: the environment did not answer within {seconds:g} s"
-    machine.abort(StopReason.DEADLINE, message, close=False)
-    return True
-
-
-async def _in_env(
-    env_call: _EnvCall, deadline: float | None, ends_at: float | None = None
-) -> list[int] | None:
-    """Make a call: in the environment's worker, directly if it cannot block, or in a thread."""
-    machine = env_call.machine
-    if machine.worker_env is not None:
-        submitted = env_call.submit()
-        if submitted is None:
-            return None
-        await _until_done(submitted, _left(ends_at))
-        return _received(env_call, submitted)
-    if deadline is None:
-        return env_call.run()
-    call = env_threads().submit(env_call.run, deadline)
-    future = asyncio.wrap_future(call.future)
-    while not future.done() and not _late(machine, call, ends_at):
-        await asyncio.wait([future], timeout=_left(ends_at, max(0.0, call.left())))
-        env_threads().give_up_late()
-    return future.result() if future.done() else None
-
-
-async def _until_done(submitted: Future[Any], seconds: float | None) -> None:
-    """Wait for a worker's answer, but not to cancel it or to take its error."""
-    loop = asyncio.get_running_loop()
-    waiter: asyncio.Future[None] = loop.create_future()
-
-    def wake() -> None:
-        if not waiter.done():
-            waiter.set_result(None)
-
-    def answered(_: Future[Any]) -> None:
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(wake)
-
-    submitted.add_done_callback(answered)
-    await asyncio.wait([waiter], timeout=seconds)
-
-
-def _received(env_call: _EnvCall, submitted: Future[Any]) -> list[int] | None:
-    """Take what a worker answered; without an answer the episode has passed its deadline."""
-    if submitted.done():
-        return env_call.receive(submitted)
-    machine = env_call.machine
-    limit = machine.limits.episode_deadline_s
-    where = f"{machine.env_id}, seed {machine.seed}"
-    message = f"{where}: the environment did not answer within {limit:g} s"
-    machine.abort(StopReason.DEADLINE, message, close=False)
-    return None
-
-
-async def _close(machine: EpisodeMachine) -> None:
-    """Close the environment of an episode that is over, unless it is closed already."""
-    if machine.needs_close:
-        await _in_env(_closing(machine), _call_deadline(machine))
-
-
-def _step_all(calls: Sequence[_EnvCall], started: float | None) -> list[list[int] | None]:
-    """Make one call per machine; those that may block run concurrently, each with its deadline.
-
-    Args:
-        calls: what to call.
-        started: ``time.monotonic()`` at the start of the episodes; ``None`` = they are over.
-    """
-    results: list[list[int] | None] = [None] * len(calls)
-    waiting: list[tuple[int, Call[list[int] | None], float | None]] = []
-    in_workers: list[tuple[int, Future[Any], float | None]] = []
-    for slot, env_call in enumerate(calls):
-        machine = env_call.machine
-        whole = machine.limits.episode_deadline_s
-        ends_at = None if whole is None or started is None else started + whole
-        deadline = _call_deadline(machine)
-        if ends_at is not None and time.monotonic() >= ends_at:
-            message = f"the episode took longer than {whole:g} s"
-            machine.abort(StopReason.DEADLINE, message, close=False)
-        elif machine.worker_env is not None:
-            submitted = env_call.submit()
-            if submitted is not None:
-                in_workers.append((slot, submitted, ends_at))
-        elif deadline is None:
-            results[slot] = env_call.run()
-        else:
-            waiting.append((slot, env_threads().submit(env_call.run, deadline), ends_at))
-    for slot, submitted, ends_at in in_workers:
-        wait_futures([submitted], _left(ends_at))
-        results[slot] = _received(calls[slot], submitted)
-    for slot, call, ends_at in waiting:
-        while not call.future.done() and not _late(calls[slot].machine, call, ends_at):
-            wait_futures([call.future], _left(ends_at, max(0.0, call.left())))
-            env_threads().give_up_late()
-        if call.future.done():
-            results[slot] = call.future.result()
-    return results

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,13 +12,21 @@ from typing import Any
 import torch
 import transformers
 
+from gem_core.engines.memory import sequences_that_fit
 from gem_core.episodes.data import Episode
 from gem_core.episodes.metrics import episode_metrics
 from gem_core.episodes.rollout import play_batch, require_healthy
 from gem_core.evaluation.policy import HFPolicy
 from gem_core.evaluation.stats import wilson
 from gem_core.training.recipe import Recipe
+from gem_core.training.run_workers import close_run_pools
+from gem_core.training.runs import RUN_VARIABLE
 from gem_core.training.tasks import MachineFactory
+
+CPU_BATCH = 512
+"""Sequences per forward pass on a CPU."""
+GPU_BATCH = 128
+"""The same on a GPU, where they fit into its memory."""
 
 
 def evaluate(
@@ -51,8 +60,11 @@ def evaluation_episodes(
         GemError: more than half of the episodes failed.
     """
     count = recipe.eval.episodes if episodes is None else episodes
-    with loaded(recipe, model_dir) as (factory, policy, _):
-        played = play_batch([factory.evaluation(k) for k in range(count)], policy)
+    try:
+        with loaded(recipe, model_dir) as (factory, policy, _):
+            played = play_batch([factory.evaluation(k) for k in range(count)], policy)
+    finally:  # their memory, and a Ray cluster of this process, are in the way of a trainer
+        close_run_pools(os.environ.get(RUN_VARIABLE))
     require_healthy(played)
     return played
 
@@ -71,11 +83,11 @@ def loaded(recipe: Recipe, model_dir: str | Path) -> Iterator[tuple[MachineFacto
     tokenizer = transformers.AutoTokenizer.from_pretrained(**source)
     factory = MachineFactory(recipe, tokenizer)
     gpu = recipe.hardware.device == "gpu" and torch.cuda.is_available()
-    device = "cuda" if gpu else "cpu"
-    max_batch = 512 if device == "cpu" else 128
-    model = transformers.AutoModelForCausalLM.from_pretrained(**source).to(device)
+    model = transformers.AutoModelForCausalLM.from_pretrained(**source)
+    model = model.to(getattr(torch, recipe.model.dtype)).to("cuda" if gpu else "cpu")
+    max_batch = _gpu_batch(recipe, model) if gpu else CPU_BATCH
     policy = HFPolicy(
-        model.to(getattr(torch, recipe.model.dtype)),
+        model,
         factory.stop_ids,
         temperature=recipe.eval.temperature,
         top_p=recipe.sampling.top_p,
@@ -84,6 +96,14 @@ def loaded(recipe: Recipe, model_dir: str | Path) -> Iterator[tuple[MachineFacto
     )
     with _threads(recipe):
         yield factory, policy, max_batch
+
+
+def _gpu_batch(recipe: Recipe, model: Any) -> int:
+    """Return how many sequences are played at once beside the model, within the free memory."""
+    free, _ = torch.cuda.mem_get_info()
+    tokens = recipe.limits.max_context_tokens
+    element = getattr(torch, recipe.model.dtype).itemsize
+    return sequences_that_fit(model.config, tokens, element, free, at_most=GPU_BATCH)
 
 
 def summarise(episodes: list[Episode]) -> dict[str, float]:

@@ -1,1 +1,1 @@
-"""What a recipe needs on given GPUs, computed before anything is started."""
+"""What a recipe needs on given GPUs, and whether a run could start here, before one is started."""

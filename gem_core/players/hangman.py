@@ -19,14 +19,14 @@ class TellingLetter(Player):
 
     Args:
         rng: the player's own generator.
-        words: the word list from which the word is drawn.
+        words: the word list from which the word is drawn, or the words.
         answer_format: the format of actions.
     """
 
     version = 1  # 1: reads what was played, instead of its own actions
     env_options = ("answer_format", "words")
 
-    def __init__(self, rng: Random, words: str = "basic", answer_format: str = "boxed"):
+    def __init__(self, rng: Random, words: str | list[str] = "basic", answer_format: str = "boxed"):
         super().__init__(rng, answer_format)
         self.words = words
 

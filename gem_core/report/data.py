@@ -41,5 +41,10 @@ def _line(row: Mapping[str, Any]) -> str:
         parts.append(row["data_revision"])
     if row["sample"]:
         parts.append("built-in SAMPLE")
+    known = row.get("provenance", {})
+    if "server_fingerprint" in known:
+        parts.append(f"on the server {known['server_fingerprint']}")
+    if known.get("seeds") == "do not decide":
+        parts.append("its seeds DO NOT DECIDE the episodes")
     use = "" if len(row["used_in"]) == 2 else f" ({row['used_in'][0]})"
     return f"{row['id']}{use}: {', '.join(parts)}"

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from gem_core.errors import RunError
+from gem_core.training.failures import failed_episodes
 from gem_core.training.runs import RunDir
 
 Row = Sequence[str]
@@ -45,12 +46,17 @@ def result_rows(results: Iterable[Mapping[str, Any]]) -> list[Row]:
 
 
 def success(evaluation: Mapping[str, float] | None) -> str:
-    """Return the success rate and its 95 % interval as ``0.510 [0.466, 0.554]``, ``-`` for none."""
+    """Return the success rate and its 95 % interval as ``0.510 [0.466, 0.554]``, ``-`` for none.
+
+    Episodes that failed count as not solved; where there are any, their number follows.
+    """
     if evaluation is None:
         return "-"
     low = evaluation["success/low"]
     high = evaluation["success/high"]
-    return f"{evaluation['success/mean']:.3f} [{low:.3f}, {high:.3f}]"
+    shown = f"{evaluation['success/mean']:.3f} [{low:.3f}, {high:.3f}]"
+    failed = sum(failed_episodes(evaluation).values())
+    return f"{shown} ({failed} failed)" if failed else shown
 
 
 def plain_table(head: Row, rows: Iterable[Row]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from random import Random
 from typing import Any
 from urllib.parse import quote
@@ -44,6 +45,18 @@ class RemoteEnv(Env):
         self.parameters = dict(parameters or {})
         self.deadline_s = deadline_s
         self._client: SocketClient | None = None
+
+    def provenance(self) -> dict[str, str]:
+        """Return what the server says of its environment, for the record of a run.
+
+        ``server_fingerprint`` and ``server_data`` are fingerprint and data revision of the
+        environment there, asked for in a session of its own; a server whose environment has no
+        specification gives neither.
+        """
+        with closing(self._client_of_a_session()) as client:
+            known = client.request("reset", {"seed": 0})["metadata"]
+        names = {"fingerprint": "server_fingerprint", "data_revision": "server_data"}
+        return {names[key]: value for key, value in known.items() if value is not None}
 
     def get_state(self) -> State:
         """See `Env.get_state`; the state is that of the environment without a server."""
@@ -92,10 +105,13 @@ class RemoteEnv(Env):
 
     def _connected(self) -> SocketClient:
         if self._client is None:
-            path = f"{self.url.rstrip('/')}/env/{quote(self.name, safe=':')}"
-            query = f"?parameters={quote(json.dumps(self.parameters))}" if self.parameters else ""
-            self._client = SocketClient(path, query, self.deadline_s)
+            self._client = self._client_of_a_session()
         return self._client
+
+    def _client_of_a_session(self) -> SocketClient:
+        path = f"{self.url.rstrip('/')}/env/{quote(self.name, safe=':')}"
+        query = f"?parameters={quote(json.dumps(self.parameters))}" if self.parameters else ""
+        return SocketClient(path, query, self.deadline_s)
 
     _next_seed: int | None = None
     _local: Env | None = None

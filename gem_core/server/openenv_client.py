@@ -56,6 +56,15 @@ class OpenEnvEnv(Env):
         self._client: SocketClient | None = None
         self._next_seed: int | None = None
 
+    def provenance(self) -> dict[str, str]:
+        """Return whether seeds ``decide`` or ``do not decide``, for the record of a run.
+
+        Where it is not measured yet, an episode is started.
+        """
+        if self.seeds == "unknown":
+            self.reset(seed=0)
+        return {"seeds": self.seeds}
+
     def get_state(self) -> dict[str, Any]:
         """Raise: an OpenEnv server does not give its state.
 

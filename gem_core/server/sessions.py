@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
+import threading
 import time
 from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
@@ -41,6 +42,27 @@ class Session:
         self.episode_id = name
         self.busy = False
         self.broken = False
+        self._running = False
+        self._lock = threading.Lock()
+
+    def run(self, function: Callable[[Env], T]) -> T:
+        """Call the environment, in a thread; one that returns after `give_up` is closed."""
+        with self._lock:
+            self._running = True
+        try:
+            return function(self.env)
+        finally:
+            with self._lock:
+                self._running = False
+                late = self.broken
+            if late:
+                self.env.close()
+
+    def give_up(self) -> bool:
+        """Let no call follow; return whether none is running, so that it must be closed now."""
+        with self._lock:
+            self.broken = True
+            return not self._running
 
 
 class Sessions:
@@ -115,10 +137,11 @@ class Sessions:
             raise RefusedError("A call of this session is still running.", "SESSION_ERROR", 409)
         session.busy = True
         try:
-            return await self._in_thread(lambda: function(session.env))
+            return await self._in_thread(lambda: session.run(function))
         except TimeoutError:
-            session.broken = True
             self._forget(session, "deadline")
+            if session.give_up():  # it returned at the last moment
+                await self._in_thread(session.env.close)
             raise RefusedError(
                 f"The environment did not answer within {self.limits.call_s:g} s; its session is "
                 "closed.",

@@ -17,7 +17,7 @@ from typing import Any
 from gem_core.core import Env, Wrapper
 from gem_core.episodes.data import Completion, Episode, FinishReason
 from gem_core.episodes.machine import EpisodeMachine, Limits
-from gem_core.errors import GemError, UnknownNameError
+from gem_core.errors import GemError, RecipeError, UnknownNameError
 from gem_core.players import Player, RandomPlayer, get_player, random_player
 from gem_core.training.recipe import EnvConfig, Recipe
 from gem_core.training.run_data import make_for_run
@@ -127,6 +127,9 @@ def sample_actions(config: EnvConfig, episodes: int = 20) -> str:
 
     With a player that acts differently under noise than before, ``Player.version`` is part of it.
     Questions are not graded.
+
+    Raises:
+        RecipeError: the environment has neither an expert nor random actions.
     """
     env = make_for_run(config, "env")
     one_question = is_question(env)
@@ -140,7 +143,14 @@ def sample_actions(config: EnvConfig, episodes: int = 20) -> str:
         rng = random.Random(seed)
         over = False
         while not over:
-            actions.append(expert_action(player, env, shown, rng)[0])
+            try:
+                actions.append(expert_action(player, env, shown, rng)[0])
+            except NotImplementedError as error:
+                raise RecipeError(
+                    f"model.tiny.warm_start_steps: {config.id} has neither an expert nor random "
+                    "actions to imitate: set it to 0, or let the environment's class define "
+                    "random_action(rng)."
+                ) from error
             if one_question:
                 break
             observation, _, terminated, truncated, info = env.step(actions[-1])

@@ -158,7 +158,8 @@ def _block(lines: Sequence[bytes]) -> bytes:
     columns = zlib.compress(msgspec.msgpack.encode(rows))
     if len(columns) > _MOST_COLUMNS:  # extraordinary names: the lines have to be read
         columns = b""
-    deflated = zlib.compress(text, _LEVEL, wbits=-15)
+    packer = zlib.compressobj(_LEVEL, wbits=-15)  # before Python 3.11 zlib.compress has no wbits
+    deflated = packer.compress(text) + packer.flush()
     checksum = zlib.crc32(text)
     field = _FACTS.size + len(columns)
     length = _HEAD.size + field + len(deflated) + 8

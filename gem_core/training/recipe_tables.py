@@ -290,10 +290,13 @@ class TrackConfig(Table, frozen=True, kw_only=True):
 class WorkersConfig(Table, frozen=True, kw_only=True):
     """Where the environments of a run live, see ``docs/workers.md``."""
 
-    backend: Literal["inline", "thread", "process"] = "inline"
+    backend: Literal["inline", "thread", "process", "ray"] = "inline"
     """``inline``: in each process that plays, called in threads where they may block; ``thread``:
     all of them in threads; ``process``: in worker processes, which may crash or hang without harm
-    and use other CPUs."""
+    and use other CPUs; ``ray``: in worker processes on the nodes of a Ray cluster."""
+    address: str | None = None
+    """The Ray cluster: ``host:6379`` or ``auto``. ``None`` = the one that the process belongs to
+    (verl, OpenRLHF), else that of ``RAY_ADDRESS``, else a new one of this machine."""
     number: AtLeastOne | None = None
     """Worker processes of each process that plays; ``None`` = its CPUs, at most 8."""
     deadline_s: Positive = 60.0

@@ -74,6 +74,7 @@ class RunData:
         row = self._rows.get(key)
         if row is not None and key not in self._compared:
             self._compare(row, config, env)
+            self._compare_server(row, env)
             self._compared.add(key)
 
     def _compare(self, row: Row, config: EnvConfig, env: Env) -> None:
@@ -90,6 +91,20 @@ class RunData:
                 "the same data in place, or start a new run"
             )
         raise DataError(f"{row['id']}: {self.source} and this process differ: {problem}.")
+
+    def _compare_server(self, row: Row, env: Env) -> None:
+        """Compare what a server says of its environment; whether seeds decide is no part of it."""
+        then = row.get("provenance", {})
+        if not any(name.startswith("server") for name in then):
+            return
+        now = _provenance(env)
+        for name in sorted(then.keys() | now.keys()):
+            if then.get(name) != now.get(name):
+                raise DataError(
+                    f"{row['id']}: {self.source} was recorded with {name} {then.get(name)!r}, and "
+                    f"the server now says {now.get(name)!r}: start the server with the same "
+                    "gem-core and data, or start a new run."
+                )
 
     def _compare_tools(self, recorded: Tools, here: Tools, env_id: str) -> None:
         for then, now in zip(recorded, here, strict=True):
@@ -149,7 +164,8 @@ def describe_environments(recipe: Recipe, resumed: RunDir | None = None) -> list
         ``revision``: its commit on the Hub; ``items`` in its table of data; ``sample``: whether it
         is a built-in sample. What does not apply is ``None``. With tools also ``tools``: what each
         of them is on this machine, such as the sandbox's level; ``tools_key``: a digest of the
-        recipe's ``tools`` and ``tool_use``.
+        recipe's ``tools`` and ``tool_use``. With an environment of another package or of a server
+        also ``provenance``: whether its seeds decide, what the server says that it is.
 
     Raises:
         DataError: data are not available, or changed since the run began.
@@ -259,11 +275,20 @@ def _describe(data: RunData, config: EnvConfig, key: str, split: Split) -> Row:
         "sample": bool(getattr(env.unwrapped, "is_sample", False)),
     }
     row["revision"] = next(iter(_commit_of(row).values()), None)
+    provenance = _provenance(env)
+    if provenance:
+        row["provenance"] = provenance
     if config.tools:
         row["tools"] = described_tools(env)
         row["tools_key"] = tools_key(config)
     env.close()
     return row
+
+
+def _provenance(env: Env) -> dict[str, str]:
+    """Return what is known of a foreign environment only by asking it; empty for all others."""
+    ask = getattr(env.unwrapped, "provenance", None)
+    return {} if ask is None else dict(ask())
 
 
 def _spec_of(env: Env) -> EnvSpec:

@@ -15,6 +15,7 @@ from gem_core.training.run_tools import count_tokens_with
 from gem_core.training.runs import RUN_VARIABLE
 from gem_core.workers import Builder, WorkerEnv, WorkerPool
 from gem_core.workers.child import ask
+from gem_core.workers.ray_process import RayProcess, join_cluster, leave_cluster
 
 _COUNT = "count_tokens"
 _pools: dict[tuple[WorkersConfig, str | None], WorkerPool] = {}
@@ -27,19 +28,32 @@ def run_pool(workers: WorkersConfig) -> WorkerPool:
     with _lock:
         pool = _pools.get(key)
         if pool is None or pool.closed:
-            pool = WorkerPool(
-                workers.number, restart=workers.restart, max_restarts=workers.max_restarts
-            )
+            pool = _new_pool(workers)
             _pools[key] = pool
         return pool
 
 
-def close_run_pools(run: str) -> None:
-    """End the workers that this process has for a run."""
+def close_run_pools(run: str | None) -> None:
+    """End the workers that this process has for a run; ``None``: for what belongs to no run."""
     with _lock:
         pools = [_pools.pop(key) for key in list(_pools) if key[1] == run]
     for pool in pools:
         pool.close()
+    if not any(workers.backend == "ray" for workers, _ in _pools):
+        leave_cluster()
+
+
+def _new_pool(workers: WorkersConfig) -> WorkerPool:
+    process = None
+    if workers.backend == "ray":
+        join_cluster(workers.address)
+        process = RayProcess
+    return WorkerPool(
+        workers.number,
+        restart=workers.restart,
+        max_restarts=workers.max_restarts,
+        new_process=process,
+    )
 
 
 def run_builder(config: EnvConfig, key: str, *, counts: bool) -> bytes:

@@ -38,8 +38,8 @@ def task_overlap(recipe: Recipe) -> dict[str, int] | None:
     Returns:
         ``episodes`` of the evaluation, ``distinct`` tasks among them, ``seen_in_training`` of
         these, ``training_tasks`` of the run (one per group) and how many were ``compared``.
-        ``None`` where an environment of another package does not declare itself ``fast``: a call
-        of it may block, and here is no deadline.
+        ``None`` where an environment of another package or of a server does not declare itself
+        ``fast``: a call of it may block, and here is no deadline.
     """
     training = _made(recipe, "train")
     evaluation = _made(recipe, "eval")
@@ -94,7 +94,9 @@ def _seen(distinct: int, seen: int) -> str:
 
 
 def _never_blocks(env: Env) -> bool:
-    return env.fast or type(env.unwrapped).__module__.partition(".")[0] == "gem_core"
+    """Return whether a reset is made by code of gem_core alone."""
+    package = type(env.unwrapped).__module__.split(".")[:2]
+    return env.fast or (package[0] == "gem_core" and package[1] not in ("bridges", "server"))
 
 
 def _identities(envs: list[Env], tasks: Iterable[Task]) -> set[str]:

@@ -197,7 +197,7 @@ class MachineFactory:
         """Return a fresh environment, here or in a worker."""
         config = self.envs[task.split][task.env]
         encode = None if self.tokenizer is None else self.tokenizer.encode
-        if self._backend == "process":
+        if self._backend in ("process", "ray"):
             place = (task.split, task.env)
             if place not in self._builders:
                 key = env_key(self.recipe, *place)

@@ -41,6 +41,9 @@ class Trainer:
             dict), raising RecipeError for a key that cannot be honoured.
         modules: module that must be importable -> the command that installs it.
         memory: how it holds a model on its GPUs, for ``gem-core plan``; ``None`` = not known.
+        shared_imports: modules that a comparison on a CPU imports once for all of this trainer's
+            cells, see `gem_core.compare.prepared`; only for a trainer that runs in the process that
+            launches it, and whose modules start no threads.
     """
 
     name: str
@@ -52,6 +55,7 @@ class Trainer:
     translate: str
     modules: dict[str, str] = field(default_factory=dict)
     memory: MemoryLayout | None = None
+    shared_imports: tuple[str, ...] = ()
 
     @property
     def tested_range(self) -> str:
@@ -114,17 +118,31 @@ def installed_version(distribution: str) -> str | None:
         return None
 
 
-def check(trainer: Trainer) -> Status:
-    """Check whether ``trainer`` can run here, without importing anything of it."""
+def check(
+    trainer: Trainer,
+    *,
+    python: tuple[int, int] | None = None,
+    version_of: Callable[[str], str | None] | None = None,
+    has_module: Callable[[str], bool] | None = None,
+) -> Status:
+    """Check whether ``trainer`` can run here, without importing anything of it.
+
+    Args:
+        trainer: the trainer.
+        python: version of the interpreter; ``None`` = this one's.
+        version_of: gives the version of an installed distribution; ``None`` = of those here.
+        has_module: says whether a module can be found; ``None`` = here.
+    """
     problems = []
+    here = python or sys.version_info[:2]
     low, below = trainer.python
-    if not low <= sys.version_info[:2] < below:
+    if not low <= here < below:
         problems.append(
             f"needs Python >={low[0]}.{low[1]},<{below[0]}.{below[1]}; this is "
-            f"{sys.version_info[0]}.{sys.version_info[1]}: make an environment with another one, "
+            f"{here[0]}.{here[1]}: make an environment with another one, "
             f"`python{low[0]}.{low[1]} -m venv {trainer.name}`, then in it {trainer.install}"
         )
-    installed = installed_version(trainer.distribution)
+    installed = (version_of or installed_version)(trainer.distribution)
     if installed is None:
         problems.append(f"{trainer.distribution} is not installed: {trainer.install}")
     elif not _within(installed, trainer.tested):
@@ -133,12 +151,17 @@ def check(trainer: Trainer) -> Status:
             f"{trainer.tested_range}: {trainer.install}"
         )
     else:
+        present = has_module or _has_module
         problems += [
             f"module {module} is missing: {command}"
             for module, command in trainer.modules.items()
-            if find_spec(module) is None
+            if not present(module)
         ]
     return Status(trainer, installed, tuple(problems))
+
+
+def _has_module(name: str) -> bool:
+    return find_spec(name) is not None
 
 
 def require(trainer: Trainer) -> None:

@@ -7,7 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, wait
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Literal, TypeAlias
 
 from gem_core.vector.env import (
@@ -64,6 +64,7 @@ class AsyncVectorEnv(VectorEnv):
         ids: the id of each.
         autoreset: see `Autoreset`.
         end: called when the vector is closed, after its environments.
+        together: a context inside which many calls are submitted, which sends them at its end.
     """
 
     def __init__(
@@ -72,10 +73,12 @@ class AsyncVectorEnv(VectorEnv):
         ids: Sequence[str],
         autoreset: Autoreset,
         end: Callable[[], None],
+        together: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         super().__init__(ids, autoreset)
         self._slots = slots
         self._end = end
+        self._together = together
         self._pending: dict[int, tuple[_Doing, Any]] = {}
         self._last: dict[int, One] = {}  # last steps of episodes whose environment is being reset
         self._arrivals = _Arrivals()
@@ -90,8 +93,10 @@ class AsyncVectorEnv(VectorEnv):
         """See `VectorEnv.reset`."""
         chosen = self._chosen(indices)
         self._require_received(self._pending if indices is None else chosen)
-        for index, one in zip(chosen, self._seeds(seed, chosen), strict=True):
-            self._submit(index, "reset", "reset", seed=one, options=options)
+        seeds = self._seeds(seed, chosen)
+        with self._together():
+            for index, one in zip(chosen, seeds, strict=True):
+                self._submit(index, "reset", "reset", seed=one, options=options)
         ready = dict(self._collect(chosen, len(chosen), None))
         return [ready[i][0] for i in chosen], [ready[i][4] for i in chosen]
 
@@ -120,18 +125,21 @@ class AsyncVectorEnv(VectorEnv):
         closing = [future for slot in self._slots if (future := slot.close()) is not None]
         ends_at = time.monotonic() + 2.0
         for future in closing:
-            _wait(future, ends_at - time.monotonic())
+            # What remains ends with its process.
+            future.wait(max(0.0, ends_at - time.monotonic()))
         self._end()
 
     # -- one environment -------------------------------------------------------------------------
 
     def _send(self, actions: Sequence[str], chosen: Sequence[int]) -> None:
         self._require_received(chosen)
-        for index, action in zip(chosen, self._checked(actions, chosen), strict=True):
-            if index in self._over:
-                self._submit(index, "reset", "reset")
-            else:
-                self._submit(index, "step", "step", action)
+        checked = self._checked(actions, chosen)
+        with self._together():
+            for index, action in zip(chosen, checked, strict=True):
+                if index in self._over:
+                    self._submit(index, "reset", "reset")
+                else:
+                    self._submit(index, "step", "step", action)
 
     def _submit(
         self, index: int, doing: _Doing, method: str, *arguments: Any, **named: Any
@@ -222,8 +230,3 @@ class AsyncVectorEnv(VectorEnv):
             if failed is not None:
                 self._pending[index] = (doing, failed)
                 self._arrivals.put((index, failed))
-
-
-def _wait(future: Future[Any], seconds: float) -> None:
-    """Wait for an environment to close; what remains ends with its process."""
-    wait([future], timeout=max(0.0, seconds))

@@ -1,4 +1,4 @@
-"""`make_vec`: many environments in this thread, in threads, or in worker processes."""
+"""`make_vec`: many environments in this thread, in threads, or in workers, here or on Ray."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from gem_core.vector.env import Autoreset, VectorEnv
 from gem_core.vector.slots import ProcessSlot, Slot, Threads, ThreadSlot, worker_builder
 from gem_core.vector.sync import SyncVectorEnv
 from gem_core.workers import WorkerPool
+from gem_core.workers.ray_process import RayProcess, join_cluster, leave_cluster
 
-Backend: TypeAlias = Literal["sync", "thread", "process"]
+Backend: TypeAlias = Literal["sync", "thread", "process", "ray"]
 """Where environments are called, see docs/workers.md."""
 MAX_THREADS = 256
 
@@ -29,6 +30,7 @@ def make_vec(
     autoreset: Autoreset = "next_step",
     workers: int | None = None,
     deadline_s: float = 60.0,
+    address: str | None = None,
 ) -> VectorEnv:
     """Make many environments behind one `reset` and one `step`.
 
@@ -39,7 +41,8 @@ def make_vec(
         num_envs: number of environments; ``None``: one of each id.
         backend: ``"sync"``: one after another in the caller's thread, without deadlines;
             ``"thread"``: environments that may block in threads; ``"process"``: in worker
-            processes, which may crash and use other CPUs.
+            processes, which may crash and use other CPUs; ``"ray"``: in such processes on the nodes
+            of a Ray cluster (``pip install 'gem-core[ray]'``).
         weights: share of each id, relative to the others; equal shares without.
         kwargs: keyword arguments of every environment.
         autoreset: when an environment whose episode is over is reset, as in Gymnasium:
@@ -49,10 +52,14 @@ def make_vec(
             256; as many processes as CPUs, up to 8.
         deadline_s: wall seconds of one call in a thread or process. A thread cannot be ended: it is
             given up, and its environment is made anew.
+        address: of the Ray cluster (``"host:6379"``, ``"auto"``); ``None``: the one that this
+            process belongs to, that of ``RAY_ADDRESS``, or a new one, which `close` ends.
 
     Raises:
         UnknownNameError: an id is not registered.
-        ValueError: the numbers do not fit together.
+        ValueError: the numbers do not fit together, or an address is given without Ray.
+        MissingDependencyError: Ray is not installed.
+        GemError: there is no cluster at the address.
 
     Example:
         >>> with make_vec("game:GuessTheNumber-v0-easy", 4) as envs:
@@ -63,6 +70,8 @@ def make_vec(
     """
     if backend not in get_args(Backend):
         raise ValueError(f"backend is one of {', '.join(get_args(Backend))}, not {backend!r}.")
+    if address is not None and backend != "ray":
+        raise ValueError(f"address is that of a Ray cluster: backend='ray', not {backend!r}.")
     chosen = [ids] if isinstance(ids, (str, EnvSpec)) else list(ids)
     specs = [spec(one) if isinstance(one, str) else one for one in chosen]
     mixed = mix(specs, len(specs) if num_envs is None else num_envs, weights)
@@ -72,9 +81,12 @@ def make_vec(
         return SyncVectorEnv([make(one, **options) for one in mixed], names, autoreset)
     if workers is not None and workers < 1:
         raise ValueError(f"workers must be at least 1, not {workers}.")
-    make_slots = _thread_slots if backend == "thread" else _process_slots
-    slots, end = make_slots(mixed, options, workers, deadline_s)
-    return AsyncVectorEnv(slots, names, autoreset, end)
+    if backend == "thread":
+        slots, end = _thread_slots(mixed, options, workers, deadline_s)
+        return AsyncVectorEnv(slots, names, autoreset, end)
+    pool, end = _new_pool(backend, workers, address)
+    slots = _process_slots(pool, mixed, options, deadline_s)
+    return AsyncVectorEnv(slots, names, autoreset, end, pool.together)
 
 
 def mix(
@@ -112,10 +124,26 @@ def _thread_slots(
     return [ThreadSlot(build, threads, deadline_s) for build in builders], threads.close
 
 
+def _new_pool(
+    backend: Backend, workers: int | None, address: str | None
+) -> tuple[WorkerPool, Callable[[], None]]:
+    """Return worker processes, of this machine or of a Ray cluster, and what ends them."""
+    if backend != "ray":
+        pool = WorkerPool(workers)
+        return pool, pool.close
+    join_cluster(address)
+    pool = WorkerPool(workers, new_process=RayProcess)
+
+    def end() -> None:
+        pool.close()
+        leave_cluster()
+
+    return pool, end
+
+
 def _process_slots(
-    specs: Sequence[EnvSpec], options: dict[str, Any], workers: int | None, deadline_s: float
-) -> tuple[list[Slot], Callable[[], None]]:
-    """Return a slot per environment and what ends their processes."""
-    pool = WorkerPool(workers)
+    pool: WorkerPool, specs: Sequence[EnvSpec], options: dict[str, Any], deadline_s: float
+) -> list[Slot]:
+    """Return a slot per environment, in the workers of a pool."""
     builders = {id(one): worker_builder(one, options) for one in specs}
-    return [ProcessSlot(pool, builders[id(one)], deadline_s) for one in specs], pool.close
+    return [ProcessSlot(pool, builders[id(one)], deadline_s) for one in specs]

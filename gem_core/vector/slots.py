@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
 from functools import partial
 from queue import SimpleQueue
 from typing import Any, Protocol, TypeAlias
@@ -13,6 +12,7 @@ from typing import Any, Protocol, TypeAlias
 from gem_core.core import Env
 from gem_core.workers import Builder, EnvDeadlineError, WorkerEnv, WorkerPool
 from gem_core.workers.blocking import never_blocks
+from gem_core.workers.outcome import Outcome
 
 Done: TypeAlias = Callable[[Any], None]
 
@@ -32,7 +32,7 @@ class Slot(Protocol):
     def ends_at(self) -> float | None:
         """Return when `late` must be asked, in ``time.monotonic()``; ``None`` = never."""
 
-    def close(self) -> Future[Any] | None:
+    def close(self) -> Outcome[Any] | None:
         """Close the environment, or begin to."""
 
 
@@ -192,13 +192,13 @@ class ProcessSlot:
     def __init__(self, pool: WorkerPool, builder: bytes, deadline_s: float) -> None:
         self._env = WorkerEnv(pool, builder, deadline_s=deadline_s)
 
-    def submit(self, done: Done, method: str, *arguments: Any, **named: Any) -> Future[Any]:
+    def submit(self, done: Done, method: str, *arguments: Any, **named: Any) -> Outcome[Any]:
         """See `Slot.submit`."""
         future = self._env.submit(method, *arguments, **named)
         future.add_done_callback(done)
         return future
 
-    def receive(self, call: Future[Any]) -> Any:
+    def receive(self, call: Outcome[Any]) -> Any:
         """See `Slot.receive`."""
         return self._env.receive(call)
 
@@ -208,7 +208,7 @@ class ProcessSlot:
     def ends_at(self) -> None:
         """See `Slot.ends_at`."""
 
-    def close(self) -> Future[Any]:
+    def close(self) -> Outcome[Any]:
         """See `Slot.close`."""
         return self._env.submit("close")
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -34,6 +36,12 @@ def _step_of(env: Env) -> Callable[[str], One]:
     return env._step if type(env).step is Env.step else env.step
 
 
+def _reset_of(env: Env) -> Callable[[], tuple[str, dict[str, Any]]]:
+    """Return what begins the next episode of an environment that is in one; see `_step_of`."""
+    own = type(env).reset is Env.reset and type(env).step is Env.step
+    return partial(env._reset, None) if own else env.reset
+
+
 class SyncVectorEnv(VectorEnv):
     """The fastest vector for environments that do not wait for anything.
 
@@ -46,7 +54,9 @@ class SyncVectorEnv(VectorEnv):
     def __init__(self, envs: Sequence[Env], ids: Sequence[str], autoreset: Autoreset) -> None:
         super().__init__(ids, autoreset)
         self.envs = list(envs)
+        self._indices = range(self.num_envs)
         self._own = [_step_of(env) for env in self.envs]
+        self._resets = [_reset_of(env) for env in self.envs]
         self._steps = [self._beginner(index) for index in range(self.num_envs)]
         self._sent: list[tuple[int, One]] = []
 
@@ -80,15 +90,40 @@ class SyncVectorEnv(VectorEnv):
         obs, rewards, terminated, truncated, infos = zip(*results, strict=False)
         size = self.num_envs
         values = np.fromiter(rewards, np.float64, size)
-        if not (any(terminated) or any(truncated)):
+        cut = any(truncated)
+        if not (cut or any(terminated)):
             return Steps(obs, values, np.zeros(size, bool), np.zeros(size, bool), infos)
         ends = np.fromiter(terminated, bool, size)
-        cuts = np.fromiter(truncated, bool, size)
+        cuts = np.fromiter(truncated, bool, size) if cut else np.zeros(size, bool)
+        over = list(compress(self._indices, terminated))
+        if cut:
+            over = sorted({*over, *compress(self._indices, truncated)})
         texts, dicts = list(obs), list(infos)
-        for index, last in enumerate(results):
-            if last[2] or last[3]:
-                texts[index], _, _, _, dicts[index] = self._ended(index, last)
+        if self.autoreset == "same_step":
+            self._begin_next(over, results, texts, dicts)
+        else:
+            for index in over:
+                self._ended(index, results[index])
         return Steps(texts, values, ends, cuts, dicts)
+
+    def _begin_next(
+        self,
+        over: Sequence[int],
+        results: Sequence[One],
+        texts: list[str],
+        infos: list[dict[str, Any]],
+    ) -> None:
+        """Begin the next episodes in the step that ended the last ones; change texts and infos."""
+        for index in over:
+            if index in self._over:  # its reset failed
+                continue
+            try:
+                texts[index], info = self._resets[index]()
+            except Exception as error:
+                self._stop(index)
+                texts[index], _, _, _, info = failed_step(error)
+            last = results[index]
+            infos[index] = {**info, "final_obs": last[0], "final_info": last[4]}
 
     def send(self, actions: Sequence[str], indices: Iterable[int] | None = None) -> None:
         """See `VectorEnv.send`; the steps are made at once."""

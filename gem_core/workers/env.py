@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from concurrent.futures import Future
 from random import Random
 from typing import Any
 
 from gem_core.core import Env
 from gem_core.env_spec import EnvSpec
 from gem_core.errors import EpisodeStateError
+from gem_core.workers.outcome import Outcome
 from gem_core.workers.pool import WorkerPool
 from gem_core.workers.records import Answer
 
@@ -36,6 +36,7 @@ class WorkerEnv(Env):
         spec: what is shown as `spec` until the first reset.
 
     Attributes:
+        pool: the workers.
         deadline_s: wall seconds of one call.
         functions: the tools as chat templates take them, after the first reset.
     """
@@ -51,18 +52,18 @@ class WorkerEnv(Env):
         answer: Answer | None = None,
         spec: EnvSpec | None = None,
     ) -> None:
-        self._pool = pool
+        self.pool = pool
         self._handle = pool.handle(builder, answer)
         self._closed = False
         self.deadline_s = deadline_s
         self.functions: list[dict[str, Any]] | None = None
         self.spec = spec
 
-    def submit(self, method: str, *arguments: Any, **named: Any) -> Future[Any]:
+    def submit(self, method: str, *arguments: Any, **named: Any) -> Outcome[Any]:
         """Call a method in the worker without waiting for it; one call at a time.
 
         Returns:
-            A future of what `receive` takes. It raises `EnvDeadlineError` after `deadline_s`,
+            What `receive` takes. It raises `EnvDeadlineError` after `deadline_s`,
             `WorkerDiedError` if the worker ended, or the environment's exception.
 
         Raises:
@@ -71,16 +72,16 @@ class WorkerEnv(Env):
         """
         if method == "close":
             self._closed = True
-            return self._pool.close_env(self._handle, self.deadline_s)
+            return self.pool.close_env(self._handle, self.deadline_s)
         if self._closed:
             raise EpisodeStateError("The environment is closed: make a new one.")
-        return self._pool.submit(
+        return self.pool.submit(
             self._handle, method, *arguments, deadline_s=self.deadline_s, **named
         )
 
-    def receive(self, future: Future[Any]) -> Any:
+    def receive(self, outcome: Outcome[Any]) -> Any:
         """Wait for a call of `submit`; return what the method returned."""
-        result, facts = future.result()
+        result, facts = outcome.result()
         if facts is not None:
             self.spec = facts["spec"] or self.spec
             self.version = facts["version"]
@@ -124,7 +125,7 @@ class WorkerEnv(Env):
 
     def __del__(self) -> None:
         if not self.__dict__.get("_closed", True):
-            self._pool.drop(self._handle)
+            self.pool.drop(self._handle)
 
     def _reset(self, options: dict[str, Any] | None) -> ResetResult:
         raise NotImplementedError("The worker's environment has it.")

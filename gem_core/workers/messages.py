@@ -1,7 +1,8 @@
-"""Messages between a process and its workers: pickles with their length in front.
+"""Messages between a process and its workers: pickles of lists of them, with the length in front.
 
-Arguments and results are pickles inside the message: one that cannot be read, because only the
-sender has its class, is the error of one call and not of the connection.
+Messages that follow each other quickly travel in one list: each list costs a write, a switch of
+processes and a read. Builders, arguments and results are pickles inside a message: one that cannot
+be read, because only the sender has its class, is the error of one call and not of the connection.
 
 A worker runs the code of this project and of its user with the user's rights, as the parent does;
 programs that an agent wrote run in the sandbox (SECURITY.md), never in a worker itself.
@@ -19,9 +20,9 @@ PIECE = 1 << 18
 _LENGTH = struct.Struct("<Q")
 
 
-def pack(message: Any) -> bytes:
-    """Return the bytes of a message."""
-    body = pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
+def pack(messages: list[Any]) -> bytes:
+    """Return the bytes of some messages."""
+    body = pickle.dumps(messages, protocol=pickle.HIGHEST_PROTOCOL)
     return _LENGTH.pack(len(body)) + body
 
 
@@ -32,7 +33,7 @@ class Unpacker:
         self._buffer = bytearray()
 
     def feed(self, piece: bytes) -> Iterator[Any]:
-        """Yield the messages that are complete with ``piece``."""
+        """Yield the messages whose list is complete with ``piece``."""
         buffer = self._buffer
         buffer += piece
         start = 0
@@ -43,5 +44,5 @@ class Unpacker:
                 break
             body = bytes(memoryview(buffer)[start + _LENGTH.size : end])
             start = end
-            yield pickle.loads(body)
+            yield from pickle.loads(body)
         del buffer[:start]

@@ -10,11 +10,9 @@ import socket
 import subprocess
 import sys
 import time
-from collections import deque
-from collections.abc import Iterator
-from typing import Any
 
-from gem_core.workers.messages import PIECE, Unpacker, pack
+from gem_core.workers.channel import Channel
+from gem_core.workers.marks import Marks, shared_memory
 
 _PROGRAM = (
     "import json, sys; sys.path[:] = json.loads(sys.argv.pop()); "
@@ -22,22 +20,19 @@ _PROGRAM = (
 )
 
 
-class Process:
-    """A worker process; it is not thread-safe.
+class Process(Channel):
+    """A worker process of this one; it is not thread-safe.
 
     It is the first process of a session of its own, so that what its environments start can be
     ended with it.
-
-    Attributes:
-        ready: whether it has begun to serve.
     """
 
     def __init__(self) -> None:
-        self.ready = False
-        self._ours, self._theirs = socket.socketpair()
-        self._ours.setblocking(False)
-        self._unpacker = Unpacker()
-        self._unsent: deque[memoryview] = deque()
+        super().__init__()
+        self._memory = shared_memory()
+        self.marks = Marks(self._memory)
+        self._socket, self._theirs = socket.socketpair()
+        self._socket.setblocking(False)
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -46,67 +41,22 @@ class Process:
         The kernel ends a worker with the thread that started it. Nothing of this process is
         copied: neither its threads nor its locks, nor what they hold.
         """
-        number = self._theirs.fileno()
-        arguments = [str(number), str(os.getpid()), json.dumps(sys.path)]
+        numbers = [self._theirs.fileno(), self._memory]
+        arguments = [*map(str, numbers), str(os.getpid()), json.dumps(sys.path)]
         self._process = subprocess.Popen(
             [sys.executable, "-c", _PROGRAM, *arguments],
             stdin=subprocess.DEVNULL,
-            pass_fds=[number],
+            pass_fds=numbers,
             env={"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", **os.environ},
             start_new_session=True,
         )
         self._theirs.close()
+        self._close_memory()
 
     @property
     def pid(self) -> int | None:
         """Its process id, ``None`` before it is started."""
         return None if self._process is None else self._process.pid
-
-    def fileno(self) -> int:
-        """Return the number of the socket, for a selector."""
-        return self._ours.fileno()
-
-    @property
-    def has_unsent(self) -> bool:
-        """Whether bytes wait until the worker reads."""
-        return bool(self._unsent)
-
-    def send(self, message: Any) -> None:
-        """Send a message as far as the worker reads; the rest is sent by `flush`."""
-        self._unsent.append(memoryview(pack(message)))
-        self.flush()
-
-    def flush(self) -> None:
-        """Send what waits, as far as the worker reads; a worker that has ended reads nothing."""
-        while self._unsent:
-            try:
-                sent = self._ours.send(self._unsent[0])
-            except BlockingIOError:
-                return
-            except OSError:  # it has ended, which `receive` finds out
-                self._unsent.clear()
-                return
-            if sent == len(self._unsent[0]):
-                self._unsent.popleft()
-            else:
-                self._unsent[0] = self._unsent[0][sent:]
-
-    def receive(self) -> Iterator[Any]:
-        """Yield the messages that have arrived.
-
-        Raises:
-            EOFError: the worker has ended.
-        """
-        while True:
-            try:
-                piece = self._ours.recv(PIECE)
-            except BlockingIOError:
-                return
-            except OSError:
-                piece = b""
-            if not piece:
-                raise EOFError
-            yield from self._unpacker.feed(piece)
 
     def kill(self, *, ended: bool = False) -> str:
         """End it with everything that it started.
@@ -118,19 +68,34 @@ class Process:
             How it ended, for messages.
         """
         self.forget()
-        process = self._process
-        if process is None:
+        if self._process is None:
             return "it was not started"
-        if ended:
-            _wait_for_end(process.pid)
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
-        return _how(process.wait())
+        return end_session(self._process, ended=ended)
 
     def forget(self) -> None:
-        """Close the socket only, as in a forked child, whose worker it is not."""
-        self._ours.close()
+        """Close socket and memory only, as in a forked child, whose worker it is not."""
+        super().forget()
         self._theirs.close()
+        self._close_memory()
+
+    def _close_memory(self) -> None:
+        if self._memory >= 0:
+            os.close(self._memory)
+            self._memory = -1
+
+
+def end_session(process: subprocess.Popen[bytes], *, ended: bool) -> str:
+    """End a process with the session whose first one it is; return how it ended.
+
+    Args:
+        process: a child of this one.
+        ended: whether it has ended by itself, or is about to.
+    """
+    if ended:
+        _wait_for_end(process.pid)
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    return _how(process.wait())
 
 
 def _wait_for_end(pid: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gem_core.training.install import install_line
 from gem_core.training.memory_layout import MemoryLayout
 from gem_core.training.trainers import Trainer
 
@@ -11,7 +12,7 @@ TRAINER = Trainer(
     tested=("0.2.4", "0.3"),
     # Oat's own metadata end at 3.10, where its GPU stack does; its CPU backend runs on 3.11.
     python=((3, 10), (3, 12)),
-    install='pip install "gem-core[oat]"  # Linux, Python 3.10; see gem_oat/README.md',
+    install=install_line("oat"),
     launch="gem_oat.launch:run",
     translate="gem_oat.config:translate",
     # ``args.py``: ``zero_stage`` 2.

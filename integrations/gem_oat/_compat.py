@@ -5,14 +5,16 @@ Each repair names the condition under which it can be removed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from importlib import import_module
 from inspect import signature
 from types import ModuleType
 from typing import Any
 
-from gem_core.errors import MissingDependencyError
+from gem_core.errors import GemError, MissingDependencyError
+from gem_core.training.recipe import SamplingConfig
 from gem_core.training.trainers import require
 from gem_oat import TRAINER
 
@@ -27,6 +29,8 @@ ON_A_GPU = replace(
     },
 )
 """What a GPU run needs; the CPU backend needs less."""
+ON_A_CPU = {"vllm": "oat-vllm", "launchpad": "launchpad"}
+"""Part of the GPU stack -> the environment of ``tools/make_env.py`` that has it."""
 
 _LEARNER = "oat.algorithms.ppo:PPOLearner"
 _ACTOR = "oat.algorithms.ppo:PPOActor"
@@ -80,6 +84,33 @@ def require_gpu_stack() -> None:
     require(ON_A_GPU)
 
 
+def require_parts(names: Iterable[str]) -> None:
+    """Raise MissingDependencyError unless these parts of the GPU stack are installed, for a CPU."""
+    modules = {name: f"python tools/make_env.py {ON_A_CPU[name]}" for name in sorted(names)}
+    require(replace(TRAINER, modules=modules))
+
+
+def report_what_is_sampled(sampling: SamplingConfig) -> None:
+    """Have vLLM report log-probabilities of the distribution that it samples from.
+
+    Its V1 engine, the default of 0.8 on a GPU, reports those at temperature 1 and without top-p
+    and top-k; its V0 engine those that it drew with. To be removed when Oat takes a vLLM that has
+    ``logprobs_mode``.
+
+    Raises:
+        GemError: the user asks for the V1 engine.
+    """
+    if (sampling.temperature, sampling.top_p, sampling.top_k) == (1.0, 1.0, -1):
+        return
+    if os.environ.get("VLLM_USE_V1") == "1":
+        raise GemError(
+            "VLLM_USE_V1=1: this engine of vLLM 0.8 reports log-probabilities at temperature 1, "
+            "not those that it samples with. Leave the variable out, or set "
+            "sampling.temperature = 1, top_p = 1, top_k = -1."
+        )
+    os.environ["VLLM_USE_V1"] = "0"
+
+
 def fix_process_group(module: ModuleType) -> None:
     """Let ``init_process_group`` of ``oat.utils.distributed`` work with torch 2.10 and later.
 
@@ -110,3 +141,18 @@ def fix_critic_schedule(module: ModuleType) -> None:
         return original(name, *args, **kwargs)
 
     module.get_scheduler = with_fitting_arguments  # type: ignore[attr-defined]
+
+
+def drop_empty_groups(module: ModuleType) -> None:
+    """Let ``oat.utils.deepspeed`` train a model whose every trained weight decays, as with LoRA.
+
+    Oat makes a second group of parameters, which is then empty; DeepSpeed drops it, and the
+    schedulers of torch 2.10 and later refuse to go on with another number of groups. To be removed
+    when Oat leaves empty groups out.
+    """
+    original: Any = module.get_optimizer_grouped_parameters
+
+    def without_empty(*args: Any, **kwargs: Any) -> list[dict[str, Any]]:
+        return [group for group in original(*args, **kwargs) if group["params"]]
+
+    module.get_optimizer_grouped_parameters = without_empty  # type: ignore[attr-defined]

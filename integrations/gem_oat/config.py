@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from gem_core.adapters.estimate import needs_critic
 from gem_core.adapters.native_keys import core_keys, refuse_keys, refuse_native, refuse_values
 from gem_core.errors import RecipeError, unknown
 from gem_core.training.recipe import Recipe, get_key, recipe_keys
@@ -25,6 +26,7 @@ APPLIED = frozenset({
     "batch.episodes",
     "batch.group_size",
     "batch.max_tokens_per_device",
+    "model.lora.targets",
     "eval.every",
     "eval.inside_episodes",
     "train.steps",
@@ -37,9 +39,6 @@ APPLIED = frozenset({
 
 REFUSED = {
     "algorithm.entropy_coef": "Oat computes the entropy without a gradient; set it to 0.",
-    "model.lora.rank": "not carried over to Oat yet; leave it 0, or take TRL, verl or OpenRLHF.",
-    "model.lora.alpha": "not carried over to Oat yet; leave it out.",
-    "model.lora.targets": "not carried over to Oat yet; leave it out.",
     "hardware.engine_tensor_parallel": "not carried over to Oat yet; leave it 1.",
     "hardware.tensor_parallel": "Oat's GPUs compute whole layers; leave it 1.",
     "hardware.sequence_parallel": "Oat's GPUs compute whole sequences; leave it 1.",
@@ -102,6 +101,8 @@ def arguments(recipe: Recipe) -> Any:
         ) from None
     # Oat hands the name through to transformers; only its command line offers fewer.
     args.lr_scheduler = recipe.algorithm.schedule_name
+    # Its parser takes one name for a list of names.
+    args.target_modules = list(recipe.model.lora.targets) or "all-linear"
     return default_args_validation(args)
 
 
@@ -119,6 +120,7 @@ def _check_values(recipe: Recipe) -> None:
     hardware = recipe.hardware
     native = recipe.trainer.get("oat", {})
     gpu = hardware.device == "gpu"
+    real_vllm = "vllm" in values.real_parts()
     node_keys = {"master_addr", "master_port", "group_rank"}
     most = recipe.batch.max_tokens_per_device
     fused = native.get("use_fused_lm_head") and recipe.batch.micro_batch != 1
@@ -131,7 +133,7 @@ def _check_values(recipe: Recipe) -> None:
         ("train.steps", not recipe.train.steps, "there is nothing to train"),
         (
             "hardware.engine hardware.device",
-            hardware.engine not in ("default", "vllm" if gpu else "hf"),
+            hardware.engine not in ("default", "vllm" if gpu or real_vllm else "hf"),
             "Oat samples with vllm on a GPU, on a CPU with hf",
         ),
         (
@@ -156,7 +158,25 @@ def _check_values(recipe: Recipe) -> None:
             "the longest sequence must fit into one forward pass",
         ),
     ]
-    refuse_values(recipe, "Oat", checks)
+    refuse_values(recipe, "Oat", [*checks, *_lora_checks(recipe)])
+
+
+def _lora_checks(recipe: Recipe) -> list[tuple[str, object, str]]:
+    """What Oat's adapters cannot do."""
+    rank = recipe.model.lora.rank
+    return [
+        ("model.lora.alpha", rank and recipe.model.lora.alpha % 1, "Oat takes whole numbers"),
+        (
+            "model.lora.rank algorithm.estimator",
+            rank and needs_critic(recipe),
+            "the critic's value head would stay random, because only adapters are trained",
+        ),
+        (
+            "model.lora.rank",
+            rank and recipe.trainer.get("oat", {}).get("zero_stage") == 3,
+            "merged weights are not gathered from ZeRO 3; leave zero_stage out",
+        ),
+    ]
 
 
 # -- what the recipe and the adapter decide -------------------------------------------------------
@@ -169,6 +189,7 @@ _COPIED = {
     "gradient_checkpointing": "model.gradient_checkpointing",
     "l2": "algorithm.weight_decay",
     "learning_rate": "algorithm.lr",
+    "lora_rank": "model.lora.rank",
     "max_model_len": "limits.max_context_tokens",
     "max_norm": "algorithm.max_grad_norm",
     "num_groups": "hardware.nodes",
@@ -187,6 +208,7 @@ _COMPUTED: dict[str, tuple[str, Callable[[Recipe], Any]]] = {
     "critic_learning_rate": ("algorithm.critic_lr", values.critic_lr),
     "critic_type": ("algorithm.estimator", values.critic_type),
     "kl_penalty_coef": ("algorithm.kl_coef and algorithm.kl_in", values.kl_in_reward),
+    "lora_alpha": ("model.lora.alpha", lambda recipe: int(recipe.model.lora.alpha)),
     "lr_warmup_ratio": ("algorithm.warmup_steps", values.warmup_ratio),
     "max_epochs": ("algorithm.epochs and algorithm.minibatches", values.passes_per_item),
     "max_save_num": ("train.keep_checkpoints", values.checkpoints_kept),
@@ -204,6 +226,8 @@ _FIXED: dict[str, tuple[Any, str]] = {
     "debug": (True, _OWN_EVAL),
     "eval_steps": (-1, _OWN_EVAL),
     "fp16": (False, "set model.dtype instead"),
+    "load_in_4bit": (False, "the engine gets the weights that are trained, in model.dtype"),
+    "lora_dropout": (0, "a policy without dropout is sampled, and must be the one that is trained"),
     "logging_steps": (10**9, "the adapter writes every step to metrics.jsonl"),
     "max_train": (10**15, _OWN_STEPS),
     "num_samples": (1, "a row is a part of an episode: set batch.group_size"),
@@ -228,6 +252,7 @@ _REPLACED = {
     "ref_pretrain": "model.path",
     "save_ckpt": "train.save_every",
     "save_from": "train.save_every",
+    "target_modules": "model.lora.targets",
     "tokenizer": "model.path",
 }
 """Argument that is set elsewhere, or that has no effect here -> the recipe key for that work."""

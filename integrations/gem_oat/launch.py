@@ -10,6 +10,7 @@ from gem_core.tiny import model_source
 from gem_core.training.recipe import Recipe
 from gem_core.training.runs import RunDir
 from gem_oat import _compat, config, nodes
+from gem_oat.values import real_parts
 
 
 def run(recipe: Recipe, run: RunDir, *, resume: bool = False) -> None:
@@ -17,7 +18,7 @@ def run(recipe: Recipe, run: RunDir, *, resume: bool = False) -> None:
 
     Args:
         recipe: the experiment; ``hardware.device = "cpu"`` runs Oat's loop in this process, with
-            stand-ins for vLLM and launchpad.
+            stand-ins for vLLM and launchpad, unless `gem_oat.values.REAL_VARIABLE` is set.
         run: where metrics, episodes, checkpoints and the model go.
         resume: continue after the newest checkpoint, if there is one.
 
@@ -30,12 +31,13 @@ def run(recipe: Recipe, run: RunDir, *, resume: bool = False) -> None:
     start = last_checkpoint(run) if resume else 0
     if start == recipe.train.steps:
         return  # the model was written before this checkpoint
-    if recipe.hardware.device == "cpu":
+    on_cpu = recipe.hardware.device == "cpu"
+    if on_cpu and not real_parts():
         from gem_oat.cpu import in_process
 
         in_process.launch(arguments(recipe, run, start))
     else:
-        _compat.require_gpu_stack()
+        _compat.require_parts(real_parts()) if on_cpu else _compat.require_gpu_stack()
         nodes.run_watched([sys.executable, "-m", "gem_oat.nodes", str(run.path), str(start)])
     require_model(recipe, run)
 
@@ -77,11 +79,21 @@ def launch_program(args: Any) -> None:
     """
     from oat.interface import get_program
 
+    learner, actor = node_classes(args.gem.recipe)
+    program, resources = get_program(args, learner_cls=learner, actor_cls=actor)
+    nodes.run_nodes(program, resources, args.launch_type)
+
+
+def node_classes(recipe: Recipe) -> tuple[type, type]:
+    """Return the classes of the learner's and the actor's process."""
+    if recipe.hardware.device == "cpu":
+        from gem_oat.cpu import processes
+
+        return processes.CpuLearner, processes.CpuActor
     from gem_oat.learner import GemLearner
     from gem_oat.rollout import GemActor
 
-    program, resources = get_program(args, learner_cls=GemLearner, actor_cls=GemActor)
-    nodes.run_nodes(program, resources, args.launch_type)
+    return GemLearner, GemActor
 
 
 def require_model(recipe: Recipe, run: RunDir) -> None:

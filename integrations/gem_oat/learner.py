@@ -7,11 +7,13 @@ import sys
 from typing import Any, NamedTuple
 
 import oat.learners.rl
+import oat.utils.deepspeed
 import oat.utils.distributed
 import torch
 import torch.distributed as dist
 from oat.utils.data import TransitionDataset
 
+from gem_core.adapters.lora import merged, save_merged_model
 from gem_core.adapters.loss_checks import require_finite
 from gem_core.adapters.run_log import log_evaluation
 from gem_core.adapters.updates import updates_were_finite
@@ -32,6 +34,7 @@ from gem_oat.updates import Updates
 _compat.check_private_signatures()
 _compat.fix_process_group(oat.utils.distributed)
 _compat.fix_critic_schedule(oat.learners.rl)
+_compat.drop_empty_groups(oat.utils.deepspeed)
 
 
 class GemRun(NamedTuple):
@@ -259,12 +262,35 @@ class GemLearner(GemAdvantages):
 
     def _export(self) -> None:
         """The policy and its tokenizer in Hugging Face format, whole or not at all."""
-        self.model.model.module.config.use_cache = True  # Oat turned it off for training
+        self._policy.config.use_cache = True  # Oat turned it off for training
         staging = self.run_dir.path / "export"
-        self.strategy.save_model(self.model, self.tokenizer, str(staging), tag="model")
+        if self.args.lora_rank:
+            if self.strategy.is_rank_0():
+                save_merged_model(self._policy, self.tokenizer, str(staging / "model"))
+            dist.barrier()
+        else:
+            self.strategy.save_model(self.model, self.tokenizer, str(staging), tag="model")
         if self.strategy.is_rank_0():
             self.run_dir.publish(staging / "model")
             staging.rmdir()
+
+    @property
+    def _policy(self) -> Any:
+        """The policy without what Oat and DeepSpeed wrap it in; with LoRA a ``PeftModel``."""
+        return self.model.model.module
+
+    def sync_params_to_actors(self) -> None:
+        """Oat's hand-over of the weights; of adapters, merged without a change of the others.
+
+        Oat merges in place and back, which rounds the base weights each time in bfloat16.
+        """
+        rank = self.args.lora_rank
+        with merged(self._policy):
+            self.args.lora_rank = 0  # Oat then sends what ``named_parameters`` returns
+            try:
+                super().sync_params_to_actors()
+            finally:
+                self.args.lora_rank = rank
 
     def _save_checkpoint(self, step: int) -> None:
         for engine, folder in self.engines.items():

@@ -35,6 +35,10 @@ def main() -> None:
     from gem_oat import launch
 
     run = RunDir(sys.argv[1])
+    if run.recipe.hardware.device == "cpu":
+        from gem_oat.cpu import install
+
+        install()
     launch.launch_program(launch.arguments(run.recipe, run, int(sys.argv[2])))
 
 

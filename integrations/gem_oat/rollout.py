@@ -18,6 +18,7 @@ from gem_core.episodes.machine import EpisodeMachine
 from gem_core.episodes.rollout import Request, play_batch, require_healthy
 from gem_core.training.recipe import Recipe
 from gem_core.training.tasks import MachineFactory, Task, eval_task, step_tasks, train_task
+from gem_oat import _compat
 from gem_oat.rows import SegmentRow, bootstrap_row, segment_rows, turn_rows
 
 
@@ -124,8 +125,9 @@ class GemActor(PPOActor):
 
     def init(self, actor_id: int, save_path: str) -> None:
         """Build Oat's engine; the learner calls this."""
-        super().init(actor_id, save_path)
         self.recipe: Recipe = self.args.gem.recipe
+        _compat.report_what_is_sampled(self.recipe.sampling)
+        super().init(actor_id, save_path)
         self.factory = MachineFactory(self.recipe, self.tokenizer)
         self.policy = EnginePolicy(
             self.llm,

@@ -2,8 +2,29 @@
 
 from __future__ import annotations
 
+import os
+
 from gem_core.adapters.estimate import needs_critic
+from gem_core.errors import unknown
 from gem_core.training.recipe import Recipe
+
+REAL_VARIABLE = "GEM_OAT_TEST_REAL"
+"""Environment variable, for tests: which of `PARTS` are the released ones on a CPU, separated by
+commas. With any, a CPU run has Oat's own program of processes, as a GPU run has."""
+PARTS = ("vllm", "launchpad")
+"""What the CPU backend stands in for otherwise."""
+
+
+def real_parts() -> frozenset[str]:
+    """Return the parts that `REAL_VARIABLE` names.
+
+    Raises:
+        UnknownNameError: it names another.
+    """
+    chosen = frozenset(filter(None, os.environ.get(REAL_VARIABLE, "").split(",")))
+    for name in sorted(chosen - set(PARTS)):
+        raise unknown(f"part of Oat in {REAL_VARIABLE}", name, PARTS)
+    return chosen
 
 
 def on_gpu(recipe: Recipe) -> bool:

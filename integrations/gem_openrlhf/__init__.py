@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gem_core.training.install import install_line
 from gem_core.training.memory_layout import MemoryLayout
 from gem_core.training.trainers import Trainer
 
@@ -10,15 +11,14 @@ TRAINER = Trainer(
     distribution="openrlhf",
     tested=("0.11.2", "0.12"),
     python=((3, 10), (3, 13)),
-    # flash-attn imports torch while it builds, so torch and flash-attn come first.
-    install=(
-        "pip install torch && pip install flash-attn==2.8.3 --no-build-isolation && "
-        "pip install 'gem-core[openrlhf]' 'openrlhf[vllm]==0.11.2'"
-    ),
+    install=install_line("openrlhf"),
     launch="gem_openrlhf.launch:run",
     translate="gem_openrlhf.config:translate",
     # flash_attn and vllm are asked for only where a GPU is (see _compat.require_gpu_packages).
-    modules={"ray": "pip install 'ray[default]'", "deepspeed": "pip install deepspeed"},
+    modules={
+        "ray": "pip install 'ray[default]==2.55.0'",
+        "deepspeed": "pip install deepspeed==0.19.6",
+    },
     # ``ds.zero_stage`` 2; ``models/actor.py`` makes logits float32.
     memory=MemoryLayout(2, 2, 12, "optimizer", 10, "minibatch", packed=True),
 )

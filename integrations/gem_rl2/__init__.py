@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gem_core.training.install import install_line
 from gem_core.training.memory_layout import MemoryLayout
 from gem_core.training.trainers import Trainer
 
@@ -10,7 +11,7 @@ TRAINER = Trainer(
     distribution="rl-square",
     tested=("0.0.2", "0.0.3"),
     python=((3, 10), (3, 13)),
-    install="pip install 'gem-core[rl2]' in an environment of its own, on a machine with CUDA",
+    install=install_line("rl2"),
     launch="gem_rl2.launch:run",
     translate="gem_rl2.config:translate",
     modules={

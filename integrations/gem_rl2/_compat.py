@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from gem_core.training.trainers import require
-from gem_rl2 import TRAINER
+from gem_rl2 import TRAINER, tensor_parallel
 
 require(TRAINER)
 
@@ -30,6 +30,8 @@ def patch_rl2(dtype: str) -> None:
     """Repair 0.0.2 in this process.
 
     * FSDP computes in ``dtype``; 0.0.2 hard-codes bfloat16.
+    * A copy of the weights on every GPU sums the gradients, see `_fsdp`.
+    * A divided model has all its weights and one gradient, see `gem_rl2.tensor_parallel`.
     * Checkpoints hold the optimizer, see `_worker_state`.
     * Averages over sequences work; 0.0.2 asks for the epsilon of a mask of booleans.
     """
@@ -43,6 +45,8 @@ def patch_rl2(dtype: str) -> None:
     precision = getattr(torch, dtype)
     policy = MixedPrecision(param_dtype=precision, reduce_dtype=precision, buffer_dtype=precision)
     data_parallelism.MixedPrecision = lambda **_: policy
+    data_parallelism.FSDP = _fsdp
+    tensor_parallel.repair()
     checkpointing.get_worker_ckpt = model_offloading_manager(_worker_state)
     checkpointing.load_worker_ckpt = model_offloading_manager(_load_worker_state)
 
@@ -52,6 +56,20 @@ def patch_rl2(dtype: str) -> None:
 
     actor.aggregate_values = of_numbers
     critic.aggregate_values = of_numbers
+
+
+def _fsdp(model: Any, *, device_mesh: Any, **options: Any) -> Any:
+    """Return the model in torch's FSDP.
+
+    With groups of one rank (``ddp_size`` = all ranks), torch stops sharding and then sums gradients
+    over that rank only; the copies are told to it as what they are.
+    """
+    from torch.distributed.fsdp import FullyShardedDataParallel, ShardingStrategy
+
+    if device_mesh["fsdp"].size() == 1 and device_mesh["ddp"].size() > 1:
+        device_mesh = device_mesh["ddp"]
+        options["sharding_strategy"] = ShardingStrategy.NO_SHARD
+    return FullyShardedDataParallel(model, device_mesh=device_mesh, **options)
 
 
 def _worker_state(worker: Any) -> dict[str, Any]:

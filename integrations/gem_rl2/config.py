@@ -8,14 +8,11 @@ from typing import Any
 from gem_core.adapters.estimate import needs_critic
 from gem_core.adapters.hydra import followers, override, refuse_unknown
 from gem_core.adapters.native_keys import (
-    bare,
     core_keys,
-    native_table,
     refuse_keys,
     refuse_native,
     refuse_values,
 )
-from gem_core.errors import RecipeError
 from gem_core.tiny import model_source
 from gem_core.training.recipe import Recipe, TrainConfig, flatten, get_key, recipe_keys
 from gem_core.training.runs import RunDir
@@ -61,6 +58,7 @@ NAMES = {
     "train.steps": "trainer.n_epochs",
     "train.save_every": "trainer.save_freq",
     "hardware.sequence_parallel": "actor.sp_size",
+    "hardware.tensor_parallel": "actor.tp_size",
 }
 """Recipe key -> its name in 0.0.2; ``+`` where RL2's own configuration does not have it."""
 APPLIED = frozenset(
@@ -86,7 +84,6 @@ REFUSED = {
     "model.lora.alpha": "it has no adapters; leave it out.",
     "model.lora.targets": "it has no adapters; leave it out.",
     "hardware.engine_tensor_parallel": "not tried with gem-core; set rollout.server_args.tp_size.",
-    "hardware.tensor_parallel": "its gradient is then another one; use sequence_parallel.",
     "hardware.sharding": "it divides everything among its ranks, always; leave it 'default'.",
     "hardware.offload": (
         "it moves weights and optimizer states to the host between its phases by itself; "
@@ -145,7 +142,8 @@ def _tokens_per_pass(recipe: Recipe) -> int:
     if recipe.batch.max_tokens_per_device is not None:
         return recipe.batch.max_tokens_per_device
     hardware = recipe.hardware
-    updates = recipe.algorithm.minibatches * hardware.gpus_per_node // hardware.sequence_parallel
+    shared = hardware.sequence_parallel * hardware.tensor_parallel
+    updates = recipe.algorithm.minibatches * hardware.gpus_per_node // shared
     minibatch = -(-recipe.batch.episodes // updates)  # rounded up
     sequences = min(recipe.batch.micro_batch or minibatch, minibatch)
     return sequences * (recipe.limits.max_context_tokens or 0)
@@ -266,7 +264,6 @@ def _refuse(recipe: Recipe, newer: bool) -> None:
     ]
     refuse_keys(recipe, "RL2", REFUSED)
     refuse_values(recipe, "RL2", [*checks, *(_newer_checks(recipe) if newer else [])])
-    _refuse_unsound(recipe)
     refuse_native(recipe, "rl2", NATIVE_OWNED if newer == NEWER else native_owned(newer))
     if newer == NEWER:
         refuse_unknown(recipe, "rl2", native_keys())
@@ -297,27 +294,12 @@ def _newer_checks(recipe: Recipe) -> list[tuple[str, object, str]]:
             hardware.sequence_parallel > 1,
             "the adapter knows the key of 0.0.2 alone; leave it 1",
         ),
+        (
+            "hardware.tensor_parallel",
+            hardware.tensor_parallel > 1,
+            "the adapter repairs that of 0.0.2 alone; leave it 1",
+        ),
     ]
-
-
-def _refuse_unsound(recipe: Recipe) -> None:
-    """Refuse RL2's ways to divide a model that give another gradient than one rank's.
-
-    Weights and sequences shared by the ranks, and copies on part of them, keep it.
-    """
-    native = {bare(key): value for key, value in native_table(recipe, "rl2").items()}
-    ranks = recipe.hardware.gpus
-    for worker in ("actor", "critic"):
-        if native.get(f"{worker}.tp_size", 1) != 1:
-            raise RecipeError(
-                f"trainer.rl2.{worker}.tp_size: RL2's gradient is then another one; leave it 1 and "
-                "set hardware.sequence_parallel."
-            )
-        if native.get(f"{worker}.ddp_size", 1) == ranks > 1:
-            raise RecipeError(
-                f"trainer.rl2.{worker}.ddp_size = {ranks}: with a whole copy on every GPU FSDP "
-                f"does not sum the gradients; take a smaller divisor of {ranks}."
-            )
 
 
 NATIVE_OWNED = native_owned(NEWER)

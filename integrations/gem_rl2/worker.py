@@ -26,7 +26,7 @@ from gem_core.training.recipe import Recipe
 from gem_core.training.runs import RunDir
 from gem_core.training.stopping import SaveClock, mark_stopped
 from gem_core.training.tasks import Task, eval_task, require_step, step_tasks
-from gem_rl2 import _compat
+from gem_rl2 import _compat, tensor_parallel
 from gem_rl2.advantages import Advantages, require_installed
 from gem_rl2.config import native_config, settings_of
 from gem_rl2.metrics import RunLog
@@ -51,7 +51,10 @@ class _Updates(Worker):
 
     def optimizer_step(self) -> float:
         # RL2 clips each rank's shards by their own norm; after this, that changes nothing.
-        norm = self.model.clip_grad_norm_(self.config.max_grad_norm)
+        if self.config.tp_size > 1:
+            norm = tensor_parallel.clip_grad_norm_(self, self.config.max_grad_norm)
+        else:
+            norm = self.model.clip_grad_norm_(self.config.max_grad_norm)
         self.used_lr = self.scheduler.get_last_lr()[0]
         super().optimizer_step()
         return float(norm)

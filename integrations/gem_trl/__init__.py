@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gem_core.training.install import install_line
 from gem_core.training.memory_layout import MemoryLayout
 from gem_core.training.trainers import Trainer
 
@@ -10,9 +11,10 @@ TRAINER = Trainer(
     distribution="trl",
     tested=("1.16", "2"),
     python=((3, 11), (3, 15)),
-    install="pip install 'gem-core[trl]' in an environment of its own, Python 3.11 or newer",
+    install=install_line("trl"),
     launch="gem_trl.launch:run",
     translate="gem_trl.config:translate",
     # Its fused head (``add_fused_lm_head``) never makes all logits at once.
     memory=MemoryLayout(4, 4, 8, "none", 0, "minibatch"),
+    shared_imports=("gem_core.cli", "gem_core.evaluation.local", "gem_trl.launch"),
 )

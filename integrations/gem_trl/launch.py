@@ -26,7 +26,7 @@ from gem_trl.batching import processes
 from gem_trl.config import translate
 from gem_trl.critic import FILE
 from gem_trl.metrics import RunLog
-from gem_trl.ranks import end_with_parent
+from gem_trl.ranks import end_with_parent, leave_ranks
 from gem_trl.trainer import GemTrainer
 
 CPU_THREADS = 2
@@ -52,6 +52,7 @@ def run(recipe: Recipe, run: RunDir, *, resume: bool = False) -> None:
     checkpoint = restore(trainer, run.checkpoints) if resume else None
     trainer.train(resume_from_checkpoint=checkpoint)
     trainer.save_model(str(run.model))
+    leave_ranks()
 
 
 def prepare(recipe: Recipe) -> None:
@@ -175,3 +176,4 @@ if __name__ == "__main__":
             run(directory.recipe, directory, resume="--resume" in sys.argv)
     except RunStopped as stopped:
         print(stopped)
+        leave_ranks()

@@ -14,6 +14,8 @@ import time
 from pathlib import Path
 from typing import IO
 
+import torch.distributed as dist
+
 from gem_core.errors import RunError
 
 PATIENCE_S = 60.0
@@ -35,6 +37,17 @@ def end_with_parent() -> None:
     ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
     if parent == 1 or os.getppid() != parent:
         raise RunError("The torchrun that started this process has ended; resume the run.")
+
+
+def leave_ranks() -> None:
+    """Wait for the other ranks of a ``torchrun``, then end this process's part of the group.
+
+    Left to the end of the interpreter, the group's threads sometimes abort the process. `torchrun`
+    then calls a finished run failed and kills the ranks that are still writing.
+    """
+    if _TORCHRUN in os.environ and dist.is_initialized():
+        dist.barrier()
+        dist.destroy_process_group()
 
 
 def hold_rank(folder: Path, rank: int, patience_s: float = PATIENCE_S) -> None:

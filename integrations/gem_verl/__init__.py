@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gem_core.training.install import install_line
 from gem_core.training.memory_layout import MemoryLayout
 from gem_core.training.trainers import Trainer
 
@@ -13,7 +14,7 @@ TRAINER = Trainer(
     distribution="verl",
     tested=("0.9.1", "0.10"),
     python=((3, 10), (3, 13)),
-    install=f"{_INSTALL} vllm (or sglang)",
+    install=install_line("verl"),
     launch="gem_verl.launch:run",
     translate="gem_verl.config:translate",
     modules=dict.fromkeys(_MODULES, _INSTALL),

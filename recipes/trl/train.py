@@ -24,6 +24,7 @@ from gem_core.training.tasks import MachineFactory
 from gem_trl.config import native_config
 from gem_trl.launch import needs_processes, prepare, restore, start_processes
 from gem_trl.metrics import RunLog
+from gem_trl.ranks import leave_ranks
 from gem_trl.rollout import task_rows, to_native
 from gem_trl.trainer import GemTrainer
 
@@ -74,6 +75,7 @@ def train(recipe: Recipe, run: RunDir, resume: bool) -> None:
     if trainer.rank == 0:
         last = run.metrics()[-1]
         print(f"step {last['step']}: success {last['success/mean']:.3f}, model in {run.model}")
+    leave_ranks()
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from gem_core.adapters.program import run_program
+from gem_core.adapters.program import run_process, run_program
 from gem_core.errors import GemError
 
 CHILD = "import sys, time; print('ready', flush=True); time.sleep(60)"
@@ -50,6 +50,21 @@ def test_it_ends_with_its_parent(tmp_path):
     while os.path.exists(f"/proc/{child}") and _state(child) != "Z":
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+def test_a_process_too_large_to_be_copied_starts_it():
+    code = (
+        "import mmap, os, sys; from gem_core.adapters.program import run_process; "
+        "memory = os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES'); "
+        "parts = [mmap.mmap(-1, memory * 9 // 10, flags=mmap.MAP_PRIVATE) for _ in range(2)]; "
+        "sys.exit(run_process([sys.executable, '-c', 'raise SystemExit(5)']))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 5
+
+
+def test_a_missing_program_is_named():
+    with pytest.raises(GemError, match="there is no program 'no-such-trainer'"):
+        run_process(["no-such-trainer"])
 
 
 def _children(pid):

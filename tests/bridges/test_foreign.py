@@ -18,6 +18,9 @@ from gem_core.bridges.foreign import ForeignEnv, foreign_seed
 from gem_core.bridges.global_random import GlobalRandom
 from gem_core.bridges.gymnasium_env import plain_text
 from gem_core.errors import EpisodeStateError, MissingDependencyError, UnknownNameError
+from gem_core.report.data import data_lines
+from gem_core.training.recipe import load_recipe
+from gem_core.training.run_data import describe_environments
 
 _serial = count()
 
@@ -135,6 +138,19 @@ def test_seeds_that_do_not_decide_are_told() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # once in a process
         assert Unseeded("y").reset(seed=1)[1]["bridge"]["seeds"] == "do not decide"
+
+
+def test_a_run_records_whether_seeds_decide() -> None:
+    gem_core.register("foreign:Drawing-v0", f"{__name__}:Drawing", name="d")
+    gem_core.register("foreign:Unseeded-v0", f"{__name__}:Unseeded", name="u")
+    tables = "[{id='foreign:Drawing-v0'}, {id='foreign:Unseeded-v0'}]"
+    recipe = load_recipe("guess-the-number-easy", "tiny", [f"env={tables}"])
+    with pytest.warns(RuntimeWarning, match="different tasks"):
+        rows = describe_environments(recipe)
+    assert [row["provenance"] for row in rows] == [{"seeds": "decide"}, {"seeds": "do not decide"}]
+    lines = data_lines(rows)
+    assert "seeds" not in lines[0]
+    assert lines[1].endswith("its seeds DO NOT DECIDE the episodes")
 
 
 def test_seeds_of_32_bits_are_handed_over() -> None:

@@ -14,12 +14,12 @@ import pytest
 
 from gem_core.compare.folder import claimed
 from gem_core.compare.grid import Cell, make_grid
+from gem_core.compare.reasons import error_line
 from gem_core.compare.recipes import mark_stale, mixed_experiments
 from gem_core.compare.results import read_cells
 from gem_core.compare.runner import (
     Plan,
     command,
-    error_line,
     run_cell,
     run_grid,
     status,

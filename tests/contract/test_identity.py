@@ -69,7 +69,8 @@ def test_nothing_outside_the_adapter_imports_it(package):
     # and the faults that are put into adapters.
     own_loop = root / "benchmarks" / "overhead" / f"own_{package.removeprefix('gem_')}.py"
     trainer = package.removeprefix("gem_")
-    engines = [root / "benchmarks" / "engines" / f"{trainer}_{n}.py" for n in ("cases", "weights")]
+    parts = ("cases", "checks", "weights")
+    engines = [root / "benchmarks" / "engines" / f"{trainer}_{part}.py" for part in parts]
     rows = root / "benchmarks" / f"{trainer}_rows" / "run.py"
     faults = [root / "benchmarks" / "parity" / name for name in ("faults.py", "two_ranks.py")]
     offenders = []

@@ -25,7 +25,8 @@ SETTINGS = (
     "env.0.tool_use.instructions=false",
 )
 BUSY = "while True: sum(range(1000))"
-WORKERS = ("workers.backend=process", "workers.number=2")
+BACKENDS = {"verl": "ray", "openrlhf": "ray"}
+"""Where environments live in the second run; with the others, in processes of this machine."""
 SEES_WORKERS = """
 import os, sys
 if any("gem_core.workers.child" in argument for argument in sys.orig_argv):
@@ -58,7 +59,7 @@ def played(directory):
 
 
 def test_a_run_repeats_to_the_digit_and_plays_what_every_trainer_plays(
-    train, package_path, monkeypatch, tmp_path
+    train, trainer_name, package_path, monkeypatch, tmp_path
 ):
     """The second time the environments live in worker processes, all of which end with the run."""
     status, output, first = train("first", *SETTINGS)
@@ -69,7 +70,9 @@ def test_a_run_repeats_to_the_digit_and_plays_what_every_trainer_plays(
     monkeypatch.setenv("GEM_TEST_WORKERS", str(workers))
     load = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(2)]
     try:
-        status, output, second = train("second", *SETTINGS, *WORKERS)
+        backend = BACKENDS.get(trainer_name, "process")
+        keys = (f"workers.backend={backend}", "workers.number=2")
+        status, output, second = train("second", *SETTINGS, *keys)
     finally:
         for process in load:
             process.kill()

@@ -173,8 +173,9 @@ def test_compat_wordle_counts_a_tab_as_a_letter() -> None:
         assert env.step("\\boxed{A PP LE}")[4]["success"]
 
 
-def test_wordle_draws_from_words_that_are_given():
-    env = gem_core.make("game:Wordle-v0-easy", words=["cat", "dog", "horse"])
+@pytest.mark.parametrize("env_id", ["game:Wordle-v0-easy", "game:Hangman-v0-easy"])
+def test_a_game_draws_from_words_that_are_given(env_id):
+    env = gem_core.make(env_id, words=["cat", "dog", "horse"])
     player = get_player("expert", env.spec.id, 0, env=env)
     drawn = set()
     for seed in range(20):
@@ -190,7 +191,8 @@ def test_wordle_draws_from_words_that_are_given():
     assert drawn == {"CAT", "DOG"}
 
 
+@pytest.mark.parametrize("env_id", ["game:Wordle-v0-easy", "game:Hangman-v0-easy"])
 @pytest.mark.parametrize("words", [["horse"], ["c4t"], [3]])
-def test_words_that_cannot_be_drawn_are_refused(words):
+def test_words_that_cannot_be_drawn_are_refused(env_id, words):
     with pytest.raises(ValueError, match="word"):
-        gem_core.make("game:Wordle-v0-easy", words=words)
+        gem_core.make(env_id, words=words)

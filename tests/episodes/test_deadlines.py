@@ -10,14 +10,15 @@ import time
 import pytest
 
 from gem_core.core import Env, Wrapper
+from gem_core.episodes import env_calls
 from gem_core.episodes import env_threads as pool_module
-from gem_core.episodes import rollout
 from gem_core.episodes.data import StopReason
 from gem_core.episodes.env_threads import EnvThreads, env_threads
 from gem_core.episodes.machine import EpisodeMachine, Limits
-from gem_core.episodes.rollout import never_blocks, play, play_batch, play_many
+from gem_core.episodes.rollout import play, play_batch, play_many
 from gem_core.errors import GemError
 from gem_core.registration import make
+from gem_core.workers.blocking import never_blocks
 from gem_core.wrappers import TimeLimit
 
 QUICKLY = 20.0
@@ -78,8 +79,8 @@ def test_a_deadline_that_is_set_holds_for_the_environments_of_gem_core_too(
 def test_without_any_limit_a_hung_environment_of_others_ends_after_the_default(
     kit, play_all, monkeypatch
 ):
-    assert rollout.DEFAULT_DEADLINE_S == 60.0
-    monkeypatch.setattr(rollout, "DEFAULT_DEADLINE_S", 0.3)
+    assert env_calls.DEFAULT_DEADLINE_S == 60.0
+    monkeypatch.setattr(env_calls, "DEFAULT_DEADLINE_S", 0.3)
     machines = [kit.machine(60.0), kit.machine(kit.won())]
     began = time.monotonic()
     hung, other = play_all(machines)
@@ -211,6 +212,19 @@ def test_a_call_nobody_waits_for_is_given_up_by_the_next_one(pool):
     assert pool.submit(lambda: "alive", 5.0).future.result(5) == "alive"
     assert pool.hung == 4
     gate.set()
+
+
+def test_a_limit_that_passes_while_it_is_looked_at_is_an_ended_episode(kit, pool, monkeypatch):
+    machine = kit.machine(9.0, limits=Limits(turn_deadline_s=0.3))
+    call = pool.submit(machine.env.release.wait, 0.3)
+    left = iter([1e-9, *[-1e-9] * 9])
+    monkeypatch.setattr(pool_module.Call, "left", lambda call: next(left))
+    looks = 0
+    while not env_calls._late(machine, call, None):
+        looks += 1
+    assert looks == 1
+    release(machine)
+    assert machine.episode.stop_reason is StopReason.DEADLINE
 
 
 def test_a_call_that_is_given_up_before_it_starts_never_runs(pool):

@@ -330,3 +330,11 @@ def test_there_is_no_such_state_after_other_ends_or_outside_the_context(kit):
     full.feed(kit.complete("a"))
     assert full.episode.stop_reason is StopReason.CONTEXT_OVERFLOW
     assert full.bootstrap_state() == []
+
+
+def test_a_machine_outside_a_worker_has_nothing_to_submit(kit):
+    machine = kit.machine(kit.won())
+    with pytest.raises(EpisodeStateError, match=r"not live in a worker process: call start\(\)"):
+        machine.submit_start()
+    with pytest.raises(EpisodeStateError, match="not live in a worker process"):
+        machine.submit_close()

@@ -12,6 +12,7 @@ from gem_core.episodes.data import Completion, StopReason
 from gem_core.episodes.machine import Limits
 from gem_core.episodes.rollout import (
     MicroBatcher,
+    Request,
     failed_fraction,
     play,
     play_batch,
@@ -161,3 +162,24 @@ def test_seconds_are_recorded(kit):
     (episode,) = play_batch([kit.machine(kit.won())], kit.Echo(delay=0.01))
     assert episode.seconds["policy"] >= 0.01 and episode.seconds["env"] > 0
     assert isinstance(episode.turns[0].action, str) and Completion([1]).logprobs is None
+
+
+@pytest.mark.parametrize(("max_wait_s", "least", "most"), [(0.2, 0.2, 10.0), (60.0, 0.0, 10.0)])
+def test_a_call_waits_no_longer_than_it_says(kit, max_wait_s, least, most):
+    """Alone a request waits ``max_wait_s``; the last one of a full batch is not waited after."""
+    alone = least > 0
+    machines = [kit.machine(kit.won()) for _ in range(1 if alone else 4)]
+
+    async def run():
+        async with MicroBatcher(kit.Echo(), max_batch=4, max_wait_s=max_wait_s) as policy:
+
+            async def later(number, machine):
+                await asyncio.sleep(0.02 * number)
+                return await policy.complete(Request([98], 4, machine))
+
+            began = time.monotonic()
+            await asyncio.gather(*(later(k, machine) for k, machine in enumerate(machines)))
+            return time.monotonic() - began, dict(policy.calls)
+
+    seconds, calls = asyncio.run(run())
+    assert least <= seconds < most and calls == {len(machines): 1}

@@ -62,6 +62,22 @@ def test_a_broken_environment_fails_the_evaluation(model_dir, tmp_path):
         evaluate(recipe, model_dir, 4)
 
 
+def test_a_score_with_failed_episodes_is_recorded_with_a_warning(recipe, model_dir, tmp_path):
+    from gem_core import experiment
+    from gem_core.registration import register
+    from gem_core.training.runs import RunDir
+
+    register("test:Fails-v0", "gem_core.parity.frozen:_Scripted", turns=1, dense=0, raises=1)
+    mixed = f"eval.env=[{{id='{recipe.env[0].id}'}}, {{id='test:Fails-v0'}}]"
+    recipe = override(recipe, [mixed, "eval.episodes=4"])
+    run = RunDir.create(tmp_path / "run", recipe, "trl")
+    lines: list[str] = []
+    figures = experiment._evaluate(run, recipe, model_dir, "before", 0, lines.append)
+    assert figures["stop/env_error"] == 0.5
+    assert lines[0].startswith("Before: success")
+    assert "failed count as not solved (env_error 2)" in lines[1]
+
+
 def test_reasons_are_kept(recipe, model_dir):
     episodes = evaluation_episodes(recipe, model_dir, 20)
     assert {e.stop_reason for e in episodes} <= {StopReason.TERMINATED, StopReason.INVALID_FORMAT}

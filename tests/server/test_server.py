@@ -21,12 +21,18 @@ from websockets.sync.client import connect
 
 import gem_core
 from gem_core.checker import check_env
-from gem_core.errors import GemError
-from gem_core.registration import _registry
+from gem_core.episodes.data import Completion, StopReason
+from gem_core.episodes.rollout import play_many
+from gem_core.errors import DataError, GemError
+from gem_core.registration import _registry, spec
 from gem_core.server.client import RemoteEnv
 from gem_core.server.limits import ServerLimits
 from gem_core.server.program import make_program
 from gem_core.server.socket_client import ServerError
+from gem_core.training.recipe import load_recipe, recipe_from_dict
+from gem_core.training.run_data import describe_environments, in_run, make_for_run
+from gem_core.training.runs import RunDir
+from gem_core.training.tasks import MachineFactory
 
 GUESS = "game:GuessTheNumber-v0-easy"
 SESSIONS = 1000
@@ -47,6 +53,14 @@ def watched() -> Iterator[set[int]]:
 @pytest.fixture(autouse=True)
 def _importable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(Path(__file__).parent))
+
+
+def until_open(watched: set[int], number: int) -> None:
+    """Wait: a session is over before the thread that closes its environment has done so."""
+    until = time.monotonic() + 30
+    while len(watched) != number and time.monotonic() < until:
+        time.sleep(0.02)
+    assert len(watched) == number
 
 
 def play(env: gem_core.Env, seed: int) -> list[Any]:
@@ -135,7 +149,7 @@ def test_a_client_killed_in_its_episode_leaves_nothing(
     child.wait()
     child.stdout.close()
     server.wait_for("sessions", 0)
-    assert not watched
+    until_open(watched, 0)
     assert server.metric('sessions_closed_total{kind="disconnected"}') == 20
     assert len(os.listdir("/proc/self/fd")) <= files + 1
 
@@ -155,6 +169,42 @@ def test_a_call_that_hangs_costs_its_session_only(
         assert other.step("go")[0] == "go"
         assert server.metric("hung_calls") == 1
         assert server.metric("sessions") == 1
+
+
+@pytest.mark.slow
+def test_a_thousand_faults_are_a_thousand_episodes(
+    start: Callable[..., Any], watched: set[int]
+) -> None:
+    """Exceptions, hung calls and dropped connections, and as many episodes without a fault."""
+    kinds = ("fail", "hang", "drop", "fine")
+    server = start(call_s=0.5)
+
+    class Faulty:
+        async def complete(self, request: Any) -> Completion:
+            machine = request.machine
+            kind = kinds[machine.index % 4]
+            if kind == "drop" and machine.turn == 1:
+                machine.env.unwrapped._client._socket.close()
+            return Completion([], text=kind if machine.turn == 1 else "a")
+
+    recipe = recipe_from_dict(
+        {
+            "name": "faults",
+            "env": [{"id": "remote:test:Watched-v0", "kwargs": {"url": server.url}}],
+            "limits": {"max_turns": 3, "turn_deadline_s": 20.0},
+        }
+    )
+    factory = MachineFactory(recipe)
+    machines = [factory.train(index) for index in range(1334)]
+    episodes = asyncio.run(play_many(machines, Faulty(), concurrency=64))
+    assert [episode.index for episode in episodes] == list(range(1334))
+    for episode in episodes:
+        fine = kinds[episode.index % 4] == "fine"
+        expected = StopReason.TRUNCATED_TURNS if fine else StopReason.ENV_ERROR
+        assert episode.stop_reason is expected, (episode.index, episode.error)
+    faults = [episode for episode in episodes if episode.error]
+    assert len(faults) == 1001
+    until_open(watched, 0)
 
 
 def test_an_exception_of_the_environment_is_told_and_the_session_lives(
@@ -305,12 +355,12 @@ def test_idle_sessions_expire(start: Callable[..., Any], watched: set[int]) -> N
         time.sleep(0.2)
         env.step("I am here")
     server.wait_for("sessions", 1)
-    assert len(watched) == 1
+    until_open(watched, 1)
     assert server.http(f"/sessions/{session}/step", b'{"text": "x"}')[0] == 404
     server.wait_for("sessions", 0)
     with pytest.raises(ServerError, match="lost"):
         env.step("too late")
-    assert not watched
+    until_open(watched, 0)
     assert server.metric('sessions_closed_total{kind="idle"}') == 2
 
 
@@ -387,3 +437,19 @@ def test_the_command_serves_until_it_is_told_to_end() -> None:
     child.stderr.close()
     with pytest.raises(ServerError, match="lost"):
         env.step("\\boxed{1}")
+
+
+def test_a_run_records_what_the_server_plays_and_notices_another(
+    start: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    table = f"env=[{{id='remote:{GUESS}', kwargs={{url='{start().url}'}}}}]"
+    recipe = load_recipe("guess-the-number-easy", "tiny", [table])
+    run = RunDir.create(tmp_path / "run", recipe, "trl")
+    (row,) = rows = describe_environments(recipe)
+    assert row["provenance"] == {"server_fingerprint": spec(GUESS).fingerprint()}
+    with in_run(run, rows):
+        make_for_run(recipe.env[0], "env.0").close()
+    other = {"fingerprint": "0123456789abcdef", "data_revision": None}
+    monkeypatch.setattr("gem_core.server.messages.facts", lambda env: other)
+    with in_run(run, rows), pytest.raises(DataError, match="server now says '0123456789abcdef'"):
+        make_for_run(recipe.env[0], "env.0")

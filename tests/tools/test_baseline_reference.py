@@ -43,3 +43,36 @@ def test_runs_and_missing_runs_are_told_apart(tmp_path, monkeypatch):
     better["after"].update({"success/mean": 0.5, "success/low": 0.4, "success/high": 0.6})
     (run / "result.json").write_text(json.dumps(better))
     assert "0.500 [0.400, 0.600] yes" in reference.render(tmp_path)[reference.TARGET]
+
+
+def test_agreement_and_algorithms_are_read_from_the_runs(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    reference = import_module("baseline_reference")
+    page = reference.render(RUNS)[reference.TARGET]
+    agree, _, algorithms = page.partition("## Do the trainers agree?")[2].partition(
+        "## ReBN against REINFORCE"
+    )
+    for name in ("guess-the-number-easy", "tower-of-hanoi-easy", "mastermind-easy", "sudoku-easy"):
+        assert f"| `{name}` | oat, openrlhf, rl2, trl |" in agree
+        assert f"| `{name}` | trl, verl |" in agree
+        assert f"| `{name}` | 0 |" in algorithms
+    assert "All trainers: over the 4 baselines that all 5 trainers finished" in agree
+    assert "Without verl, whose rate differs: over the 4 baselines that all 4 trainers" in agree
+    assert agree.count("p = ") + agree.count("p < ") == 2
+    assert "`leg-counting` 6 of 6 same steps" in agree  # with a constant rate
+    none = reference.render(tmp_path)[reference.TARGET]
+    assert "No baseline has runs of two trainers." in none
+    assert "ReBN against REINFORCE" not in none
+
+
+def test_the_extra_algorithms_have_a_table_of_their_own(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    reference = import_module("baseline_reference")
+    for algorithm in ("rebn", "grpo"):
+        target = tmp_path / "sudoku-easy" / "trl" / algorithm / "seed0"
+        shutil.copytree(RUNS / "sudoku-easy" / "trl" / "rebn" / "seed0", target)
+    page = reference.render(tmp_path)[reference.TARGET]
+    table = page.partition("## Four algorithms")[2]
+    assert "| `sudoku-easy` | grpo | 0.000 [0.000, 0.107] | missing |" in table
+    assert "| `sudoku-easy` | ppo | missing | missing |" in table
+    assert "## Four algorithms" not in reference.render(tmp_path / "none")[reference.TARGET]

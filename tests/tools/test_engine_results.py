@@ -29,7 +29,7 @@ def test_every_run_of_a_real_engine_learned_and_is_of_a_clean_commit(monkeypatch
             assert data["after"]["success/low"] > data["before"]["success/high"], case
 
 
-@pytest.mark.parametrize("trainer", ["TRL", "verl", "OpenRLHF"])
+@pytest.mark.parametrize("trainer", ["TRL", "verl", "OpenRLHF", "Oat"])
 def test_a_stand_in_is_beside_it(monkeypatch, trainer):
     monkeypatch.syspath_prepend(str(ROOT / "tools"))
     results = import_module("engine_results")

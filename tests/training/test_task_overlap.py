@@ -42,7 +42,7 @@ class Fast(gem_core.Env):
 
 @pytest.mark.parametrize(
     ("baseline", "distinct", "seen"),
-    [(GUESS, 10, 10), ("tower-of-hanoi-easy", 1, 1), ("sudoku-easy", 32, 0)],
+    [(GUESS, 10, 10), ("tower-of-hanoi-easy", 1, 1), ("sudoku-easy", 293, 67)],
 )
 def test_small_games_are_evaluated_on_tasks_of_the_training(baseline, distinct, seen):
     counts = task_overlap(load_recipe(baseline, "tiny"))
@@ -122,3 +122,13 @@ def test_the_hidden_state_tells_tasks_apart_and_only_fast_environments_are_reset
     assert fast["distinct"] > 490 and fast["seen_in_training"] < 20
     blocking = task_overlap(load_recipe(GUESS, "tiny", ["env=[{id='overlap:Blocking-v0'}]"]))
     assert blocking is None and "not compared" in overlap_in_words(blocking)
+
+
+def test_environments_of_bridges_and_servers_are_not_reset(monkeypatch):
+    from gem_core.server.client import RemoteEnv
+
+    monkeypatch.setattr(RemoteEnv, "provenance", dict)
+    recipe = load_recipe(
+        GUESS, "tiny", [f"env=[{{id='remote:{GUESS}', kwargs={{url='http://127.0.0.1:9'}}}}]"]
+    )
+    assert task_overlap(recipe) is None

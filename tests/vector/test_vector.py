@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import threading
 import time
@@ -12,27 +13,53 @@ import numpy as np
 import pytest
 
 from gem_core.env_spec import EnvSpec
-from gem_core.errors import ActionTypeError, EpisodeStateError, UnknownNameError
+from gem_core.errors import (
+    ActionTypeError,
+    EpisodeStateError,
+    MissingDependencyError,
+    UnknownNameError,
+)
 from gem_core.registration import make
 from gem_core.vector import make_vec
 from gem_core.vector.make import mix
+from gem_core.workers.ray_process import leave_cluster
 
 FOLDER = str(Path(__file__).parent)
 if FOLDER not in sys.path:
     sys.path.insert(0, FOLDER)  # workers import from the same folders
 WAITS = EnvSpec("vec:Waits-v0", "vec_envs:Waits")
 FAST = EnvSpec("vec:Fast-v0", "vec_envs:Fast")
-BACKENDS = ("sync", "thread", "process")
+HAVE_RAY = ("verl", "openrlhf")
+"""Trainers that bring Ray: with them the same tests run in workers of a Ray cluster."""
 
 
-@pytest.fixture(params=BACKENDS)
-def backend(request):
-    return request.param
+def pytest_generate_tests(metafunc):
+    with_ray = metafunc.config.getoption("trainer") in HAVE_RAY
+    separate = ["process", *["ray"] * with_ray]
+    parameters = {
+        "backend": ["sync", "thread", *separate],
+        "concurrent": ["thread", *separate],
+        "separate": separate,
+    }
+    for name in parameters.keys() & set(metafunc.fixturenames):
+        metafunc.parametrize(name, parameters[name])
 
 
-@pytest.fixture(params=BACKENDS[1:])
-def concurrent(request):
-    return request.param
+@pytest.fixture(autouse=True, scope="module")
+def cluster(pytestconfig):
+    """A Ray cluster for all tests of this file, where Ray is installed."""
+    if pytestconfig.getoption("trainer") not in HAVE_RAY:
+        yield
+        return
+    import ray
+
+    began_it = not ray.is_initialized()
+    if began_it:
+        ray.init(include_dashboard=False, log_to_driver=False)
+    yield
+    if began_it:
+        leave_cluster()
+        ray.shutdown()
 
 
 def plain(steps):
@@ -188,8 +215,8 @@ def test_a_hang_ends_at_its_deadline(concurrent):
         assert steps.obs[0].startswith("draw ") and steps.infos[1] == {"turn": 2}
 
 
-def test_a_worker_that_ends_costs_one_episode():
-    with make_vec(FAST, 6, backend="process", workers=2) as envs, make_vec(FAST, 6) as twins:
+def test_a_worker_that_ends_costs_one_episode(separate):
+    with make_vec(FAST, 6, backend=separate, workers=2) as envs, make_vec(FAST, 6) as twins:
         assert envs.reset(seed=0) == twins.reset(seed=0)
         steps = envs.step(["exit", *["a"] * 5])
         assert plain(steps)[0][1:] == plain(twins.step(["a"] * 6))[0][1:]
@@ -228,7 +255,8 @@ def test_ids_are_mixed_by_their_weights():
 @pytest.mark.parametrize(
     ("change", "error", "text"),
     [
-        ({"backend": "ray"}, ValueError, "backend is one of sync, thread, process"),
+        ({"backend": "dask"}, ValueError, "backend is one of sync, thread, process, ray"),
+        ({"address": "auto"}, ValueError, "address is that of a Ray cluster"),
         ({"autoreset": "never"}, ValueError, "autoreset is one of next_step"),
         ({"num_envs": 0}, ValueError, "at least one id and one environment"),
         ({"weights": [1.0, 2.0]}, ValueError, "as many weights"),
@@ -259,3 +287,16 @@ def test_wrong_calls_say_what_to_do(backend):
         if backend == "sync":
             steps = envs.step([1, "a"])
             assert steps.infos[0]["exception"].startswith(ActionTypeError.__name__)
+
+
+def test_closing_one_vector_leaves_the_cluster_to_another(pytestconfig):
+    if pytestconfig.getoption("trainer") not in HAVE_RAY:
+        with pytest.raises(MissingDependencyError, match=r"gem-core\[ray\]"):
+            make_vec(FAST, 2, backend="ray")
+        return
+    program = Path(__file__).parent / "two_vectors.py"
+    done = subprocess.run(
+        [sys.executable, str(program)], capture_output=True, text=True, timeout=200
+    )
+    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
+    assert done.stdout.split() == ["True", "True", "True", "False"]

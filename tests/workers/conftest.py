@@ -1,14 +1,19 @@
-"""A pool of two workers, and the environment with faults in it and in this process."""
+"""A pool of two workers, and the environment with faults in it and in this process.
+
+With the trainers that bring Ray the same tests run with the workers of a Ray cluster.
+"""
 
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from gem_core.registration import register
 from gem_core.workers import Builder, WorkerEnv, WorkerPool
+from gem_core.workers.ray_process import RayProcess, leave_cluster
 
 FOLDER = str(Path(__file__).parent)
 if FOLDER not in sys.path:
@@ -20,9 +25,29 @@ register(faulty_env.FAST, "faulty_env:Fast")
 register(faulty_env.HEAVY, "faulty_env:Heavy")
 
 
+@pytest.fixture(scope="session")
+def backend(pytestconfig):
+    """``process``, or ``ray`` with a trainer that brings it; its cluster ends with the tests."""
+    if pytestconfig.getoption("trainer") not in ("verl", "openrlhf"):
+        yield "process"
+        return
+    import ray
+
+    ray.init(include_dashboard=False, log_to_driver=False)  # so it does not end with a run
+    yield "ray"
+    leave_cluster()
+    ray.shutdown()
+
+
+@pytest.fixture(scope="session")
+def new_pool(backend):
+    """``new_pool(number, **options)``: a `WorkerPool` of the backend under test."""
+    return partial(WorkerPool, new_process=RayProcess if backend == "ray" else None)
+
+
 @pytest.fixture(scope="module")
-def shared_pool():
-    pool = WorkerPool(2)
+def shared_pool(new_pool):
+    pool = new_pool(2)
     yield pool
     pool.close()
 

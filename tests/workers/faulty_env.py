@@ -54,6 +54,8 @@ def break_in(kind: str) -> None:
         raise KeyError("broken on purpose")
     if kind == "memory":
         raise MemoryError("no memory on purpose")
+    if kind == "nap":
+        time.sleep(1.0)
     if kind == "hang":
         time.sleep(3600)
     if kind == "busy":

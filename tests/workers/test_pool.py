@@ -28,7 +28,10 @@ PARENT = """
 import os, sys, time
 sys.path.insert(0, sys.argv[1])
 from gem_core.workers import *
-pool = WorkerPool(2)
+from gem_core.workers.ray_process import RayProcess, join_cluster
+if sys.argv[3] == "ray":
+    join_cluster(None)
+pool = WorkerPool(2, new_process=RayProcess if sys.argv[3] == "ray" else None)
 envs = [WorkerEnv(pool, Builder("faulty_env:make", (True,)).pickled()) for _ in range(4)]
 for env in envs:
     env.reset(seed=1)
@@ -124,8 +127,8 @@ def test_a_worker_that_is_killed_between_calls_costs_nothing(make_in, pool):
         env.close()
 
 
-def test_without_replay_the_others_end_too(make_in):
-    pool = WorkerPool(1, restart="fail")
+def test_without_replay_the_others_end_too(make_in, new_pool):
+    pool = new_pool(1, restart="fail")
     first, second = make_in(pool), make_in(pool)
     first.reset(seed=1)
     second.reset(seed=2)
@@ -149,9 +152,9 @@ def test_calls_that_may_block_do_not_wait_for_each_other(make_in, pool):
     assert len(set(map(repr, results))) == 1
 
 
-def test_a_deadline_does_not_count_what_waits_for_a_serial_environment(make_in):
+def test_a_deadline_does_not_count_what_waits_for_a_serial_environment(make_in, new_pool):
     """Twenty resets of 0.05 s in one worker, each with a deadline of 0.5 s."""
-    pool = WorkerPool(1)
+    pool = new_pool(1)
     envs = [make_in(pool, False, 3, "", 0.05, target="faulty_env:fast") for _ in range(20)]
     futures = []
     for env in envs:
@@ -203,8 +206,8 @@ def test_environments_that_nobody_keeps_leave_their_worker(make_in, pool):
     wait_until(lambda: len(worker.handles) == count - 1)
 
 
-def test_too_many_replacements_stop_the_run(make_in):
-    pool = WorkerPool(1, max_restarts=1)
+def test_too_many_replacements_stop_the_run(make_in, new_pool):
+    pool = new_pool(1, max_restarts=1)
     env = make_in(pool)
     for _ in range(2):
         env.reset(seed=1)
@@ -216,15 +219,15 @@ def test_too_many_replacements_stop_the_run(make_in):
 
 
 def test_workers_that_do_not_start_stop_the_run(make_in, monkeypatch):
-    monkeypatch.setattr(sys, "executable", "/bin/false")
+    monkeypatch.setattr(sys, "executable", "/bin/false")  # of this process: not in an actor
     pool = WorkerPool(1)
     with pytest.raises(GemError, match="3 environment workers in a row ended before they were"):
         make_in(pool).reset(seed=1)
     pool.close()
 
 
-def test_closing_ends_workers_and_what_they_started(make_in):
-    pool = WorkerPool(2)
+def test_closing_ends_workers_and_what_they_started(make_in, new_pool):
+    pool = new_pool(2)
     envs = [make_in(pool, True, target="faulty_env:with_child") for _ in range(2)]
     children = [int(env.reset(seed=1)[1]["child"]) for env in envs]
     hung = envs[0].submit("step", "hang")
@@ -241,8 +244,8 @@ def test_closing_ends_workers_and_what_they_started(make_in):
 
 
 @pytest.mark.parametrize("kind", ["hang", "busy", "regex"])
-def test_workers_end_with_their_parent(kind):
-    command = [sys.executable, "-c", PARENT, str(Path(__file__).parent), kind]
+def test_workers_end_with_their_parent(kind, backend):
+    command = [sys.executable, "-c", PARENT, str(Path(__file__).parent), kind, backend]
     parent = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert parent.stdout is not None
     pids = [int(pid) for pid in parent.stdout.readline().split()]

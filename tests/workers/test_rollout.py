@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from collections import Counter
 
 import faulty_env
 import pytest
@@ -70,7 +71,7 @@ def played(play_all, recipe, count, policy):
     return episodes
 
 
-def test_the_same_episodes_in_every_backend(play_all):
+def test_the_same_episodes_in_every_backend(play_all, backend):
     envs = (
         {"id": faulty_env.ID, "kwargs": {"turns": 4}},
         {"id": faulty_env.ID, "kwargs": {"slow": True}, "max_turns": 2},
@@ -78,8 +79,8 @@ def test_the_same_episodes_in_every_backend(play_all):
     )
     actions = {3: ["a", "exception"], 5: ["memory"]}
     runs = [
-        played(play_all, recipe_of(backend, *envs), 24, Actions(actions))
-        for backend in ("inline", "thread", "process")
+        played(play_all, recipe_of(where, *envs), 24, Actions(actions))
+        for where in ("inline", "thread", backend)
     ]
     assert runs[0] == runs[1] == runs[2]
     reasons = {episode.stop_reason for episode in runs[0]}
@@ -89,7 +90,7 @@ def test_the_same_episodes_in_every_backend(play_all):
 
 
 @pytest.mark.parametrize("slow", [False, True])
-def test_every_fault_is_an_episode_with_its_reason(play_all, slow):
+def test_every_fault_is_an_episode_with_its_reason(play_all, slow, backend):
     """Forty episodes, of which twenty break in five ways; each of the others is as without them.
 
     Only calls that run in one worker at the same time, those that may block, are lost together.
@@ -97,7 +98,7 @@ def test_every_fault_is_an_episode_with_its_reason(play_all, slow):
     env = {"id": faulty_env.ID if slow else faulty_env.FAST}
     actions = {2 * k: ["a", FAULTS[k % 5]] for k in range(20)}
     limits = {"turn_deadline_s": 2.0 if slow else 1.0}
-    recipe = recipe_of("process", env, limits=limits)
+    recipe = recipe_of(backend, env, limits=limits)
     episodes = played(play_all, recipe, 40, Actions(actions))
     fine = played(play_all, recipe_of("inline", env, limits=limits), 40, Actions())
     lost = 0
@@ -112,6 +113,9 @@ def test_every_fault_is_an_episode_with_its_reason(play_all, slow):
             lost += 1
             assert slow and "the worker process of the environment ended" in episode.error
         else:
+            if slow and episode.error:  # its close() was in a worker that ended
+                assert episode.error.startswith("close: WorkerDiedError: ")
+                episode.error = None
             assert episode == other
         if episode.stop_reason.failed:
             assert episode.error.startswith(where), episode.error
@@ -120,8 +124,51 @@ def test_every_fault_is_an_episode_with_its_reason(play_all, slow):
         require_healthy(episodes, 0.1)
 
 
-def test_without_replay_a_worker_costs_all_its_episodes_and_not_the_batch(play_all):
-    recipe = recipe_of("process", workers={"number": 1, "restart": "fail"})
+@pytest.mark.slow
+def test_a_thousand_faults_are_a_thousand_episodes(backend):
+    """Each of them breaks in one of five ways in its second turn; sixty-four at a time."""
+    actions = {k: ["a", FAULTS[k % 5]] for k in range(1000)}
+    workers = {"number": 4, "max_restarts": 2000}
+    limits = {"turn_deadline_s": 0.5}
+    recipe = recipe_of(backend, {"id": faulty_env.FAST}, limits=limits, workers=workers)
+    factory = MachineFactory(recipe)
+    machines = [factory.train(index) for index in range(1000)]
+    episodes = asyncio.run(play_many(machines, Actions(actions), concurrency=64))
+    assert [episode.index for episode in episodes] == list(range(1000))
+    counts = Counter((FAULTS[e.index % 5], e.stop_reason) for e in episodes)
+    assert counts == {
+        (kind, StopReason.DEADLINE if kind == "hang" else StopReason.ENV_ERROR): 200
+        for kind in FAULTS
+    }
+    healthy = [factory.train(index) for index in range(8)]
+    after = asyncio.run(play_many(healthy, Actions(), concurrency=8))
+    assert [episode.stop_reason for episode in after] == [StopReason.TERMINATED] * 8
+    pids = run_workers.run_pool(recipe.workers).pids
+    run_workers.run_pool(recipe.workers).close()
+    assert 1 <= len(pids) <= 4
+    assert not [pid for pid in pids if os.path.exists(f"/proc/{pid}")]
+
+
+@pytest.mark.slow
+def test_a_thousand_faults_in_threads_are_a_thousand_episodes():
+    """Exceptions, memory errors and calls that return too late; a thread cannot be killed."""
+    kinds = ("exception", "memory", "nap")
+    actions = {k: ["a", kinds[k % 3]] for k in range(1000)}
+    recipe = recipe_of("thread", limits={"turn_deadline_s": 0.5})
+    factory = MachineFactory(recipe)
+    machines = [factory.train(index) for index in range(1000)]
+    episodes = asyncio.run(play_many(machines, Actions(actions), concurrency=64))
+    assert [episode.index for episode in episodes] == list(range(1000))
+    counts = Counter((kinds[e.index % 3], e.stop_reason) for e in episodes)
+    assert counts == {
+        ("exception", StopReason.ENV_ERROR): 334,
+        ("memory", StopReason.ENV_ERROR): 333,
+        ("nap", StopReason.DEADLINE): 333,
+    }
+
+
+def test_without_replay_a_worker_costs_all_its_episodes_and_not_the_batch(play_all, backend):
+    recipe = recipe_of(backend, workers={"number": 1, "restart": "fail"})
     episodes = played(play_all, recipe, 6, Actions({2: ["kill"]}))
     assert {episode.stop_reason for episode in episodes} <= {
         StopReason.ENV_ERROR,
@@ -132,14 +179,15 @@ def test_without_replay_a_worker_costs_all_its_episodes_and_not_the_batch(play_a
     assert all("WorkerDiedError: the " in error for error in others) and others
 
 
-def test_too_many_replacements_stop_the_run(play_all):
-    recipe = recipe_of("process", workers={"number": 1, "max_restarts": 0})
+def test_too_many_replacements_stop_the_run(play_all, backend):
+    recipe = recipe_of(backend, workers={"number": 1, "max_restarts": 0})
     with pytest.raises(GemError, match="1 environment workers had to be replaced: repair"):
-        played(play_all, recipe, 6, Actions({2: ["exit"]}))
+        for _ in range(2):  # the episode that ends the worker may be the last one of the first time
+            played(play_all, recipe, 6, Actions({2: ["exit"]}))
 
 
-def test_the_deadline_of_an_episode_holds(play_all):
-    recipe = recipe_of("process", limits={"episode_deadline_s": 0.6}, workers={"number": 1})
+def test_the_deadline_of_an_episode_holds(play_all, backend):
+    recipe = recipe_of(backend, limits={"episode_deadline_s": 0.6}, workers={"number": 1})
     began = time.monotonic()
     (episode,) = played(play_all, recipe, 1, Actions({0: ["a", "hang"]}))
     assert time.monotonic() - began < 10
@@ -147,13 +195,13 @@ def test_the_deadline_of_an_episode_holds(play_all):
     assert episode.error == f"{faulty_env.ID}, seed 0: the environment did not answer within 0.6 s"
 
 
-def test_the_deadline_of_the_workers_holds_where_the_limits_have_none(play_all):
+def test_the_deadline_of_the_workers_holds_where_the_limits_have_none(play_all, backend):
     table = {"deadline_s": 0.3}
-    for backend in ("thread", "process"):
-        recipe = recipe_of(backend, workers=table)
+    for where in ("thread", backend):
+        recipe = recipe_of(where, workers=table)
         factory = MachineFactory(recipe)
         machine = factory.train(0)
-        if backend == "thread":
+        if where == "thread":
             assert machine.limits.turn_deadline_s == 0.3
         else:
             (episode,) = play_all([machine], Actions({0: ["hang"]}))
@@ -161,8 +209,8 @@ def test_the_deadline_of_the_workers_holds_where_the_limits_have_none(play_all):
             assert episode.error.endswith("the environment did not answer within 0.3 s")
 
 
-def test_a_cancelled_rollout_closes_its_environments():
-    recipe = recipe_of("process")
+def test_a_cancelled_rollout_closes_its_environments(backend):
+    recipe = recipe_of(backend)
     factory = MachineFactory(recipe)
     machines = [factory.train(k) for k in range(4)]
 
@@ -195,11 +243,11 @@ class Words:
 
 
 @pytest.mark.parametrize(("most", "cut"), [(4, True), (33, False)])
-def test_tools_work_in_a_worker_and_results_are_counted_with_the_models_tokens(most, cut):
+def test_tools_work_in_a_worker_and_results_are_counted_with_the_models_tokens(most, cut, backend):
     table = {"id": "qa:Auction", "tools": ["search"], "tool_use": {"output_tokens": most}}
     results = []
-    for backend in ("inline", "process"):
-        factory = MachineFactory(recipe_of(backend, table))
+    for where in ("inline", backend):
+        factory = MachineFactory(recipe_of(where, table))
         factory.tokenizer = Words()
         env = factory.train(0).env
         obs, _ = env.reset(seed=0)
@@ -215,9 +263,9 @@ def test_tools_work_in_a_worker_and_results_are_counted_with_the_models_tokens(m
     assert results[0] == results[1]
 
 
-def test_python_sessions_live_in_the_worker():
+def test_python_sessions_live_in_the_worker(backend):
     table = {"id": "qa:Auction", "tools": ["python"]}
-    env = MachineFactory(recipe_of("process", table)).train(0).env
+    env = MachineFactory(recipe_of(backend, table)).train(0).env
     env.reset(seed=0)
     obs, _, _, _, info = env.step("<python>x = 40\nprint(x + 2)</python>")
     assert "42" in obs and info["tool"]["ok"]
@@ -229,11 +277,11 @@ def rows_of_sums(number):
     return "\n".join(rows)
 
 
-def test_a_run_plays_its_recorded_data_in_workers_and_they_end_with_it(tmp_path):
+def test_a_run_plays_its_recorded_data_in_workers_and_they_end_with_it(tmp_path, backend):
     data = tmp_path / "rows.jsonl"
     data.write_text(rows_of_sums(1))
     table = {"id": "qa:HotpotQA", "kwargs": {"dataset": str(data)}}
-    recipe = recipe_of("process", table, eval={"episodes": 0})
+    recipe = recipe_of(backend, table, eval={"episodes": 0})
     run = RunDir.create(tmp_path / "run", recipe, "trl")
     with in_run(run):
         env = MachineFactory(run.recipe).train(0).env
@@ -250,12 +298,12 @@ def test_a_run_plays_its_recorded_data_in_workers_and_they_end_with_it(tmp_path)
     assert pool.closed and pool.pids == []
 
 
-def test_the_event_loop_is_free_while_environments_work():
+def test_the_event_loop_is_free_while_environments_work(backend):
     """Four environments that use a CPU for 0.15 s per step. What blocks is counted in CPU time of
     the loop's thread, which a busy machine does not change."""
 
-    def longest(backend):
-        factory = MachineFactory(recipe_of(backend, {"id": faulty_env.HEAVY}))
+    def longest(where):
+        factory = MachineFactory(recipe_of(where, {"id": faulty_env.HEAVY}))
         machines = [factory.train(k) for k in range(4)]
         pauses = []
 
@@ -276,5 +324,5 @@ def test_the_event_loop_is_free_while_environments_work():
         assert all(episode.success for episode in asyncio.run(play()))
         return max(pauses, default=0.0)
 
-    assert longest("process") < 0.02
+    assert longest(backend) < 0.02
     assert not 0 < longest("inline") < 0.1  # 0: it does not tick at all

@@ -30,7 +30,7 @@ class Hangman(Game):
         max_turns: number of guesses, including right ones.
         words: the word list from which the word is drawn: ``"basic"`` (157 words of 3 letters, 600
             of 5, 675 of 7), ``"basic850"`` (65, 152, 119; 850 in all, as in GEM) or ``"english"``
-            (478, 3,454, 6,716). See `gem_core.data.words`.
+            (478, 3,454, 6,716); see `gem_core.data.words`. Or the words themselves.
         **options: see `gem_core.envs.games.game.Game`.
     """
 
@@ -46,7 +46,7 @@ class Hangman(Game):
         *,
         word_length: int | None = 5,
         max_turns: int | None = 15,
-        words: str = "basic",
+        words: str | list[str] = "basic",
         **options: Any,
     ):
         super().__init__(max_turns=max_turns, **options)

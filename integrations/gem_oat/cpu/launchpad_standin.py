@@ -211,19 +211,11 @@ def _main(environ: dict[str, str], payload: bytes, port: int) -> None:
     if not port:  # nobody calls it
         node.run()
         return
-    if hasattr(node, "init_process_group"):
-        _init_world(torch)
     server = threading.Thread(target=_serve, args=(node, port), daemon=True)
     server.start()
     if hasattr(node, "run"):
         node.run()
     server.join()
-
-
-def _init_world(torch: Any) -> None:
-    """Join a group of one process, as a vLLM worker has before Oat's weight group is made."""
-    store = torch.distributed.HashStore()
-    torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
 
 
 def _serve(node: Any, port: int) -> None:

@@ -12,8 +12,10 @@ from typing import Any
 import torch
 
 from gem_core.errors import GemError
+from gem_oat.values import real_parts
 
 _CPU = torch.device("cpu")
+_installed: list[bool] = []
 _VLLM = ("vllm", "vllm.outputs", "vllm.lora", "vllm.lora.request")
 _LAUNCHPAD = (
     "launchpad",
@@ -35,8 +37,9 @@ def install() -> None:
             "Oat's CPU backend does not run beside a GPU: hide it (CUDA_VISIBLE_DEVICES=-1), or "
             "use it (hardware.device=gpu)."
         )
-    if "gem_oat.cpu.vllm_standin" in sys.modules:
+    if _installed:
         return
+    _installed.append(True)
     _hide_cuda()
     _stand_in()
     _compile_nothing()
@@ -44,9 +47,12 @@ def install() -> None:
 
 def _hide_cuda() -> None:
     """The CUDA calls that Oat makes unconditionally."""
+    if os.environ.get("CUDA_VISIBLE_DEVICES") == "":
+        os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # Oat reads numbers
     cuda: Any = torch.cuda
     cuda.current_device = lambda: _CPU
     cuda.device_count = lambda: 1
+    cuda.is_available = lambda: False  # in a build for CUDA it may ask the function above
     cuda.synchronize = lambda *_: None
     cuda.set_device = lambda *_: None  # not the same object: torch keeps a table of these functions
     empty = torch.empty
@@ -60,12 +66,21 @@ def _hide_cuda() -> None:
 
 def _stand_in() -> None:
     """Put the stand-ins where Oat imports the real modules from."""
-    from gem_oat.cpu import launchpad_standin, vllm_standin
+    real = real_parts()
+    if "vllm" in real:
+        # Where triton is missing, vLLM 0.8 leaves a placeholder of it, which torch's compiler takes
+        # for the real one if it is imported later.
+        import torch._inductor.compile_fx  # noqa: F401
+    else:
+        from gem_oat.cpu import vllm_standin
 
-    for name in _VLLM:
-        sys.modules[name] = vllm_standin
-    for name in _LAUNCHPAD:
-        sys.modules[name] = launchpad_standin
+        for name in _VLLM:
+            sys.modules[name] = vllm_standin
+    if "launchpad" not in real:
+        from gem_oat.cpu import launchpad_standin
+
+        for name in _LAUNCHPAD:
+            sys.modules[name] = launchpad_standin
 
 
 def _compile_nothing() -> None:

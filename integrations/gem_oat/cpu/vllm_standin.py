@@ -150,4 +150,11 @@ def _worker(extension: type, language_model: Any) -> Any:
                     for name, weight in weights:
                         parameters[name].data.copy_(weight)
 
+        def init_process_group(self, *args: Any) -> Any:
+            """Join Oat's weight group; a vLLM worker is in a group of its own before."""
+            if not torch.distributed.is_initialized():
+                store = torch.distributed.HashStore()
+                torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
+            return super().init_process_group(*args)
+
     return Worker()

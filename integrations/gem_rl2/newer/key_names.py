@@ -36,9 +36,11 @@ RENAMED = {
     "trainer.n_epochs": "trainer.total_steps",
 }
 """Name in 0.0.2 -> name in the newer API; other names are the same in both."""
-MISSING = frozenset({"+actor.epochs", "++critic.betas", "++critic.epochs", "actor.sp_size"})
+MISSING = frozenset(
+    {"+actor.epochs", "++critic.betas", "++critic.epochs", "actor.sp_size", "actor.tp_size"}
+)
 """Names in 0.0.2 that are not set in the newer API: it makes one pass over each batch, and the
-critic's betas are among `CRITIC`; sequences divided over ranks are refused."""
+critic's betas are among `CRITIC`; sequences and layers divided over ranks are refused."""
 CRITIC = (
     "model_name",
     "dtype",

@@ -60,6 +60,13 @@ EXPECTED = {
     "model.gradient_checkpointing": lambda r: {
         "gradient_checkpointing": r.model.gradient_checkpointing
     },
+    "model.lora.rank": lambda r: {"lora_rank": r.model.lora.rank, "lora_dropout": 0},
+    "model.lora.alpha": lambda r: {"lora_alpha": int(r.model.lora.alpha)},
+    "model.lora.targets": lambda r: (  # set after parsing
+        {"target_modules": list(r.model.lora.targets) or "all-linear"}
+        if r.hardware.device == "cpu"
+        else {}
+    ),
     "algorithm.betas": lambda r: {
         "adam_beta_1": r.algorithm.betas[0],
         "adam_beta_2": r.algorithm.betas[1],
@@ -106,5 +113,5 @@ EXPECTED = {
     "hardware.gpus_per_node": lambda r: {"gpus": r.hardware.gpus_per_node},
 }
 """Recipe key -> argument -> its value, or a function that says whether a value is right."""
-FREE = {"bon_temperature": 0.25, "vf_coef": 3.5, "zero_stage": 3}
+FREE = {"bon_temperature": 0.25, "vf_coef": 3.5, "zero_stage": 1}
 """Arguments that no recipe key decides, with a value that is not their default."""

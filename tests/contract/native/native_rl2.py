@@ -37,7 +37,8 @@ def tokens(r):
     """Tokens per forward pass, which RL2 fills with sequences of any length."""
     if r.batch.max_tokens_per_device:
         return r.batch.max_tokens_per_device
-    processes = r.algorithm.minibatches * r.hardware.gpus_per_node // r.hardware.sequence_parallel
+    shared = r.hardware.sequence_parallel * r.hardware.tensor_parallel
+    processes = r.algorithm.minibatches * r.hardware.gpus_per_node // shared
     minibatch = math.ceil(r.batch.episodes / processes)
     return min(r.batch.micro_batch or minibatch, minibatch) * r.limits.max_context_tokens
 
@@ -81,6 +82,7 @@ EXPECTED = {
     "batch.micro_batch": lambda r: both("max_length_per_device", tokens(r)),
     "batch.max_tokens_per_device": lambda r: both("max_length_per_device", tokens(r)),
     "hardware.sequence_parallel": lambda r: both("sp_size", r.hardware.sequence_parallel),
+    "hardware.tensor_parallel": lambda r: both("tp_size", r.hardware.tensor_parallel),
     "sampling.temperature": lambda r: {
         f"{TRAIN}.temperature": r.sampling.temperature,
         "actor.temperature": r.sampling.temperature,

@@ -11,6 +11,7 @@ from oat.algorithms.ppo import PPOArgs
 from gem_core.errors import RecipeError, UnknownNameError
 from gem_core.training.recipe import load_recipe, recipe_from_dict, recipe_keys
 from gem_oat import config
+from gem_oat.values import REAL_VARIABLE
 
 GPU = ["hardware.device=gpu", "hardware.engine=default"]
 
@@ -103,6 +104,18 @@ def test_oats_arithmetic_plans_the_recipes_updates(
 def test_what_oat_cannot_do_is_refused_by_name(recipe, overrides, message):
     with pytest.raises(RecipeError, match=message):
         config.translate(recipe(*overrides))
+
+
+def test_a_cpu_run_takes_vllm_where_the_tests_ask_for_it(recipe, monkeypatch):
+    with pytest.raises(RecipeError, match=r"hardware\.engine = 'vllm'"):
+        config.translate(recipe("hardware.engine=vllm"))
+    monkeypatch.setenv(REAL_VARIABLE, "launchpad")
+    with pytest.raises(RecipeError, match=r"hardware\.engine = 'vllm'"):
+        config.translate(recipe("hardware.engine=vllm"))
+    monkeypatch.setenv(REAL_VARIABLE, "launchpad,vllm")
+    config.translate(recipe("hardware.engine=vllm"))
+    with pytest.raises(RecipeError, match=r"hardware\.engine = 'hf'"):
+        config.translate(recipe("hardware.engine=hf"))
 
 
 def test_two_nodes_are_told_who_they_are(recipe, gpus):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from datetime import timedelta
@@ -16,10 +17,12 @@ from oat.utils.launcher import get_free_port
 from oat.utils.lm_head import FusedLinear
 
 import gem_core.training.trainers
-from gem_core.errors import GemError, MissingDependencyError
+from gem_core.errors import GemError, MissingDependencyError, UnknownNameError
+from gem_core.training.recipe import SamplingConfig
 from gem_core.training.runs import RunDir
 from gem_oat import _compat, launch
 from gem_oat.cpu import in_process, install
+from gem_oat.values import REAL_VARIABLE
 
 
 def fused_gradient(batch):
@@ -176,3 +179,51 @@ def test_an_untested_oat_is_refused_at_import():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode and "oat-llm 0.9.0 is outside the tested range" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("sampling", "before", "after"),
+    [
+        ({}, None, None),
+        ({}, "1", "1"),
+        ({"temperature": 0.7}, None, "0"),
+        ({"top_p": 0.9}, None, "0"),
+        ({"top_k": 5}, "0", "0"),
+    ],
+)
+def test_vllm_reports_log_probabilities_of_what_it_samples(monkeypatch, sampling, before, after):
+    """vLLM 0.8's V1 engine, its default, reports those at temperature 1 (benchmarks/engines)."""
+    monkeypatch.setenv("VLLM_USE_V1", "restored after the test")
+    monkeypatch.delenv("VLLM_USE_V1")
+    if before is not None:
+        monkeypatch.setenv("VLLM_USE_V1", before)
+    _compat.report_what_is_sampled(SamplingConfig(**sampling))
+    assert os.environ.get("VLLM_USE_V1") == after
+
+
+def test_the_v1_engine_is_refused_at_another_temperature(monkeypatch):
+    monkeypatch.setenv("VLLM_USE_V1", "1")
+    with pytest.raises(GemError, match=r"VLLM_USE_V1=1.*sampling\.temperature = 1"):
+        _compat.report_what_is_sampled(SamplingConfig(temperature=0.7))
+
+
+def test_an_actor_chooses_the_engine_before_it_is_built(recipe, learner, monkeypatch):
+    monkeypatch.setenv("VLLM_USE_V1", "1")
+    made = learner(recipe("sampling.temperature=0.7"))
+    with pytest.raises(GemError, match="VLLM_USE_V1"):
+        made._init(made.args, made.actors)
+    assert not hasattr(made.actors[0].actor, "llm")
+
+
+def test_what_is_to_be_real_must_be_known_and_installed(recipe, tmp_path, monkeypatch):
+    run = RunDir.create(tmp_path / "run", recipe(), "oat")
+    monkeypatch.setenv(REAL_VARIABLE, "vlm")
+    with pytest.raises(UnknownNameError, match="vllm"):
+        launch.run(recipe(), run)
+    monkeypatch.setenv(REAL_VARIABLE, "vllm,launchpad")
+    for name in ("vllm", "launchpad"):  # the stand-ins, which have no module specification
+        monkeypatch.delitem(sys.modules, name)
+    with pytest.raises(
+        MissingDependencyError, match=r"make_env\.py launchpad;.*make_env\.py oat-vllm"
+    ):
+        launch.run(recipe("hardware.engine=vllm"), run)

@@ -10,13 +10,9 @@ import hashlib
 import sys
 from pathlib import Path
 
-from gem_oat.cpu import install
-
-install()
-
-from gem_core.training.recipe import load_recipe  # noqa: E402
-from gem_core.training.runs import RunDir  # noqa: E402
-from gem_oat import learner, rollout  # noqa: E402
+from gem_core.training.recipe import load_recipe
+from gem_core.training.runs import RunDir
+from gem_oat.cpu import processes
 
 
 def digest(parameters):
@@ -26,7 +22,7 @@ def digest(parameters):
     return sha256.hexdigest()
 
 
-class Actor(rollout.GemActor):
+class Actor(processes.CpuActor):
     def weights(self):
         return digest(self.llm.model.named_parameters())
 
@@ -36,7 +32,7 @@ class Actor(rollout.GemActor):
         return super().step(*args, **kwargs)
 
 
-class Learner(learner.GemLearner):
+class Learner(processes.CpuLearner):
     def sync_params_to_actors(self):
         super().sync_params_to_actors()
         mine = digest(self.model.model.module.named_parameters())
@@ -61,8 +57,8 @@ def main(folder: Path, name: str) -> None:
         ],
     )
     run = RunDir.create(folder / "run", recipe, "oat")
-    learner.GemLearner = Learner
-    rollout.GemActor = Actor
+    processes.CpuLearner = Learner
+    processes.CpuActor = Actor
     launch.launch_program(launch.arguments(recipe, run))
 
 

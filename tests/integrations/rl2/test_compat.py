@@ -40,4 +40,4 @@ def test_doctor_finds_it_ready():
         [sys.executable, "-m", "gem_core.cli", "doctor"], capture_output=True, text=True
     )
     (line,) = [line for line in done.stdout.splitlines() if line.split()[:1] == ["rl2"]]
-    assert "0.0.2" in line and "ready" in line
+    assert "0.0.2" in line and "ready on CPU" in line

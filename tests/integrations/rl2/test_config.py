@@ -98,7 +98,6 @@ def test_the_names_of_the_newer_api(tiny, estimator, schedule):
         (["hardware.engine=vllm"], "hardware.engine"),
         (["hardware.nodes=2"], "hardware.nodes"),
         (["trainer.rl2.actor.tp_size=2", "hardware.gpus_per_node=2"], "trainer.rl2.actor.tp_size"),
-        (["trainer.rl2.critic.ddp_size=2", "hardware.gpus_per_node=2"], "critic.ddp_size"),
         (["batch.max_tokens_per_device=8"], "batch.max_tokens_per_device"),
     ],
 )
@@ -107,11 +106,18 @@ def test_refusals_name_the_key(tiny, overrides, key):
         translate(tiny(*overrides))
 
 
-def test_a_prefix_of_hydra_hides_no_unsound_key(tiny):
+def test_a_prefix_of_hydra_hides_no_owned_key(tiny):
     data = tiny("hardware.gpus_per_node=2").to_dict()
     data["trainer"] = {"rl2": {"++actor.tp_size": 2}}
     with pytest.raises(RecipeError, match=r"trainer\.rl2\.actor\.tp_size"):
         translate(recipe_from_dict(data))
+
+
+def test_gpus_that_share_layers_or_sequences_are_those_of_the_recipe(tiny):
+    keys = ["hardware.gpus_per_node=8", "hardware.tensor_parallel=2"]
+    config = native_config(tiny(*keys, "hardware.sequence_parallel=2"), {})
+    for worker in (config.actor, config.ref_actor, config.critic):
+        assert (worker.tp_size, worker.sp_size, worker.ddp_size) == (2, 2, 1)
 
 
 def test_the_length_must_be_known():

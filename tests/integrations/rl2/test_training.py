@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -148,10 +149,45 @@ ONE_STEP = ("train.steps=1", "algorithm.minibatches=1", "algorithm.epochs=1")
 TWO = "hardware.gpus_per_node=2"
 
 
+FAILING = """
+import gem_core
+from gem_core.envs.games.guess_the_number import GuessTheNumber
+
+class Failing(GuessTheNumber):
+    def _step(self, action):
+        if self.fails:
+            raise RuntimeError("on purpose")
+        return super()._step(action)
+
+    def _seed(self, seed):
+        super()._seed(seed)
+        self.fails = seed % 4 == 1
+
+    fails = False
+
+gem_core.register("failing:Guess-v0", "failing_guess:Failing", max_number=10)
+"""
+
+
 @pytest.fixture(scope="module")
-def first_norm(train):
-    """The first gradient norm of one rank; the episodes differ in length."""
-    return train("one", *ONE_STEP)[1].metrics()[0]["grad_norm"]
+def failing(tmp_path_factory):
+    """The keys of an environment in which every fourth episode fails, in all processes."""
+    folder = tmp_path_factory.mktemp("packages")
+    (folder / "failing_guess.py").write_text(FAILING)
+    (folder / "sitecustomize.py").write_text("import failing_guess\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(folder))
+        patch.syspath_prepend(str(folder))
+        import_module("failing_guess")
+        yield ("env=[{id='failing:Guess-v0'}]", "model.tiny.warm_start_steps=0")
+
+
+@pytest.fixture(scope="module")
+def first_norm(train, failing):
+    """The first gradient norm of one rank; the episodes differ in length, and some have failed."""
+    (row,) = train("one", *ONE_STEP, *failing)[1].metrics()
+    assert row["stop/env_error"] == 0.25
+    return row["grad_norm"]
 
 
 @pytest.mark.parametrize(
@@ -159,6 +195,13 @@ def first_norm(train):
     [
         pytest.param((TWO,), id="weights"),
         pytest.param((TWO, "hardware.sequence_parallel=2"), id="sequences"),
+        pytest.param((TWO, "trainer.rl2.actor.ddp_size=2"), id="a copy on each"),
+        pytest.param((TWO, "hardware.tensor_parallel=2"), id="tensors"),
+        pytest.param(
+            ("hardware.gpus_per_node=4", "hardware.tensor_parallel=2"),
+            id="tensors and weights",
+            marks=pytest.mark.slow,
+        ),
         pytest.param(
             ("hardware.gpus_per_node=4", "trainer.rl2.actor.ddp_size=2"),
             id="copies",
@@ -166,15 +209,40 @@ def first_norm(train):
         ),
     ],
 )
-def test_ranks_have_the_gradient_of_one(train, first_norm, keys):
-    _, directory = train("-".join(keys).replace("/", "-"), *ONE_STEP, *keys)
+def test_ranks_have_the_gradient_of_one(train, failing, first_norm, keys):
+    _, directory = train("-".join(keys).replace("/", "-"), *ONE_STEP, *failing, *keys)
     assert directory.metrics()[0]["grad_norm"] == pytest.approx(first_norm, rel=1e-5)
 
 
 @pytest.mark.slow
-def test_copies_resume_where_they_stopped(tiny, tmp_path):
+@pytest.mark.parametrize("keys", [(), ("algorithm.estimator=gae", "algorithm.kl_coef=0.1")])
+def test_a_divided_model_becomes_that_of_one_rank(train, keys):
+    """Two whole steps with engines that are updated; the critic is divided as the actor is."""
+    runs = [
+        train(f"divided-{len(keys)}-{len(more)}", *keys, *more)[1]
+        for more in ((), (TWO, "hardware.tensor_parallel=2"))
+    ]
+    one, two = (AutoModelForCausalLM.from_pretrained(made.model).state_dict() for made in runs)
+    assert one.keys() == two.keys()
+    # AdamW turns the rounding of a gradient near zero into a step: not element by element.
+    apart = sum((two[name] - weight).square().sum() for name, weight in one.items())
+    assert apart <= 1e-10 * sum(weight.square().sum() for weight in one.values())
+    for alone, divided in zip(*(made.metrics() for made in runs), strict=True):
+        assert divided["success/mean"] == alone["success/mean"]
+        assert divided["grad_norm"] == pytest.approx(alone["grad_norm"], rel=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "keys",
+    [
+        ("hardware.gpus_per_node=4", "trainer.rl2.actor.ddp_size=2"),
+        (TWO, "trainer.rl2.actor.ddp_size=2"),
+        (TWO, "hardware.tensor_parallel=2"),
+    ],
+)
+def test_divided_runs_resume_where_they_stopped(tiny, tmp_path, keys):
     """Each rank's moments of AdamW are in the checkpoint: the resumed step is the same step."""
-    keys = ["hardware.gpus_per_node=4", "trainer.rl2.actor.ddp_size=2"]
     recipe = tiny(*SMALL, *keys)
     whole = RunDir.create(tmp_path / "whole", recipe, "rl2")
     run(recipe, whole)

@@ -1,0 +1,1 @@
+"""Stands in for a package of Intel's extension; see `modules`."""

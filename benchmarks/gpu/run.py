@@ -1,0 +1,236 @@
+"""Train a few steps with every trainer on one GPU, and write a report that can be sent back.
+
+    python benchmarks/gpu/run.py --model /models/Qwen3-0.6B-Base
+    python benchmarks/gpu/run.py --model PATH --trainers trl verl --python trl=/envs/trl/bin/python
+    python benchmarks/gpu/run.py --cpu        # the tiny model and the stand-in engines, no GPU
+
+Each trainer runs in the Python of its own environment. One that fails is recorded with the end of
+its log, and the others go on. The program itself runs with any Python that has gem-core.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from figures import figures, page
+from watch import GpuWatch
+
+from gem_core.compare.runner import trainer_python
+from gem_core.errors import MissingDependencyError
+from gem_core.training import provenance
+from gem_core.training.machine import describe_machine
+from gem_core.training.runs import RunDir
+
+HERE = Path(__file__).resolve().parent
+BASELINE = "guess-the-number-easy"
+ORDER = ("trl", "verl", "openrlhf", "oat", "rl2")
+LOG_LINES = 200
+"""Lines of a trainer's output that are kept; a failure is in the last ones."""
+COMMON = ("eval.episodes=0", "train.save_every=0", "train.save_minutes=0")
+GPU = (
+    "hardware.gpus_per_node=1",
+    "batch.episodes=32",
+    "batch.micro_batch=2",
+    "algorithm.epochs=1",
+    "limits.max_tokens_per_turn=256",
+    "limits.max_context_tokens=2048",
+)
+CPU = ("batch.episodes=16", "model.tiny.warm_start_steps=20")
+_GRACE_S = 30.0
+
+
+def main() -> int:
+    """Run the trainers one after another; return 0 if all of them trained."""
+    options = arguments()
+    started = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%SZ")
+    out = options.out or HERE / "results" / f"{'cpu' if options.cpu else 'gpu'}-{started}"
+    out.mkdir(parents=True, exist_ok=True)
+    write(out / "machine.json", {**machine(), "started": started})
+    rows = []
+    for name in options.trainers:
+        print(f"{name}: ...", flush=True)
+        row = {"trainer": name, **one(name, options, out)}
+        write(out / f"{name}.json", row)
+        rows.append(row)
+        print(f"{name}: {row['status']} after {row['seconds']:.0f} s", flush=True)
+        text = page(rows, json.loads((out / "machine.json").read_text(encoding="utf-8")))
+        (out / "summary.md").write_text(text, encoding="utf-8")
+    print((out / "summary.md").read_text(encoding="utf-8"))
+    print(f"Send back the folder {out} (README.md says what is in it).")
+    return int(any(row["status"] != "trained" for row in rows))
+
+
+def arguments() -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--model", type=Path, help="directory of a model of 0.6B weights or so")
+    parser.add_argument("--cpu", action="store_true", help="tiny model, stand-in engines, no GPU")
+    parser.add_argument("--trainers", nargs="+", choices=ORDER, default=ORDER, metavar="NAME")
+    parser.add_argument(
+        "--python",
+        action="append",
+        default=[],
+        metavar="NAME=PATH",
+        help="interpreter of a trainer (default: GEM_CORE_PYTHON_<NAME>, .venvs/NAME)",
+    )
+    parser.add_argument("--steps", type=int, default=3, help="training steps (default: 3)")
+    parser.add_argument(
+        "--minutes", type=float, default=6.0, help="limit of each trainer (default: 6)"
+    )
+    parser.add_argument("--out", type=Path, help="folder of the results")
+    parser.add_argument("--anyway", action="store_true", help="also where the doctor says no")
+    provenance.add_option(parser)
+    options = parser.parse_args()
+    if options.cpu == (options.model is not None):
+        parser.error("give either --model PATH (on a GPU) or --cpu")
+    if options.model is not None and not (options.model / "config.json").is_file():
+        parser.error(f"{options.model} is not the directory of a model: it has no config.json")
+    if options.steps < 2:
+        parser.error("--steps must be 2 or more: the first step is left out of the rates")
+    for text in options.python:
+        if text.partition("=")[0] not in ORDER or not text.partition("=")[2]:
+            parser.error(f"--python {text} is not NAME=PATH with a NAME of {', '.join(ORDER)}")
+    provenance.check_option(parser, options)
+    return options
+
+
+def machine() -> dict[str, Any]:
+    """Return hardware and commit, without paths of this machine."""
+    found = describe_machine()
+    kept = ("platform", "processor", "cores", "gpus", "commit")
+    return {key: found[key] for key in kept}
+
+
+def one(name: str, options: argparse.Namespace, out: Path) -> dict[str, Any]:
+    """Check and train one trainer; return what is to be recorded of it.
+
+    The key ``status`` is ``trained``, ``failed``, ``late``, ``not ready`` or ``no environment``.
+    """
+    start = time.monotonic()
+    try:
+        python = interpreter(name, options.python)
+    except MissingDependencyError as error:
+        return {"status": "no environment", "seconds": 0.0, "log": str(error).splitlines()}
+    with tempfile.TemporaryDirectory(prefix="gem-gpu-") as folder:
+        run = Path(folder) / "run"
+        asked = ["--profile", "tiny" if options.cpu else "small"]
+        for override in overrides(options):
+            asked += ["--set", override]
+        doctor = diagnosis(python, name, asked, run, options.cpu)
+        data: dict[str, Any] = {"doctor": doctor}
+        if not doctor.get("ready") and not options.anyway:
+            told = doctor.get("log", [])
+            return {**data, "status": "not ready", "seconds": time.monotonic() - start, "log": told}
+        command = [python, "-m", "gem_core.cli", "train", BASELINE, "--trainer", name, *asked]
+        log = out / f"{name}.log"
+        with GpuWatch(enabled=not options.cpu) as watch:
+            code = execute([*command, "--run", str(run)], log, options.minutes * 60)
+        seconds = time.monotonic() - start
+        shorten(log, run)
+        data |= {"seconds": seconds, "gpu": watch.data(), "exit": code}
+        if code != 0 or not RunDir(run).finished:
+            status = "late" if code is None else "failed"
+            return {**data, "status": status, "log": last_lines(log)}
+        return {**data, "status": "trained", **figures(RunDir(run))}
+
+
+def interpreter(name: str, chosen: Sequence[str]) -> str:
+    """Return the Python of a trainer's environment.
+
+    Raises:
+        MissingDependencyError: there is none.
+    """
+    for text in chosen:
+        if text.partition("=")[0] == name:
+            return text.partition("=")[2]
+    return trainer_python(name)
+
+
+def overrides(options: argparse.Namespace) -> list[str]:
+    """Return the recipe's keys that differ from the profile."""
+    own = CPU if options.cpu else (*GPU, f"model.path={options.model.resolve()}")
+    return [*COMMON, *own, f"train.steps={options.steps}"]
+
+
+def diagnosis(python: str, name: str, asked: Sequence[str], run: Path, cpu: bool) -> dict[str, Any]:
+    """Return what ``gem-core doctor`` of that environment says of this very run."""
+    command = [python, "-m", "gem_core.cli", "doctor", "--json", "--trainer", name, "--recipe"]
+    command += [BASELINE, *asked, "--device", "cpu" if cpu else "gpu", "--run", str(run)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=900)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return {"ready": False, "log": [f"{type(error).__name__}: {error}"]}
+    try:
+        said: dict[str, Any] = json.loads(done.stdout)
+        (verdict,) = said["trainers"]
+    except ValueError:
+        told = (done.stdout + done.stderr).splitlines()[-LOG_LINES:]
+        return {"ready": False, "log": [*told, f"the doctor ended with {done.returncode}"]}
+    log = [f"{problem['text']}  {problem['fix']}" for problem in verdict["problems"]]
+    return {**verdict, "python": said["python"], "log": log}
+
+
+def execute(command: Sequence[str], log: Path, seconds: float) -> int | None:
+    """Run a program with its output in ``log``; return its exit code, ``None`` = it was ended."""
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=environment,
+            start_new_session=True,
+        )
+        try:
+            return process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            end(process)
+            return None
+        except BaseException:
+            end(process)
+            raise
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """End a program and what it started in its session."""
+    os.killpg(process.pid, signal.SIGTERM)
+    try:
+        process.wait(_GRACE_S)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def shorten(log: Path, run: Path) -> None:
+    """Keep the end of a trainer's output, and of the log that its own program wrote."""
+    parts = [log.read_text(encoding="utf-8", errors="replace").splitlines()[-LOG_LINES:]]
+    for path in sorted(run.glob("*.log")):
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        parts.append([f"--- {path.name}", *lines[-LOG_LINES:]])
+    text = "\n".join(line for part in parts for line in part) + "\n"
+    log.write_text(text, encoding="utf-8")
+
+
+def last_lines(log: Path) -> list[str]:
+    """Return the last forty lines of a log."""
+    return log.read_text(encoding="utf-8").splitlines()[-40:]
+
+
+def write(path: Path, data: Any) -> None:
+    """Write JSON."""
+    path.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

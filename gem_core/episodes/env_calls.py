@@ -1,0 +1,210 @@
+"""Calls of the environments of episodes: directly, in threads, or in worker processes.
+
+Environments that may block are called in threads (`gem_core.episodes.env_threads`), so that neither
+the event loop nor the other episodes wait, and a deadline ends an episode whose environment hangs.
+A deadline that `Limits` sets holds for every environment. Where it sets none, a call may take
+`DEFAULT_DEADLINE_S`; environments that cannot block are then called directly (`never_blocks`).
+Environments in worker processes (`gem_core.workers`) need no threads here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import wait as wait_futures
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+from gem_core.episodes.data import Completion, StopReason
+from gem_core.episodes.env_threads import Call, env_threads
+from gem_core.episodes.machine import EpisodeMachine
+from gem_core.episodes.pacing import pace
+from gem_core.workers.blocking import never_blocks
+from gem_core.workers.outcome import Outcome
+
+DEFAULT_DEADLINE_S = 60.0
+"""Wall seconds of one call of an environment that may block, where the limits set none."""
+
+
+@dataclass(slots=True)
+class EnvCall:
+    """A call of an environment: the reset, the step after a completion, or the closing.
+
+    Attributes:
+        machine: the episode.
+        run: makes the call here and now.
+        submit: begins it in a worker process; ``None`` where there is nothing to do.
+        receive: takes what the worker answered.
+    """
+
+    machine: EpisodeMachine
+    run: Callable[[], list[int] | None]
+    submit: Callable[[], Outcome[Any] | None]
+    receive: Callable[[Outcome[Any]], list[int] | None]
+
+
+def starting(machine: EpisodeMachine) -> EnvCall:
+    """Return the call that begins an episode."""
+    return EnvCall(machine, machine.start, machine.submit_start, machine.receive)
+
+
+def feeding(machine: EpisodeMachine, completion: Completion) -> EnvCall:
+    """Return the call that plays a completion."""
+    return EnvCall(
+        machine,
+        lambda: machine.feed(completion),
+        lambda: machine.submit_feed(completion),
+        machine.receive,
+    )
+
+
+def closing(machine: EpisodeMachine) -> EnvCall:
+    """Return the call that closes the environment of an episode."""
+
+    def close() -> None:
+        machine.close()
+
+    def receive(future: Outcome[Any]) -> None:
+        machine.receive_close(future)
+
+    return EnvCall(machine, close, machine.submit_close, receive)
+
+
+def call_deadline(machine: EpisodeMachine) -> float | None:
+    """Return the wall seconds for one environment call; ``None`` = it is called directly."""
+    limits = machine.limits
+    if limits.turn_deadline_s is not None:
+        return limits.turn_deadline_s
+    if limits.episode_deadline_s is None and never_blocks(machine.env):
+        return None
+    return DEFAULT_DEADLINE_S
+
+
+def seconds_left(ends_at: float | None, cap: float | None = None) -> float | None:
+    """Return the seconds until ``ends_at``, at most ``cap``; ``None`` where there is no limit."""
+    if ends_at is None:
+        return cap
+    left = max(0.0, ends_at - time.monotonic())
+    return left if cap is None else min(left, cap)
+
+
+def _late(machine: EpisodeMachine, call: Call[Any], ends_at: float | None) -> bool:
+    """Return whether the call or the episode has passed its limit; then both are given up."""
+    call_over = call.left() <= 0  # asked once: time goes on
+    episode_over = ends_at is not None and time.monotonic() >= ends_at
+    if call.future.done() or not (call_over or episode_over):
+        return False
+    seconds = call.limit_s if call_over else machine.limits.episode_deadline_s
+    env_threads().abandon(call)
+    episode = f"{machine.env_id}, seed {machine.seed}"
+    message = f"{episode}: the environment did not answer within {seconds:g} s"
+    machine.abort(StopReason.DEADLINE, message, close=False)
+    return True
+
+
+async def in_env(
+    env_call: EnvCall, deadline: float | None, ends_at: float | None = None
+) -> list[int] | None:
+    """Make a call: in the environment's worker, directly if it cannot block, or in a thread."""
+    machine = env_call.machine
+    if machine.worker_env is not None:
+        submitted = env_call.submit()
+        if submitted is None:
+            return None
+        await _until_done(submitted, seconds_left(ends_at))
+        return _received(env_call, submitted)
+    if deadline is None:
+        return env_call.run()
+    call = env_threads().submit(env_call.run, deadline)
+    future = asyncio.wrap_future(call.future)
+    while not future.done() and not _late(machine, call, ends_at):
+        await asyncio.wait([future], timeout=seconds_left(ends_at, max(0.0, call.left())))
+        env_threads().give_up_late()
+    return future.result() if future.done() else None
+
+
+async def _until_done(submitted: Outcome[Any], seconds: float | None) -> None:
+    """Wait for a worker's answer, but not to cancel it or to take its error."""
+    turns = pace()
+    waiter: asyncio.Future[None] = turns.loop.create_future()
+    submitted.add_done_callback(lambda _: turns.release(waiter))
+    if seconds is None:
+        await waiter
+    else:
+        await asyncio.wait([waiter], timeout=seconds)
+
+
+def _received(env_call: EnvCall, submitted: Outcome[Any]) -> list[int] | None:
+    """Take what a worker answered; without an answer the episode has passed its deadline."""
+    if submitted.done():
+        return env_call.receive(submitted)
+    machine = env_call.machine
+    limit = machine.limits.episode_deadline_s
+    where = f"{machine.env_id}, seed {machine.seed}"
+    message = f"{where}: the environment did not answer within {limit:g} s"
+    machine.abort(StopReason.DEADLINE, message, close=False)
+    return None
+
+
+async def close_env(machine: EpisodeMachine) -> None:
+    """Close the environment of an episode that is over, unless it is closed already."""
+    if machine.needs_close:
+        await in_env(closing(machine), call_deadline(machine))
+
+
+def step_all(calls: Sequence[EnvCall], started: float | None) -> list[list[int] | None]:
+    """Make one call per machine; those that may block run concurrently, each with its deadline.
+
+    Args:
+        calls: what to call.
+        started: ``time.monotonic()`` at the start of the episodes; ``None`` = they are over.
+    """
+    results: list[list[int] | None] = [None] * len(calls)
+    waiting: list[tuple[int, Call[list[int] | None], float | None]] = []
+    in_workers: list[tuple[int, float | None]] = []
+    direct: list[int] = []
+    for slot, env_call in enumerate(calls):
+        machine = env_call.machine
+        whole = machine.limits.episode_deadline_s
+        ends_at = None if whole is None or started is None else started + whole
+        deadline = call_deadline(machine)
+        if ends_at is not None and time.monotonic() >= ends_at:
+            message = f"the episode took longer than {whole:g} s"
+            machine.abort(StopReason.DEADLINE, message, close=False)
+        elif machine.worker_env is not None:
+            in_workers.append((slot, ends_at))
+        elif deadline is None:
+            direct.append(slot)
+        else:
+            waiting.append((slot, env_threads().submit(env_call.run, deadline), ends_at))
+    submitted = _submit_all([calls[slot] for slot, _ in in_workers])
+    for slot in direct:  # meanwhile the workers work
+        results[slot] = calls[slot].run()
+    for (slot, ends_at), future in zip(in_workers, submitted, strict=True):
+        if future is not None:
+            future.wait(seconds_left(ends_at))
+            results[slot] = _received(calls[slot], future)
+    for slot, call, ends_at in waiting:
+        results[slot] = _waited_for(calls[slot].machine, call, ends_at)
+    return results
+
+
+def _submit_all(calls: Sequence[EnvCall]) -> list[Outcome[Any] | None]:
+    """Begin calls in worker processes, in one write to each worker."""
+    pools = {env.pool for call in calls if (env := call.machine.worker_env) is not None}
+    with ExitStack() as stack:
+        for pool in pools:
+            stack.enter_context(pool.together())
+        return [call.submit() for call in calls]
+
+
+def _waited_for(
+    machine: EpisodeMachine, call: Call[list[int] | None], ends_at: float | None
+) -> list[int] | None:
+    """Wait for a call in a thread until its deadline; return its result."""
+    while not call.future.done() and not _late(machine, call, ends_at):
+        wait_futures([call.future], seconds_left(ends_at, max(0.0, call.left())))
+        env_threads().give_up_late()
+    return call.future.result() if call.future.done() else None

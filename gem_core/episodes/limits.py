@@ -1,0 +1,34 @@
+"""`Limits`: what may end an episode besides its task."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Literal, TypeAlias
+
+import msgspec
+
+_AtLeastOne: TypeAlias = Annotated[int, msgspec.Meta(ge=1)]
+_Seconds: TypeAlias = Annotated[float, msgspec.Meta(gt=0, le=sys.float_info.max)]
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Limits on one episode. None of them is part of the task."""
+
+    max_tokens_per_turn: _AtLeastOne = 4096
+    """Tokens that the policy may sample in one turn."""
+    max_turns: _AtLeastOne | None = None
+    """Turns of an episode; ``None`` = the environment alone decides."""
+    max_context_tokens: _AtLeastOne | None = None
+    """Tokens of the prompt and the completion of any turn: the model's context."""
+    max_episode_tokens: _AtLeastOne | None = None
+    """Tokens after the first prompt, actions and observations, in the whole episode."""
+    turn_deadline_s: _Seconds | None = None
+    """Wall seconds of one call of the environment; ``None`` = 60, and no limit for environments of
+    gem_core that cannot block."""
+    episode_deadline_s: _Seconds | None = None
+    """Wall seconds of a whole episode, generation included; ``None`` = no limit."""
+    cut_action: Literal["invalid", "pass"] = "invalid"
+    """What the environment gets for an action that was cut off at the token cap: an empty action
+    (``invalid``) or the text (``pass``)."""
+    train_on_failed: bool = False
+    """Train on failed episodes (environment error, deadline, abort) up to the failure."""

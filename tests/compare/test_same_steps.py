@@ -1,0 +1,60 @@
+"""Runs of one seed in several trainers: until which step they are the same run."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from gem_core.compare.results import read_cells
+from gem_core.compare.same_steps import same_steps
+
+ROW = {"success/mean": 0.5, "reward/mean": 0.5, "turns/mean": 2.0, "tokens/action": 7.0}
+
+
+@pytest.fixture
+def runs(tmp_path):
+    """Write a run per trainer; return their cells."""
+
+    def write(rows_by_trainer, after=0.5):
+        for place, (trainer, rows) in enumerate(rows_by_trainer.items()):
+            folder = tmp_path / "game" / trainer / "rebn" / "seed0"
+            folder.mkdir(parents=True)
+            lines = [
+                json.dumps({"step": step, "grad_norm": 1.0, "entropy": 2.0, **ROW, **row}) + "\n"
+                for step, row in enumerate(rows, 1)
+            ]
+            (folder / "metrics.jsonl").write_text("".join(lines))
+            result = {"after": {"success/mean": after + 0.1 * place}}
+            (folder / "result.json").write_text(json.dumps(result))
+        return read_cells(tmp_path)
+
+    return write
+
+
+def test_runs_with_equal_figures_are_the_same_to_the_end(runs):
+    found = same_steps(runs({"trl": [{}, {}], "oat": [{}, {"grad_norm": 0.9}]}))
+    assert (found.trainers, found.same, found.steps) == (("oat", "trl"), 2, 2)
+    assert found.grad_norm == pytest.approx(0.1)
+    assert found.entropy == 0
+    assert found.gap == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize("name", ROW)
+def test_one_other_figure_of_one_trainer_ends_the_same_steps(runs, name):
+    other = [{}, {}, {name: ROW[name] + 0.001, "grad_norm": 5.0}, {}]
+    found = same_steps(runs({"oat": [{}] * 4, "rl2": [{}] * 4, "trl": other}))
+    assert (found.same, found.steps) == (2, 4)
+    assert found.grad_norm == 0  # only of the steps that are the same
+
+
+def test_a_shorter_run_is_the_same_to_its_end(runs):
+    found = same_steps(runs({"oat": [{}] * 4, "trl": [{}] * 3}))
+    assert (found.same, found.steps) == (3, 4)
+
+
+def test_only_runs_of_one_experiment_are_compared(runs):
+    cells = runs({"oat": [{}], "trl": [{}]})
+    for chosen in ([], cells[:1], [cells[0], cells[0]]):
+        with pytest.raises(ValueError, match="two finished runs or more of one experiment"):
+            same_steps(chosen)

@@ -1,0 +1,102 @@
+"""``benchmarks/gpu/run.py`` where trainers fail: it records each, and goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = ROOT / "benchmarks" / "gpu"
+PROGRAM = FOLDER / "run.py"
+sys.path.insert(0, str(FOLDER))
+from watch import GpuWatch  # noqa: E402
+
+VERDICT = {
+    "python": "3.11.7",
+    "trainers": [{"ready": True, "version": "1", "state": "ready on GPU", "problems": []}],
+}
+MISSING = {"text": "vllm is not installed", "fix": "pip install vllm==0.29.0"}
+
+
+def script(path: Path, text: str) -> Path:
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return path
+
+
+@pytest.fixture
+def interpreters(tmp_path):
+    """Programs in the place of interpreters: one crashes, one hangs, one is not ready."""
+    ready, verdict = tmp_path / "ready.json", tmp_path / "verdict.json"
+    ready.write_text(json.dumps(VERDICT))
+    refused = {**VERDICT["trainers"][0], "ready": False, "state": "x", "problems": [MISSING]}
+    verdict.write_text(json.dumps({**VERDICT, "trainers": [refused]}))
+    asked = f'case "$*" in *doctor*) cat {ready}; exit 0;; esac\n'
+    return {
+        "trl": script(tmp_path / "crashes", f"{asked}echo CUDA out of memory >&2; exit 3"),
+        "verl": script(tmp_path / "hangs", f"{asked}echo loading; sleep 600"),
+        "rl2": script(tmp_path / "refuses", f"cat {verdict}; exit 1"),
+    }
+
+
+def run(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(PROGRAM), "--allow-dirty", *arguments]
+    return subprocess.run(
+        command, capture_output=True, text=True, env={**os.environ, **environ}, timeout=300
+    )
+
+
+def test_each_failure_is_recorded_and_the_others_go_on(tmp_path, interpreters):
+    out = tmp_path / "out"
+    given = [f"--python={name}={path}" for name, path in interpreters.items()]
+    trainers = ("--trainers", "trl", "verl", "oat", "rl2")
+    done = run("--cpu", "--minutes", "0.03", "--out", str(out), *trainers, *given,
+               GEM_CORE_ENVS=str(tmp_path / "none"))  # fmt: skip
+    assert done.returncode == 1, done.stderr
+    said = {name: json.loads((out / f"{name}.json").read_text()) for name in trainers[1:]}
+    status = {name: row["status"] for name, row in said.items()}
+    assert status == {"trl": "failed", "verl": "late", "oat": "no environment", "rl2": "not ready"}
+    assert said["trl"]["log"] == ["CUDA out of memory"] and said["trl"]["exit"] == 3
+    assert said["verl"]["log"] == ["loading"] and said["verl"]["exit"] is None
+    assert said["rl2"]["log"] == ["vllm is not installed  pip install vllm==0.29.0"]
+    page = (out / "summary.md").read_text()
+    assert "## trl: failed" in page and "CUDA out of memory" in page and "pip install vllm" in page
+    machine = json.loads((out / "machine.json").read_text())
+    assert set(machine) == {"platform", "processor", "cores", "gpus", "commit", "started"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "give either --model PATH (on a GPU) or --cpu"),
+        (("--cpu", "--model", "x"), "give either --model PATH"),
+        (("--model", "/no/model"), "/no/model is not the directory of a model"),
+        (("--cpu", "--steps", "1"), "--steps must be 2 or more"),
+        (("--cpu", "--python", "tlr=x"), "--python tlr=x is not NAME=PATH"),
+    ],
+)
+def test_wrong_arguments_say_what_to_give(arguments, message):
+    done = run(*arguments)
+    assert done.returncode == 2 and message in done.stderr
+
+
+def test_the_watch_keeps_the_peak_of_each_gpu(tmp_path, monkeypatch):
+    lines = ("0, 500, 0", "1, 600, 0", "0, 70000, 90", "1, 650, 10", "0, 400, 60", "0, [N/A], 1")
+    echo = "; ".join(f'echo "{line}"' for line in lines)
+    script(tmp_path / "nvidia-smi", f"{echo}; touch {tmp_path}/told; exec sleep 600")
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    with GpuWatch() as watch:
+        while not (tmp_path / "told").exists():
+            pass
+    first, second = watch.data()["0"], watch.data()["1"]
+    assert first == {"start_mib": 500, "peak_mib": 70000, "busy_percent": 50, "samples": 3}
+    assert second == {"start_mib": 600, "peak_mib": 650, "busy_percent": 5, "samples": 2}
+    with GpuWatch(enabled=False) as nothing:
+        pass
+    assert nothing.data() is None

@@ -1,0 +1,96 @@
+"""The install lines for GPU machines: their order, their pins, the pages that show them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from gem_core.errors import UnknownNameError
+from gem_core.training.install import install_line, normal, shell_block, stack, stacks
+from gem_core.training.trainers import check, get_trainer, list_trainers
+
+ROOT = Path(__file__).resolve().parents[2]
+TRAINERS = list_trainers()
+
+
+def resolved(name: str) -> dict[str, str]:
+    """What the resolver chose for the lines."""
+    text = (ROOT / "constraints" / "gpu" / f"{name}.txt").read_text(encoding="utf-8")
+    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+    return {normal(name): version for name, _, version in (line.partition("==") for line in lines)}
+
+
+@pytest.mark.parametrize("name", TRAINERS)
+def test_the_pins_are_those_that_a_resolver_found_to_agree(name):
+    versions = resolved(name)
+    for text in stack(name).requirements():
+        wanted = Requirement(text)
+        installed = versions[normal(wanted.name)]
+        assert wanted.specifier.contains(installed, prereleases=True), (text, installed)
+    for watched in stack(name).watched:
+        assert normal(watched) in versions, watched
+
+
+@pytest.mark.parametrize("name", TRAINERS)
+def test_torch_comes_first_then_the_engine_then_what_is_built_then_the_trainer(name):
+    chosen = stack(name)
+    places = [chosen.lines.index(chosen.line_for("torch"))]
+    places.append(chosen.lines.index(chosen.line_for(chosen.engine)))
+    if chosen.flash_attn:
+        line = chosen.line_for("flash-attn")
+        places.append(chosen.lines.index(line))
+        assert "--no-build-isolation" in line
+        needed = {"packaging", "psutil", "ninja", "setuptools", "wheel"}
+        assert needed <= set(chosen.line_for("torch").split())
+    places.append(chosen.lines.index(chosen.line_for(TRAINERS[name].distribution)))
+    assert places == sorted(set(places)) and places[0] == 0
+
+
+@pytest.mark.parametrize("name", TRAINERS)
+def test_the_lines_install_a_tested_trainer_with_a_python_that_it_supports(name):
+    trainer, chosen = TRAINERS[name], stack(name)
+    assert trainer.install == install_line(name) == " && ".join(chosen.lines)
+    pinned = resolved(name)[normal(trainer.distribution)]
+    python = tuple(int(part) for part in chosen.python.split("."))
+    status = check(trainer, python=python, version_of=lambda _: pinned, has_module=lambda _: True)
+    assert status.problems == ()
+    assert f'"gem-core[{name}]"' in chosen.command
+    assert shell_block(name).startswith(f"python{chosen.python} -m venv {name}-env")
+
+
+@pytest.mark.parametrize("name", TRAINERS)
+def test_every_distribution_that_is_watched_has_a_line_that_mends_it(name):
+    chosen = stack(name)
+    held = {normal(owner) for owner in chosen.holds}
+    assert {normal(TRAINERS[name].distribution), chosen.engine} == held
+    for watched in ("torch", chosen.engine):
+        assert chosen.line_for(watched) in chosen.lines
+
+
+@pytest.mark.parametrize("name", TRAINERS)
+def test_a_missing_module_is_mended_by_a_version_that_was_resolved(name):
+    versions = resolved(name)
+    for command in TRAINERS[name].modules.values():
+        words = command.removeprefix("pip install ").replace("'", "").replace('"', "").split()
+        for word in words:
+            if word.startswith(("-", "gem-core")):
+                continue
+            wanted = Requirement(word)
+            assert wanted.specifier.contains(versions[normal(wanted.name)]), command
+
+
+def test_a_trainer_without_lines_is_guessed():
+    with pytest.raises(UnknownNameError, match="Did you mean 'verl'"):
+        stack("ver")
+    assert sorted(stacks()) == sorted(TRAINERS)
+    assert get_trainer("trl").install == install_line("trl")
+
+
+def test_the_pages_show_the_lines():
+    program = ROOT / "tools" / "install_lines.py"
+    done = subprocess.run([sys.executable, str(program), "--check"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
