@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
+
+import pytest
 
 from gem_core.episodes import pacing
 from gem_core.episodes.pacing import pace
@@ -13,22 +14,31 @@ from gem_core.episodes.rollout import play_many
 WORK_S = 0.002
 
 
-def work():
-    """Use the CPU of this thread for `WORK_S`, whatever else the machine does."""
-    ends_at = time.thread_time() + WORK_S
-    while time.thread_time() < ends_at:
-        pass
+class Clock:
+    """In place of `time`: only the work of a test moves it, whatever else the machine does."""
+
+    now = 0.0
+
+    def perf_counter(self):
+        return self.now
 
 
-async def longest_stretch(begin):
-    """Return the most CPU seconds of one iteration of the event loop while ``begin()`` runs."""
+@pytest.fixture
+def clock(monkeypatch):
+    made = Clock()
+    monkeypatch.setattr(pacing, "time", made)
+    return made
+
+
+async def most_worked(clock, begin):
+    """Return the most seconds of work in one iteration of the event loop while ``begin()`` runs."""
     stretches = []
 
     async def watch():
         while True:
-            last = time.thread_time()
+            last = clock.now
             await asyncio.sleep(0)
-            stretches.append(time.thread_time() - last)
+            stretches.append(clock.now - last)
 
     watcher = asyncio.ensure_future(watch())
     await asyncio.sleep(0)
@@ -36,25 +46,26 @@ async def longest_stretch(begin):
     for _ in range(2):  # the watcher notes the last iteration, too
         await asyncio.sleep(0)
     watcher.cancel()
+    assert sum(stretches) == pytest.approx(100 * WORK_S)
     return max(stretches)
 
 
-def test_many_coroutines_at_once_leave_the_loop_time_for_others():
+def test_many_coroutines_at_once_leave_the_loop_time_for_others(clock):
     order = []
 
     async def one(number):
         await pace().turn()
         order.append(number)
-        work()
+        clock.now += WORK_S
 
     async def all_of_them():
-        return await longest_stretch(lambda: asyncio.gather(*(one(k) for k in range(100))))
+        return await most_worked(clock, lambda: asyncio.gather(*(one(k) for k in range(100))))
 
-    assert asyncio.run(all_of_them()) < 0.03  # together they use 0.2 s
+    assert asyncio.run(all_of_them()) < 10 * WORK_S
     assert order == list(range(100))
 
 
-def test_without_turns_they_hold_it(monkeypatch):
+def test_without_turns_they_hold_it(clock, monkeypatch):
     async def at_once(self):
         pass
 
@@ -62,12 +73,12 @@ def test_without_turns_they_hold_it(monkeypatch):
 
     async def one():
         await pace().turn()
-        work()
+        clock.now += WORK_S
 
     async def all_of_them():
-        return await longest_stretch(lambda: asyncio.gather(*(one() for _ in range(100))))
+        return await most_worked(clock, lambda: asyncio.gather(*(one() for _ in range(100))))
 
-    assert asyncio.run(all_of_them()) > 0.15
+    assert asyncio.run(all_of_them()) == pytest.approx(100 * WORK_S)
 
 
 def test_waiters_that_threads_release_are_woken_in_their_turn():
@@ -112,18 +123,18 @@ def test_each_loop_has_a_queue_of_its_own():
     assert asyncio.run(get()) is not asyncio.run(get())
 
 
-def test_episodes_that_begin_together_take_turns(kit):
+def test_episodes_that_begin_together_take_turns(kit, clock):
     class Busy(kit.Script):
         fast = True
 
         def _reset(self, options):
-            work()
+            clock.now += WORK_S
             return super()._reset(options)
 
     machines = [kit.machine(env=Busy(kit.won())) for _ in range(100)]
 
     async def all_of_them():
-        return await longest_stretch(lambda: play_many(machines, kit.Echo()))
+        return await most_worked(clock, lambda: play_many(machines, kit.Echo()))
 
-    assert asyncio.run(all_of_them()) < 0.05  # without turns 0.2 s
+    assert asyncio.run(all_of_them()) < 10 * WORK_S
     assert all(machine.episode.success for machine in machines)

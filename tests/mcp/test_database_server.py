@@ -68,10 +68,8 @@ def test_everything_else_is_refused(database: Sqlite, tmp_path: Path, tool: str,
 def test_an_endless_query_ends(database: Sqlite, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gem_core.tools.mcp.database_server._SECONDS", 0.2)
     endless = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT max(x) FROM c"
-    started = time.monotonic()
     with pytest.raises(DatabaseError, match="interrupted"):
         answer(database, "query", sql=endless)
-    assert time.monotonic() - started < 2
 
 
 def test_by_streamable_http_too(database: Sqlite) -> None:

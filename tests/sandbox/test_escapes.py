@@ -30,7 +30,6 @@ def test_there_are_enough_attempts() -> None:
 def held(sandbox: Sandbox, attempt: Attempt, names: dict[str, Any]) -> bool:
     result = run_attempt(sandbox, attempt, PREAMBLE, names)
     assert result.level == sandbox.level and result.error not in ("sandbox_died", "unavailable")
-    assert result.seconds < 1.7
     return not escaped(result)
 
 

@@ -136,7 +136,7 @@ def test_a_tree_of_processes_ends_with_its_command(sandbox: Sandbox) -> None:
     code = "import subprocess; subprocess.run(['/bin/bash', '-c', command])"
     started = time.monotonic()
     result = sandbox.run(code, names={"command": tree}, limits=limits)
-    assert result.error == "timeout" and time.monotonic() - started < 2
+    assert result.error == "timeout" and time.monotonic() - started < 30  # not 60 s
     bomb = "f() { f | f & }; f; sleep 60"
     assert sandbox.run(code, names={"command": bomb}, limits=limits).error is not None
     until = time.monotonic() + 10

@@ -161,13 +161,12 @@ def test_a_reset_that_fails_is_repeated_by_the_next_step(backend):
             assert steps.truncated.all() and steps.infos[1]["stop_reason"] == "env_error"
 
 
-def test_a_slow_environment_does_not_hold_up_the_others(concurrent):
+def test_a_slow_environment_does_not_hold_up_the_others(concurrent, tmp_path):
+    go_on = tmp_path / "go_on"
     with make_vec(WAITS, 16, backend=concurrent) as envs:
         envs.reset(seed=0)
-        envs.send(["sleep 1", *["a"] * 15])
-        began = time.monotonic()
+        envs.send([f"until {go_on}", *["a"] * 15])
         ready = envs.recv(min_ready=15)
-        assert time.monotonic() - began < 0.9
         assert sorted(ready.indices) == list(range(1, 16))
         assert envs.recv(timeout=0.01).indices == []
         envs.send(["b"] * 3, [4, 5, 6])
@@ -176,6 +175,7 @@ def test_a_slow_environment_does_not_hold_up_the_others(concurrent):
         with pytest.raises(EpisodeStateError, match="were not received"):
             envs.reset()
         assert plain(envs.step(["b"], [7]).infos) == [["turn"]]
+        go_on.touch()
         assert set(envs.recv(min_ready=4).indices) == {0, 4, 5, 6}
 
 
@@ -193,13 +193,11 @@ def test_what_was_sent_is_received_once(backend):
         assert empty.indices == [] and empty.steps.rewards.shape == (0,)
 
 
-def test_resets_that_take_a_while_are_made_at_the_same_time(concurrent):
-    options = {"reset_s": 0.1}
-    with make_vec(WAITS, 16, backend=concurrent, kwargs=options, workers=None) as envs:
-        envs.reset(seed=0)
-        began = time.monotonic()
-        envs.reset(seed=0)
-        assert time.monotonic() - began < 1.2  # one after another: 1.6 s
+def test_resets_that_take_a_while_are_made_at_the_same_time(concurrent, tmp_path):
+    together = {"meeting": str(tmp_path), "at_once": 16}
+    with make_vec(WAITS, 16, backend=concurrent, kwargs=together, deadline_s=60) as envs:
+        envs.reset(seed=0)  # one after another they would wait for each other until the deadline
+        assert len(list(tmp_path.iterdir())) == 16
 
 
 def test_a_hang_ends_at_its_deadline(concurrent):
@@ -207,7 +205,7 @@ def test_a_hang_ends_at_its_deadline(concurrent):
         envs.reset(seed=0)
         began = time.monotonic()
         steps = envs.step(["sleep 30", "a", "a", "a"])
-        assert 0.4 <= time.monotonic() - began < 5
+        assert 0.4 <= time.monotonic() - began < 25  # not 30 s
         assert steps.truncated.tolist() == [True, False, False, False]
         assert steps.infos[0]["stop_reason"] == "deadline"
         assert "did not answer within 0.4 s" in steps.infos[0]["exception"]

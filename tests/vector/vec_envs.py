@@ -4,17 +4,37 @@ from __future__ import annotations
 
 import os
 import time
+from pathlib import Path
 
 from gem_core.core import Env
 
 
 class Waits(Env):
-    """``sleep SECONDS`` waits, ``fail`` raises, ``exit`` ends the process; three turns."""
+    """``sleep SECONDS`` waits, ``fail`` raises, ``exit`` ends the process; three turns.
+
+    ``until FILE`` waits until there is such a file.
+
+    Args:
+        slow: what a subclass promises.
+        reset_s: how long a reset sleeps.
+        broken_resets: whether every reset but the first one fails.
+        meeting: a directory in which each reset leaves a file; it goes on when there are `at_once`.
+        at_once: how many resets must be under way together.
+    """
 
     _state_fields = ("turn",)
 
-    def __init__(self, slow: bool = True, reset_s: float = 0.0, broken_resets: bool = False):
+    def __init__(
+        self,
+        slow: bool = True,
+        reset_s: float = 0.0,
+        broken_resets: bool = False,
+        meeting: str = "",
+        at_once: int = 0,
+    ):
         self.slow = slow
+        self.meeting = meeting
+        self.at_once = at_once
         self.reset_s = reset_s
         self.broken_resets = broken_resets
         self.resets = 0
@@ -24,13 +44,23 @@ class Waits(Env):
         if self.broken_resets and self.resets > 1:
             raise OSError("no second episode")
         time.sleep(self.reset_s)
+        if self.meeting:
+            self._meet(Path(self.meeting))
         self.turn = 0
         return f"draw {self.rng.random()}", {"options": options} if options else {}
+
+    def _meet(self, place):
+        (place / str(self.rng.random())).touch()
+        while len(list(place.iterdir())) < self.at_once:
+            time.sleep(0.01)
 
     def _step(self, action):
         kind, _, amount = action.partition(" ")
         if kind == "sleep":
             time.sleep(float(amount))
+        elif kind == "until":
+            while not Path(amount).exists():
+                time.sleep(0.01)
         elif kind == "fail":
             raise ValueError("on purpose")
         elif kind == "exit":

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 from gem_core.core import Env
 
@@ -48,12 +49,21 @@ class Unpicklable(Faulty):
         return "x", 0.0, True, False, {"function": lambda: 1}
 
 
+def meet(number: str, me: str, place: str) -> None:
+    """Wait until `number` callers have left a file in the directory `place`."""
+    Path(place, me).touch()
+    while len(list(Path(place).iterdir())) < int(number):
+        time.sleep(0.01)
+
+
 def break_in(kind: str) -> None:
     """Raise, hang or end the process."""
     if kind == "exception":
         raise KeyError("broken on purpose")
     if kind == "memory":
         raise MemoryError("no memory on purpose")
+    if kind.startswith("meet "):
+        meet(*kind.split(" ")[1:])
     if kind == "nap":
         time.sleep(1.0)
     if kind == "hang":

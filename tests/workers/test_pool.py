@@ -142,14 +142,13 @@ def test_without_replay_the_others_end_too(make_in, new_pool):
     pool.close()
 
 
-def test_calls_that_may_block_do_not_wait_for_each_other(make_in, pool):
-    envs = [make_in(pool, True, 3, "", 0.2) for _ in range(16)]
-    make_in(pool, True, 3, "", 0.2).reset(seed=0)
-    began = time.monotonic()
-    futures = [env.submit("reset", seed=1) for env in envs]
-    results = [env.receive(future) for env, future in zip(envs, futures, strict=True)]
-    assert time.monotonic() - began < 1.6  # one after another: 3.2 s, in two workers 1.6 s
-    assert len(set(map(repr, results))) == 1
+def test_calls_that_may_block_do_not_wait_for_each_other(make_in, pool, tmp_path):
+    """Each step waits until all sixteen are under way; one after another they never would be."""
+    envs = [make_in(pool, True) for _ in range(16)]
+    for env in envs:
+        env.reset(seed=1)
+    sent = [env.submit("step", f"meet 16 {k} {tmp_path}") for k, env in enumerate(envs)]
+    assert len({env.receive(one)[1] for env, one in zip(envs, sent, strict=True)}) == 1
 
 
 def test_a_deadline_does_not_count_what_waits_for_a_serial_environment(make_in, new_pool):
@@ -235,7 +234,7 @@ def test_closing_ends_workers_and_what_they_started(make_in, new_pool):
     assert len(pids) == 4 and all(map(alive, pids))
     began = time.monotonic()
     pool.close()
-    assert time.monotonic() - began < 8
+    assert time.monotonic() - began < 30
     wait_until(lambda: not any(map(alive, pids)))
     with pytest.raises(GemError, match="closed"):
         envs[0].receive(hung)

@@ -190,7 +190,7 @@ def test_the_deadline_of_an_episode_holds(play_all, backend):
     recipe = recipe_of(backend, limits={"episode_deadline_s": 0.6}, workers={"number": 1})
     began = time.monotonic()
     (episode,) = played(play_all, recipe, 1, Actions({0: ["a", "hang"]}))
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 30
     assert episode.stop_reason is StopReason.DEADLINE
     assert episode.error == f"{faulty_env.ID}, seed 0: the environment did not answer within 0.6 s"
 
