@@ -1,6 +1,7 @@
 # The commands for developers. `make` alone lists them.
 
-ALL_TRAINERS := trl verl openrlhf oat rl2
+# The longest suite first, for runs of two at a time.
+ALL_TRAINERS := verl openrlhf trl rl2 oat
 TRAINERS ?= $(ALL_TRAINERS)
 ENVS := $(or $(GEM_CORE_ENVS),.venvs)
 ifndef PYTHON
@@ -18,10 +19,12 @@ CROSS ?= $(wildcard tests/adapters tests/advantages tests/episodes tests/evaluat
 # them those that use torch or transformers are enough.
 CROSS_BETWEEN := tests/adapters tests/episodes/hf tests/evaluation tests/parity tests/tiny
 
-# $(call stage,NAME,COMMAND): run the command, print how long it took, keep its exit code.
+# $(call stage,NAME,COMMAND): run the command, print how long it took, keep its exit code. STAGES
+# is a file that gets the same lines at once, where make holds the output of parallel stages back.
+STAGES ?= /dev/null
 define stage
-@echo "==> $(1)"; begun=$$(date +%s); code=0; { $(2); } || code=$$?; \
-echo "==> $(1): exit $$code after $$(( $$(date +%s) - begun )) s"; exit $$code
+@echo "==> $(1)" | tee -a $(STAGES); begun=$$(date +%s); code=0; { $(2); } || code=$$?; \
+echo "==> $(1): exit $$code after $$(( $$(date +%s) - begun )) s" | tee -a $(STAGES); exit $$code
 endef
 
 .PHONY: help
@@ -48,7 +51,7 @@ example: env-trl  ## a whole training loop in one file: examples/minimal_loop.py
 	$(TRL_PY) examples/minimal_loop.py
 
 .PHONY: test lint types doctest test-core test-compare $(ALL_TRAINERS:%=test-%)
-test: lint types doctest test-core $(TRAINERS:%=test-%) test-compare  ## everything
+test: lint types $(TRAINERS:%=test-%) test-core test-compare doctest  ## everything; make -j2 runs two suites at a time
 lint: env-core  ## check style, format and files
 	$(call stage,lint,$(CORE_PY) -m ruff check . && $(CORE_PY) -m ruff format --check . && $(CORE_PY) tools/check_files.py)
 types: env-core  ## mypy, strict on gem_core

@@ -66,6 +66,9 @@ class ServerProcess:
         Raises:
             SandboxError: the server has gone.
         """
+        # Its children hold the control socket a moment longer than the server lives.
+        if os.getpid() == self._owner and self._process.poll() is not None:
+            raise SandboxError("The sandbox's server has ended.")
         ours, theirs = socket.socketpair()
         try:
             with theirs:

@@ -15,6 +15,7 @@ from gem_core.parity.frozen import frozen_episodes
 from gem_core.training.recipe import load_recipe
 from gem_core.training.runs import RunDir
 
+RECIPES = Path(__file__).resolve().parents[2] / "recipes"
 SMALL_RUN = (
     "batch.episodes=8",
     "train.steps=2",
@@ -75,12 +76,17 @@ def package_path(tmp_path, monkeypatch):
 
 @pytest.fixture
 def train(tmp_path, trainer_name):
-    """``train(name, *overrides)``: a small run by the command line: status, output, directory."""
+    """``train(name, *overrides)``: a small run: status, output, directory.
 
-    def start(name, *overrides):
+    By the command line, or with ``script=True`` by the trainer's script in recipes/.
+    """
+    by_command = ["-m", "gem_core.cli", "train", "guess-the-number-easy", "--trainer", trainer_name]
+    by_script = [str(RECIPES / trainer_name / "train.py"), "--baseline", "guess-the-number-easy"]
+
+    def start(name, *overrides, script=False):
         path = tmp_path / name
-        command = [sys.executable, "-m", "gem_core.cli", "train", "guess-the-number-easy"]
-        command += ["--profile", "tiny", "--trainer", trainer_name, "--run", str(path)]
+        command = [sys.executable, *(by_script if script else by_command)]
+        command += ["--profile", "tiny", "--run", str(path)]
         for override in (*SMALL_RUN, *overrides):
             command += ["--set", override]
         done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)

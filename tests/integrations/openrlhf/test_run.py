@@ -119,28 +119,6 @@ def test_the_script_gives_openrlhf_the_launchers_arguments(tiny, tmp_path, overr
     assert sorted(arguments) == sorted(launched)
 
 
-def test_the_script_trains_as_the_launcher_does(tmp_path):
-    """With the most likely token each time, Ray's order of requests does not matter."""
-    overrides = ("train.steps=1", "sampling.top_k=1")
-    runs = []
-    for name, program in (
-        ("script", (str(SCRIPT),)),
-        ("launcher", (*PROGRAM, "--trainer", "openrlhf")),
-    ):
-        path = tmp_path / name
-        finish(start(path, *overrides, program=program), path)
-        run, rows = check(path, 1)
-        loads_plainly(run)
-        tokens = [episode.segments[0].token_ids for _, episode in run.episodes()]
-        runs.append((tokens, rows[0]))
-    (script_tokens, script_row), (launcher_tokens, launcher_row) = runs
-    assert script_tokens == launcher_tokens
-    assert script_row.keys() == launcher_row.keys()
-    for name, value in script_row.items():
-        if not name.startswith("time"):
-            assert value == pytest.approx(launcher_row[name], rel=1e-4, abs=1e-6), name
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("overrides", [(), (ASYNC,)], ids=["synchronous", "asynchronous"])
 def test_a_run_whose_loss_is_not_finite_ends(tmp_path, overrides):

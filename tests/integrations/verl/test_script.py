@@ -1,9 +1,11 @@
-"""``recipes/verl/train.py`` gives verl what ``gem-core train`` gives it."""
+"""``recipes/verl/train.py`` gives verl what ``gem-core train`` gives it.
+
+``tests/contract/test_repeatable.py`` trains with both.
+"""
 
 from __future__ import annotations
 
 import importlib.util
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,7 +13,6 @@ import pytest
 
 from gem_core.training.runs import RunDir
 from gem_verl.config import WIRING, recipe_settings, translate
-from gem_verl.launch import run as train
 from gem_verl.launch import run_settings
 
 SCRIPT = Path(__file__).parents[3] / "recipes" / "verl" / "train.py"
@@ -41,42 +42,3 @@ def test_it_prints_verls_command_line(script, tiny, monkeypatch, capsys):
     assert first == "python -m verl.trainer.main_ppo \\"
     recipe = script.load_recipe("guess-the-number-easy", "tiny", ["seed=7"])
     assert {line.removesuffix(" \\")[1:] for line in arguments} == set(translate(recipe))
-
-
-def test_it_trains_as_the_launcher_does(tmp_path):
-    """One episode a step: with more, who shares a batch of the CPU engine depends on timing."""
-    options = ["model.tiny.warm_start_steps=60", "train.steps=1", "batch.episodes=1"]
-    arguments = [word for option in options for word in ("--set", option)]
-    command = [sys.executable, str(SCRIPT), "--run", str(tmp_path / "script"), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("step 1: success ")
-    by_script = RunDir(tmp_path / "script")
-
-    by_launcher = RunDir.create(tmp_path / "launcher", by_script.recipe, "verl")
-    train(by_script.recipe, by_launcher)
-    assert tokens(by_script) == tokens(by_launcher) != []
-    assert metrics(by_script) == metrics(by_launcher) != []
-    assert weights(by_script) == weights(by_launcher)
-
-
-def weights(run):
-    """The trained model's weights, byte for byte."""
-    return (run.model / "model.safetensors").read_bytes()
-
-
-def tokens(run):
-    """Sampled ids and their log-probabilities."""
-    return [
-        (segment.token_ids, segment.logprobs)
-        for _, episode in run.episodes()
-        for segment in episode.segments
-    ]
-
-
-def metrics(run):
-    """All metrics that are not seconds."""
-    return [
-        {name: value for name, value in row.items() if not name.startswith("time")}
-        for row in run.metrics()
-    ]
