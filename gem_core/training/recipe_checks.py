@@ -8,6 +8,7 @@ from math import isfinite
 from typing import Any
 
 from gem_core.errors import AdvantageError, RecipeError, UnknownNameError
+from gem_core.training.worker_checks import check_workers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ def validate(recipe: Recipe) -> None:
     _check_estimator(recipe)
     _check_batch(recipe)
     _check_hardware(recipe)
+    check_workers(recipe)
     constant = recipe.algorithm.loss_aggregation == "constant"
     _require(
         constant == (recipe.algorithm.loss_constant is not None),
