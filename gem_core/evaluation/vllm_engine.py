@@ -85,10 +85,10 @@ def engine_options(recipe: Recipe, model_dir: str | Path, revision: str | None) 
     options: dict[str, Any] = {
         "model": str(model_dir),
         "revision": revision,
+        "tokenizer_revision": revision,
         "dtype": recipe.model.dtype,
         "max_model_len": recipe.limits.max_context_tokens,
         "generation_config": "vllm",  # only what the recipe says decides how it samples
-        "skip_tokenizer_init": True,  # tokens go in, tokens come out
     }
     if recipe.hardware.device == "cpu":
         # Of a prompt in several parts vLLM takes a draw back: a seeded generator of a CPU cannot.

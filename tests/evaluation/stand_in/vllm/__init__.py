@@ -26,10 +26,10 @@ class LLM:
         *,
         model,
         revision,
+        tokenizer_revision,
         dtype,
         max_model_len,
         generation_config,
-        skip_tokenizer_init,
         enforce_eager,
         enable_chunked_prefill,
     ):
