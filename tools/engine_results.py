@@ -74,26 +74,27 @@ then `python benchmarks/engines/run.py CASE --steps 20`.
 EVALUATION = """## Evaluations before and after training
 
 With `eval.engine = "vllm"` they are played by vLLM {vllm} in a process of its own
-([evaluation.md](evaluation.md#vllm)), here around {steps} steps of TRL, {episodes} episodes each, and
-again by transformers with the same models. Both engines get the same seeds and draw other tokens from
-them.
+([evaluation.md](evaluation.md#vllm)), here around {steps} steps of TRL, {episodes} episodes each,
+and again by transformers with the same models. Both engines get the same seeds and draw other
+tokens from them.
 
-| model | greedy: same episodes | sampled: vLLM | sampled: transformers | loading s | playing s |
+| model | greedy: same episodes | sampled: vLLM | sampled: transformers | loading s | engine s |
 |---|---|---|---|---|---|
 {rows}
 
-When training began there were {processes} processes left of the evaluation, whose memory had reached
-{peak:.0f} MB. On a CPU a tiny model is played faster by transformers, in {hf_s:.1f} s with loading.
+When training began, {processes} process of the evaluation was left; its memory had reached
+{peak:.0f} MB. On a CPU transformers plays a tiny model faster: {hf_s:.0f} s with loading.
 
-Then {slow} episodes in environments that sleep for 20 ms / u (u uniform, at most 2 s), by one engine in
-one process, {repeats} times in turn, with a barrier between turns and with each request on its own:
+Then {slow} episodes in environments that sleep for 20 ms / u (u uniform, at most 2 s), by one
+engine in one process, {repeats} times in turn, with a barrier between turns and with each request
+on its own:
 
 | way | s | engine waits, s | engine works |
 |---|---|---|---|
 {ways}
 
-Medians. Other work ran on the machine, so that an engine's step took far longer than it needs; what the
-engine waits for is the environments' sleep. `trl-evaluation`, commit `{commit}`."""
+Medians. Other work ran on the machine, and a step of the engine took far longer than it needs; what
+the engine waits for is the environments' sleep. `trl-evaluation`, commit `{commit}`."""
 
 
 def read(case: str) -> dict[str, Any]:
