@@ -7,17 +7,15 @@ import itertools
 import os
 import threading
 import time
-import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from common import figures, write_result
+from common import Slow, figures, write_result
 
 from gem_core.adapters.completions import vllm_completion
 from gem_core.adapters.vllm_steps import StepPolicy, Work
-from gem_core.core import Wrapper
 from gem_core.episodes.data import Completion, Episode
 from gem_core.episodes.rollout import Request, failed_fraction, play_batch, play_many
 from gem_core.evaluation.child import episodes_by_vllm
@@ -32,19 +30,6 @@ from gem_core.training.tasks import MachineFactory
 SLOW_EPISODES = 128
 REPEATS = 3
 WAYS = ("barrier", "stepping")
-
-
-class Slow(Wrapper):
-    """An environment whose answers take a heavy-tailed time: 20 ms / u, at most 2 s.
-
-    ``u`` is uniform and follows from action and answer: the same episodes take the same times.
-    """
-
-    def step(self, action: str) -> Any:
-        answer = self.env.step(action)
-        share = (1 + zlib.crc32(f"{action} {answer[0]}".encode())) / 2**32
-        time.sleep(min(2.0, 0.02 / share))
-        return answer
 
 
 class Barrier:
