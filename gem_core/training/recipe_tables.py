@@ -255,6 +255,11 @@ class EvalConfig(Table, frozen=True, kw_only=True):
     """Episodes of an evaluation during training."""
     temperature: NotNegative = 1.0
     """Sampling temperature; 0 = the most likely token."""
+    engine: Literal["hf", "vllm"] = "hf"
+    """What plays the evaluations before and after training, with every trainer: ``hf``, gem_core's
+    engine over transformers, in the launcher's process; ``vllm``, in a process of its own that ends
+    before training begins, see ``docs/evaluation.md``. Evaluations during training go through the
+    trainer's engine."""
 
 
 class TrainConfig(Table, frozen=True, kw_only=True):
