@@ -17,6 +17,7 @@ from gem_core.tiny import model_path
 from gem_core.tracking import require_trackers, tracked
 from gem_core.training import trainers
 from gem_core.training.allocator import keep_freed_memory
+from gem_core.training.eval_engine import ENGINE_LOG, require_engine
 from gem_core.training.failures import failed_episodes
 from gem_core.training.model_files import copy_source_files
 from gem_core.training.model_weights import require_complete, require_export
@@ -59,7 +60,9 @@ def run_experiment(
     Raises:
         DataError: the data of an environment are not available, or, with ``resume``, they are not
             those that the run began with.
-        MissingDependencyError: the trainer or a tracker of the recipe cannot run here.
+        GemError: an evaluation failed.
+        MissingDependencyError: the trainer, the engine of the evaluations or a tracker of the
+            recipe cannot run here.
         RecipeError: an environment does not accept the parameters of the recipe, or the model's
             files lack weights.
         RunError: the directory cannot be used (another process trains there, for example), or
@@ -69,6 +72,7 @@ def run_experiment(
     spec = trainers.get_trainer(trainer)
     trainers.require(spec)
     require_trackers(recipe.track.to)
+    require_engine(recipe, trainer)
     trainers.resolve(spec.translate)(recipe)  # what the trainer refuses leaves no directory
     with exclusive(path):
         return _run(recipe, trainer, path, if_exists, log)
@@ -191,18 +195,18 @@ def _evaluate(
     """Evaluate and record it, unless the run has that evaluation already."""
     for row in run.evals():
         if row["when"] == when:
-            return {k: v for k, v in row.items() if k not in ("when", "step")}
+            return {k: v for k, v in row.items() if k not in ("when", "step", "engine")}
     if recipe.eval.episodes == 0:
         return None
-    from gem_core.evaluation.local import evaluate
+    from gem_core.evaluation.measure import measure
 
-    metrics = evaluate(recipe, model)
-    run.log_eval(step, when, metrics)
+    metrics, engine = measure(recipe, model, run.path / ENGINE_LOG)
+    run.log_eval(step, when, metrics, engine)
     low = metrics["success/low"]
     high = metrics["success/high"]
     log(
         f"{when.capitalize()}: success {metrics['success/mean']:.3f} [{low:.3f}, {high:.3f}] on "
-        f"{metrics['episodes']:.0f} evaluation episodes"
+        f"{metrics['episodes']:.0f} evaluation episodes, by {engine}"
     )
     failed = ", ".join(f"{name} {count}" for name, count in failed_episodes(metrics).items())
     if failed:
@@ -238,6 +242,9 @@ def _result(
         "n": recipe.eval.episodes,
         "before": before,
         "after": after,
+        "eval_engines": {
+            row["when"]: row.get("engine") for row in run.evals() if row["when"] != "during"
+        },
         "steps": recipe.train.steps,
         "episodes": recipe.train.steps * recipe.batch.episodes,
         "model": recipe.model.path,

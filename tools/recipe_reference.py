@@ -156,10 +156,12 @@ def kind(annotation: Any) -> str:
     parts = get_args(annotation)
     if origin is Literal:
         return " or ".join(f"`{value}`" for value in parts)
-    if type(None) in parts and len(parts) == 2:
-        return kind(parts[0])
+    if type(None) in parts:
+        return " or ".join(kind(part) for part in parts if part is not type(None))
     if origin is Annotated:
         return kind(parts[0]) + limits(parts[1])
+    if origin is tuple and parts[-1] is Ellipsis:
+        return f"list of: {kind(parts[0])}"
     if origin is tuple:
         return f"{len(parts)} of: " + kind(parts[0])
     return "tables" if origin is list else "table"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+import zlib
 from collections import Counter
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
@@ -12,6 +13,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any, NamedTuple
 
+from gem_core.core import Wrapper
 from gem_core.experiment import run_experiment
 from gem_core.training.machine import describe_machine
 from gem_core.training.provenance import commit
@@ -69,6 +71,19 @@ _ENVIRONMENT = {
     "TOKENIZERS_PARALLELISM": "false",
     "OMP_NUM_THREADS": "2",
 }
+
+
+class Slow(Wrapper):
+    """An environment whose answers take a heavy-tailed time: 20 ms / u, at most 2 s.
+
+    ``u`` is uniform and follows from action and answer: the same episodes take the same times.
+    """
+
+    def step(self, action: str) -> Any:
+        answer = self.env.step(action)
+        share = (1 + zlib.crc32(f"{action} {answer[0]}".encode())) / 2**32
+        time.sleep(min(2.0, 0.02 / share))
+        return answer
 
 
 def engine_environment(folder: Path, trainer: str) -> dict[str, str]:

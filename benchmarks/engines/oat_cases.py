@@ -89,6 +89,9 @@ def checks(name: str, folder: Path) -> None:
     assert all(length <= cap for cap, length in figures["caps"]), figures["caps"]
     assert len({cap for cap, length in figures["caps"] if length == cap}) > 1, figures["caps"]
     require_stops(**figures["stops"])
+    waits = figures["waiting"]
+    assert waits["stepping"]["engine_idle_s"] < waits["barrier"]["engine_idle_s"], waits
+    assert waits["same"] >= 0.9 * waits["episodes"], waits
     # Why the adapter has vLLM's V0 engine at another temperature (`report_what_is_sampled`).
     assert figures["v1_sampler"]["raw"] < SAME_WEIGHTS < figures["v1_sampler"]["processed"]
 

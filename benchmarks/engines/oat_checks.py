@@ -7,15 +7,18 @@ way, and holds the engine's log-probabilities against its own.
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
 import torch
+from common import Slow
 
-from gem_core.episodes.rollout import Request
+from gem_core.episodes.rollout import Request, play_batch
 from gem_core.training.runs import RunDir
+from gem_core.training.tasks import train_task
 from gem_oat import launch
 from gem_oat.cpu import processes
 from gem_oat.nodes import stop_on_failure
@@ -25,6 +28,7 @@ FILE = "checks.json"
 PROMPTS = 16
 LENGTH = 400
 """Tokens of a prompt: several blocks of the prefix cache, which has whole blocks only."""
+SLOW_EPISODES = 128
 NOISE = 0.05
 """Standard deviation of a change of the weights."""
 TEMPERATURE = 0.7
@@ -55,6 +59,42 @@ class AskedActor(processes.CpuActor):
         answers = policy.complete_batch(requests)
         return [(list(a.token_ids), list(a.logprobs), a.finish_reason.value) for a in answers]
 
+    def waiting(self, count: int) -> dict[str, Any]:
+        """Play environments that sleep, with a barrier between turns and without.
+
+        Returns:
+            Of each way: seconds, those of them outside of the engine's steps, turns, and how many
+            episodes are those of the other way, action by action.
+        """
+        ways = {"barrier": lambda ms: play_batch(ms, self.policy), "stepping": self.policy.play}
+        engine, steps = self.llm.llm_engine, []
+        original = engine.step
+        engine.step = lambda: timed(original, steps)
+        figures, played = {}, {}
+        for way, play in ways.items():
+            machines = [self.factory(train_task(self.recipe, index)) for index in range(count)]
+            for machine in machines:
+                machine.env = Slow(machine.env)
+            steps.clear()
+            began = time.perf_counter()
+            episodes = play(machines)
+            seconds = time.perf_counter() - began
+            played[way] = [[turn.action for turn in e.turns] for e in episodes]
+            turns = sum(map(len, played[way]))
+            idle = seconds - sum(steps)
+            figures[way] = {"seconds": seconds, "engine_idle_s": idle, "turns": turns}
+        engine.step = original
+        pairs = zip(*played.values(), strict=True)
+        return {"episodes": count, "same": sum(a == b for a, b in pairs), **figures}
+
+
+def timed(step: Callable[[], Any], seconds: list[float]) -> Any:
+    """Call ``step``, and add how long it took."""
+    began = time.perf_counter()
+    output = step()
+    seconds.append(time.perf_counter() - began)
+    return output
+
 
 class CheckingLearner(processes.CpuLearner):
     """The adapter's learner, which checks the engine in place of training."""
@@ -75,6 +115,7 @@ class CheckingLearner(processes.CpuLearner):
             "at_temperature_1": self.difference(1.0),
             "caps": self.capped(),
             "stops": self.stopped(),
+            "waiting": self.actors[0].waiting(SLOW_EPISODES),
             "syncs": [self.changed() for _ in range(2)],
         }
         (self.run_dir.path / FILE).write_text(json.dumps(figures))

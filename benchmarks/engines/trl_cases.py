@@ -20,6 +20,7 @@ from typing import Any, ClassVar
 
 import gem_vllm_cpu
 import torch
+import trl_evaluation
 from common import BASELINE, KEYS, figures, require_learning, write_result
 from transformers import AutoTokenizer
 
@@ -312,6 +313,11 @@ def stepping(name: str, folder: Path, steps: int) -> None:
     assert data["stepping"]["seconds"] < data["barrier"]["seconds"], data
 
 
+def evaluation(name: str, folder: Path, steps: int) -> None:
+    """Evaluate with vLLM in a process of its own, before and after a few steps of training."""
+    trl_evaluation.evaluation(name, folder, recipe_of(min(steps, 3), "eval.engine=vllm"))
+
+
 def apart(trainer: Any, episode: Any) -> float:
     """Return the largest difference of a sampled token's log-probability in an episode."""
     (segment,) = episode.segments
@@ -331,6 +337,7 @@ CASES: dict[str, Callable[[str, Path, int], None]] = {
     "trl-lora": lora,
     "trl-checks": checks,
     "trl-stepping": stepping,
+    "trl-evaluation": evaluation,
 }
 
 

@@ -55,14 +55,30 @@ def to_completion(
     return Completion(ids, numbers, reason or _reason(ids, stop_ids, max_tokens))
 
 
-def vllm_completion(output: Any, stop_ids: Collection[int], max_tokens: int) -> Completion:
-    """Convert a ``vllm.CompletionOutput``, whose ``logprobs`` is one dictionary per token."""
+def vllm_completion(
+    output: Any,
+    stop_ids: Collection[int],
+    max_tokens: int,
+    *,
+    reports_logprobs: bool = True,
+) -> Completion:
+    """Convert a ``vllm.CompletionOutput``, whose ``logprobs`` is one dictionary per token.
+
+    The other arguments and the errors are those of `to_completion`.
+    """
     ids = list(output.token_ids)
     logprobs = None
     if output.logprobs and output.finish_reason not in _ABORTED:
         pairs = zip(ids, output.logprobs, strict=True)
         logprobs = [table[token_id].logprob for token_id, table in pairs]
-    return to_completion(ids, logprobs, output.finish_reason, stop_ids, max_tokens)
+    return to_completion(
+        ids,
+        logprobs,
+        output.finish_reason,
+        stop_ids,
+        max_tokens,
+        reports_logprobs=reports_logprobs,
+    )
 
 
 def _reason(ids: list[int], stop_ids: Collection[int], max_tokens: int) -> FinishReason:

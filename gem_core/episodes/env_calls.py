@@ -1,10 +1,11 @@
-"""Calls of the environments of episodes: directly, in threads, or in worker processes.
+"""Calls of the environments of episodes: directly, in threads, in other processes.
 
 Environments that may block are called in threads (`gem_core.episodes.env_threads`), so that neither
 the event loop nor the other episodes wait, and a deadline ends an episode whose environment hangs.
 A deadline that `Limits` sets holds for every environment. Where it sets none, a call may take
 `DEFAULT_DEADLINE_S`; environments that cannot block are then called directly (`never_blocks`).
-Environments in worker processes (`gem_core.workers`) need no threads here.
+Environments in worker processes (`gem_core.workers`) and behind servers (`gem_core.server`) need no
+threads here.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ class EnvCall:
     Attributes:
         machine: the episode.
         run: makes the call here and now.
-        submit: begins it in a worker process; ``None`` where there is nothing to do.
-        receive: takes what the worker answered.
+        submit: begins it where the environment lives; ``None`` where there is nothing to do.
+        receive: takes what was answered there.
     """
 
     machine: EpisodeMachine
@@ -107,9 +108,9 @@ def _late(machine: EpisodeMachine, call: Call[Any], ends_at: float | None) -> bo
 async def in_env(
     env_call: EnvCall, deadline: float | None, ends_at: float | None = None
 ) -> list[int] | None:
-    """Make a call: in the environment's worker, directly if it cannot block, or in a thread."""
+    """Make a call: where the environment lives, directly if it cannot block, or in a thread."""
     machine = env_call.machine
-    if machine.worker_env is not None:
+    if machine.remote_env is not None:
         submitted = env_call.submit()
         if submitted is None:
             return None
@@ -126,7 +127,7 @@ async def in_env(
 
 
 async def _until_done(submitted: Outcome[Any], seconds: float | None) -> None:
-    """Wait for a worker's answer, but not to cancel it or to take its error."""
+    """Wait for an answer, but not to cancel it or to take its error."""
     turns = pace()
     waiter: asyncio.Future[None] = turns.loop.create_future()
     submitted.add_done_callback(lambda _: turns.release(waiter))
@@ -137,7 +138,7 @@ async def _until_done(submitted: Outcome[Any], seconds: float | None) -> None:
 
 
 def _received(env_call: EnvCall, submitted: Outcome[Any]) -> list[int] | None:
-    """Take what a worker answered; without an answer the episode has passed its deadline."""
+    """Take what was answered; without an answer the episode has passed its deadline."""
     if submitted.done():
         return env_call.receive(submitted)
     machine = env_call.machine
@@ -163,7 +164,7 @@ def step_all(calls: Sequence[EnvCall], started: float | None) -> list[list[int] 
     """
     results: list[list[int] | None] = [None] * len(calls)
     waiting: list[tuple[int, Call[list[int] | None], float | None]] = []
-    in_workers: list[tuple[int, float | None]] = []
+    elsewhere: list[tuple[int, float | None]] = []
     direct: list[int] = []
     for slot, env_call in enumerate(calls):
         machine = env_call.machine
@@ -173,16 +174,16 @@ def step_all(calls: Sequence[EnvCall], started: float | None) -> list[list[int] 
         if ends_at is not None and time.monotonic() >= ends_at:
             message = f"the episode took longer than {whole:g} s"
             machine.abort(StopReason.DEADLINE, message, close=False)
-        elif machine.worker_env is not None:
-            in_workers.append((slot, ends_at))
+        elif machine.remote_env is not None:
+            elsewhere.append((slot, ends_at))
         elif deadline is None:
             direct.append(slot)
         else:
             waiting.append((slot, env_threads().submit(env_call.run, deadline), ends_at))
-    submitted = _submit_all([calls[slot] for slot, _ in in_workers])
-    for slot in direct:  # meanwhile the workers work
+    submitted = _submit_all([calls[slot] for slot, _ in elsewhere])
+    for slot in direct:  # meanwhile the others work
         results[slot] = calls[slot].run()
-    for (slot, ends_at), future in zip(in_workers, submitted, strict=True):
+    for (slot, ends_at), future in zip(elsewhere, submitted, strict=True):
         if future is not None:
             future.wait(seconds_left(ends_at))
             results[slot] = _received(calls[slot], future)
@@ -192,8 +193,8 @@ def step_all(calls: Sequence[EnvCall], started: float | None) -> list[list[int] 
 
 
 def _submit_all(calls: Sequence[EnvCall]) -> list[Outcome[Any] | None]:
-    """Begin calls in worker processes, in one write to each worker."""
-    pools = {env.pool for call in calls if (env := call.machine.worker_env) is not None}
+    """Begin calls of environments that live elsewhere, in one write to each worker."""
+    pools = {env.pool for call in calls if (env := call.machine.remote_env) is not None}
     with ExitStack() as stack:
         for pool in pools:
             stack.enter_context(pool.together())

@@ -24,7 +24,7 @@ from gem_core.episodes.env_results import check_reset, check_step, stop_reason
 from gem_core.episodes.limits import Limits
 from gem_core.episodes.request_seed import Split, request_seed
 from gem_core.errors import EpisodeStateError
-from gem_core.workers import EnvDeadlineError, WorkerEnv, WorkerPoolError
+from gem_core.workers import EnvDeadlineError, RemoteCallsEnv, WorkerPoolError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,9 +41,9 @@ class EpisodeMachine:
     It is not reentrant: make one call at a time. Only `abort` may be called from another thread
     while `feed` waits for the environment; the late result is then dropped.
 
-    Where the environment lives in a worker process, nothing need wait: `submit_start` and
-    `submit_feed` begin what `start` and `feed` do, `receive` ends it, and the caller closes the
-    environment (`submit_close`, `receive_close`).
+    Where the environment lives in a worker process or behind a server, nothing need wait:
+    `submit_start` and `submit_feed` begin what `start` and `feed` do, `receive` ends it, and the
+    caller closes the environment (`submit_close`, `receive_close`).
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class EpisodeMachine:
         self._started = False
         self._over = False
         self._busy = False
-        self._submitted: float | None = None  # when the call of a worker was submitted
+        self._submitted: float | None = None  # when a call elsewhere was submitted
         self._closed = False
         self._bootstrap: list[int] | None = None
         self._pending_turn: Turn | None = None
@@ -192,11 +192,11 @@ class EpisodeMachine:
         return self._closed_at_end(self._continue(lambda: self.env.step(sent)))
 
     def submit_start(self) -> Outcome[Any] | None:
-        """Begin `start` in the worker of the environment; ``None``: the episode is over."""
+        """Begin `start` where the environment lives; ``None``: the episode is over."""
         return self._submit("reset", seed=self.seed) if self._starts() else None
 
     def submit_feed(self, completion: Completion) -> Outcome[Any] | None:
-        """Begin `feed` in the worker of the environment; ``None``: the episode is over.
+        """Begin `feed` where the environment lives; ``None``: the episode is over.
 
         Raises:
             EpisodeStateError: as `feed`.
@@ -210,12 +210,12 @@ class EpisodeMachine:
 
         The environment is not closed at the end of the episode.
         """
-        env = self._required_worker_env()
+        env = self._required_remote_env()
         return self._continue(lambda: env.receive(future))
 
     def submit_close(self) -> Outcome[Any]:
-        """Begin to close the environment in its worker, for an episode that `needs_close`."""
-        env = self._required_worker_env()
+        """Begin to close the environment where it lives, for an episode that `needs_close`."""
+        env = self._required_remote_env()
         self._closed = True
         return env.submit("close")
 
@@ -243,7 +243,7 @@ class EpisodeMachine:
         with self._lock:
             if not self._over:
                 self._end(reason, error)
-            if self._submitted is not None:  # the call of a worker is given up: it can be closed
+            if self._submitted is not None:  # a call elsewhere is given up: it can be closed
                 self._spent(self._submitted)
                 self._submitted = None
                 self._busy = False
@@ -267,15 +267,15 @@ class EpisodeMachine:
         spent[kind] = spent.get(kind, 0.0) + seconds
 
     @property
-    def worker_env(self) -> WorkerEnv | None:
-        """The environment, if it lives in a worker process."""
-        return self.env if isinstance(self.env, WorkerEnv) else None
+    def remote_env(self) -> RemoteCallsEnv | None:
+        """The environment, if it lives in a worker process or behind a server."""
+        return self.env if isinstance(self.env, RemoteCallsEnv) else None
 
-    def _required_worker_env(self) -> WorkerEnv:
-        env = self.worker_env
+    def _required_remote_env(self) -> RemoteCallsEnv:
+        env = self.remote_env
         if env is None:
             raise EpisodeStateError(
-                f"{self.env_id} does not live in a worker process: call start() and feed()."
+                f"{self.env_id} lives in this process: call start() and feed()."
             )
         return env
 
@@ -300,7 +300,7 @@ class EpisodeMachine:
         return "" if cut and self.limits.cut_action == "invalid" else turn.action
 
     def _submit(self, method: str, *arguments: Any, **named: Any) -> Outcome[Any]:
-        env = self._required_worker_env()
+        env = self._required_remote_env()
         self._busy = True
         self._submitted = time.perf_counter()
         return env.submit(method, *arguments, **named)

@@ -112,7 +112,7 @@ class EndpointModel:
 
 
 class LocalModel:
-    """A model of transformers on this machine, played by gem_core's engine.
+    """A model on this machine, played by the ``eval.engine`` of the recipe.
 
     Args:
         model_dir: Hugging Face directory or id.
@@ -128,7 +128,13 @@ class LocalModel:
         return {"local": self.name, "files": model_digest(Path(self.name))}
 
     def play(self, recipe: Recipe, items: Iterable[Item], record: Record) -> None:
-        """See `Contender`."""
+        """See `Contender`; with vLLM no item waits for another."""
+        if recipe.eval.engine == "vllm":
+            from gem_core.evaluation.vllm_engine import CONCURRENCY, stepping
+
+            with stepping(recipe, self.name) as (machines, steps):
+                _play(machines, items, steps, record, self._concurrency or CONCURRENCY)
+            return
         from gem_core.evaluation.local import loaded
 
         with loaded(recipe, self.name) as (factory, policy, max_batch):

@@ -14,10 +14,9 @@ import transformers
 
 from gem_core.engines.memory import sequences_that_fit
 from gem_core.episodes.data import Episode
-from gem_core.episodes.metrics import episode_metrics
 from gem_core.episodes.rollout import play_batch, require_healthy
 from gem_core.evaluation.policy import HFPolicy
-from gem_core.evaluation.stats import wilson
+from gem_core.evaluation.stats import summarise
 from gem_core.training.recipe import Recipe
 from gem_core.training.run_workers import close_run_pools
 from gem_core.training.runs import RUN_VARIABLE
@@ -104,12 +103,6 @@ def _gpu_batch(recipe: Recipe, model: Any) -> int:
     tokens = recipe.limits.max_context_tokens
     element = getattr(torch, recipe.model.dtype).itemsize
     return sequences_that_fit(model.config, tokens, element, free, at_most=GPU_BATCH)
-
-
-def summarise(episodes: list[Episode]) -> dict[str, float]:
-    """Return the common metrics of evaluation episodes and the interval of the success rate."""
-    low, high = wilson(sum(e.success for e in episodes), len(episodes))
-    return {**episode_metrics(episodes), "success/low": low, "success/high": high}
 
 
 @contextmanager

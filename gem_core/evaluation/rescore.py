@@ -21,7 +21,7 @@ from gem_core.evaluation.folder import TRAINER, EvalDir, ItemLog
 from gem_core.evaluation.items import Item
 from gem_core.evaluation.rows import Row
 from gem_core.evaluation.runner import play_items
-from gem_core.training.recipe import EnvConfig, Recipe
+from gem_core.training.recipe import EnvConfig, Recipe, WorkersConfig
 from gem_core.training.run_data import describe_environments, env_key, in_run, make_for_run
 from gem_core.training.runs import IfExists, RunDir
 from gem_core.training.splits import split_envs
@@ -55,6 +55,8 @@ def rescore(source: Path, out: Path, if_exists: IfExists = "error") -> Rescored:
     Raises:
         GemError: the run has no stored episodes, or its environments cannot be made.
     """
+    from msgspec.structs import replace
+
     run = RunDir(source)
     if not run.exists:
         raise GemError(f"{source} is not a run directory (it has no recipe.json).")
@@ -62,7 +64,8 @@ def rescore(source: Path, out: Path, if_exists: IfExists = "error") -> Rescored:
     if not stored:
         raise GemError(f"{source} has no stored episodes: set train.log_episodes, or evaluate it.")
     recipe = run.recipe
-    environments = describe_environments(recipe)
+    # They are played again here, wherever the run had them.
+    environments = describe_environments(replace(recipe, workers=WorkersConfig()))
     folder = EvalDir(out)
     plan = {"model": {"rescored": str(source)}, "tasks": [len(stored)], "samples": 1}
     with folder.open(recipe, plan, if_exists) as log, in_run(folder.run, environments):

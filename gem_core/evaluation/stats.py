@@ -1,8 +1,12 @@
-"""Intervals for success rates."""
+"""Intervals for success rates, and the figures of evaluation episodes."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import sqrt
+
+from gem_core.episodes.data import Episode
+from gem_core.episodes.metrics import episode_metrics
 
 Z_95 = 1.959963984540054
 """Two-sided 95 % quantile of the normal distribution."""
@@ -29,3 +33,9 @@ def wilson(successes: int, count: int, z: float = Z_95) -> tuple[float, float]:
     centre = (share + spread / 2) / (1 + spread)
     half = z / (1 + spread) * sqrt(share * (1 - share) / count + spread / (4 * count))
     return max(0.0, centre - half), min(1.0, centre + half)
+
+
+def summarise(episodes: Sequence[Episode]) -> dict[str, float]:
+    """Return the common metrics of evaluation episodes and the interval of the success rate."""
+    low, high = wilson(sum(e.success for e in episodes), len(episodes))
+    return {**episode_metrics(episodes), "success/low": low, "success/high": high}

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import closing
 from random import Random
 from typing import Any
-from urllib.parse import quote
 
 from gem_core.core import Env
+from gem_core.server.connecting import session_path, session_query
 from gem_core.server.socket_client import SocketClient
 
 TYPE_CHECKING = False
@@ -56,7 +55,7 @@ class RemoteEnv(Env):
         with closing(self._client_of_a_session()) as client:
             known = client.request("reset", {"seed": 0})["metadata"]
         names = {"fingerprint": "server_fingerprint", "data_revision": "server_data"}
-        return {names[key]: value for key, value in known.items() if value is not None}
+        return {name: known[key] for key, name in names.items() if known.get(key) is not None}
 
     def get_state(self) -> State:
         """See `Env.get_state`; the state is that of the environment without a server."""
@@ -109,9 +108,8 @@ class RemoteEnv(Env):
         return self._client
 
     def _client_of_a_session(self) -> SocketClient:
-        path = f"{self.url.rstrip('/')}/env/{quote(self.name, safe=':')}"
-        query = f"?parameters={quote(json.dumps(self.parameters))}" if self.parameters else ""
-        return SocketClient(path, query, self.deadline_s)
+        path = session_path(self.url, self.name)
+        return SocketClient(path, session_query(self.parameters), self.deadline_s)
 
     _next_seed: int | None = None
     _local: Env | None = None

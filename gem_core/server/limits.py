@@ -37,9 +37,18 @@ class RefusedError(GemError, ValueError):
     Attributes:
         code: OpenEnv's name of the reason.
         status: the one of HTTP.
+        deadline_s: how long the call was allowed to take, where it took too long.
     """
 
-    def __init__(self, message: str, code: str = "VALIDATION_ERROR", status: int = 400) -> None:
+    def __init__(
+        self,
+        message: str,
+        code: str = "VALIDATION_ERROR",
+        status: int = 400,
+        *,
+        deadline_s: float | None = None,
+    ) -> None:
         super().__init__(message)
         self.code = code
         self.status = status
+        self.deadline_s = deadline_s

@@ -65,11 +65,18 @@ def read(text: str) -> Message:
 
 
 def error_message(error: Exception) -> Message:
-    """Return the message that tells a client of an error."""
+    """Return the message that tells a client of an error.
+
+    Beside OpenEnv's ``message`` and ``code`` it has ``exception``, the class of an environment's
+    own, or ``deadline_s``, how long a call was allowed to take.
+    """
     if isinstance(error, RefusedError):
-        return {"type": "error", "data": {"message": str(error), "code": error.code}}
-    text = f"{type(error).__name__}: {error}"
-    return {"type": "error", "data": {"message": text, "code": "EXECUTION_ERROR"}}
+        data = {"message": str(error), "code": error.code}
+        late = {} if error.deadline_s is None else {"deadline_s": error.deadline_s}
+        return {"type": "error", "data": {**data, **late}}
+    kind = type(error).__name__
+    data = {"message": f"{kind}: {error}", "code": "EXECUTION_ERROR", "exception": kind}
+    return {"type": "error", "data": data}
 
 
 def observation(data: dict[str, Any]) -> Message:
@@ -132,11 +139,21 @@ def described(result: StepResult) -> dict[str, Any]:
 
 
 def facts(env: Env) -> dict[str, Any]:
-    """Return what identifies an environment, for the record of a run that plays it."""
+    """Return what an environment is, for the record of a run that plays it.
+
+    ``items``, ``sample`` and ``images`` are those of `gem_core.training.run_data`.
+    """
     spec = env.spec
     if spec is None:
         return {}
-    return {"fingerprint": spec.fingerprint(), "data_revision": spec.data_revision}
+    inner = env.unwrapped
+    return {
+        "fingerprint": spec.fingerprint(),
+        "data_revision": spec.data_revision,
+        "items": getattr(inner, "item_count", None),
+        "sample": bool(getattr(inner, "is_sample", False)),
+        "images": bool(getattr(inner, "shows_images", False)),
+    }
 
 
 SCHEMA = {

@@ -9,6 +9,7 @@ import uvicorn
 from gem_core.errors import GemError
 from gem_core.server.addresses import TOKEN_VARIABLE, is_loopback
 from gem_core.server.app import EnvServer
+from gem_core.server.file_limit import raise_file_limit
 from gem_core.server.limits import ServerLimits
 
 PING_S = 20.0
@@ -49,19 +50,6 @@ def make_program(
         backlog=2048,
     )
     return uvicorn.Server(config)
-
-
-def raise_file_limit(sessions: int) -> None:
-    """Allow this process a file per session, as far as the system lets it."""
-    try:
-        import resource
-    except ImportError:  # not on Windows
-        return
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = sessions + 256
-    if soft < wanted:
-        allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
 
 
 def run(limits: ServerLimits, *, host: str, port: int, token: str | None) -> None:

@@ -17,6 +17,7 @@ from gem_core.errors import GemError
 from gem_core.registration import list_envs, make
 from gem_core.server.limits import RefusedError, ServerLimits
 from gem_core.server.metrics import ServerMetrics
+from gem_core.workers.errors import describe_error, remote_error
 
 T = TypeVar("T")
 REAP_S = 1.0
@@ -147,6 +148,7 @@ class Sessions:
                 "closed.",
                 "EXECUTION_ERROR",
                 504,
+                deadline_s=self.limits.call_s,
             ) from None
         finally:
             session.busy = False
@@ -187,17 +189,26 @@ class Sessions:
 
     def _check(self, environment: str, parameters: Mapping[str, Any]) -> None:
         if not is_served(environment, self.limits.environments):
-            raise RefusedError(f"There is no environment {environment!r:.80} here.", status=404)
+            raise RefusedError(
+                f"There is no environment {environment!r:.80} here; --environments of the server "
+                "says which ids it serves.",
+                status=404,
+            )
         if parameters and not self.limits.parameters:
-            raise RefusedError("This server does not allow parameters of environments.")
+            raise RefusedError(
+                "This server does not allow parameters of environments: start it with --parameters."
+            )
         if self.count >= self.limits.sessions:
             raise RefusedError(
-                f"All {self.limits.sessions} sessions are taken.", "CAPACITY_REACHED", 503
+                f"All {self.limits.sessions} sessions are taken; --sessions of the server sets how "
+                "many there are.",
+                "CAPACITY_REACHED",
+                503,
             )
 
     async def _in_thread(self, function: Callable[[], T]) -> T:
         begun = time.monotonic()
-        call = self._threads.submit(function, self.limits.call_s)
+        call = self._threads.submit(lambda: _without_exit(function), self.limits.call_s)
         future = asyncio.wrap_future(call.future)
         while not future.done():
             await asyncio.wait({future}, timeout=max(call.left(), 0.001))
@@ -206,6 +217,14 @@ class Sessions:
                 raise TimeoutError
         self.metrics.observe_call(time.monotonic() - begun)
         return future.result()
+
+
+def _without_exit(function: Callable[[], T]) -> T:
+    """Call a function; where it would end the whole server, that is an error of its session."""
+    try:
+        return function()
+    except (SystemExit, KeyboardInterrupt) as error:
+        raise remote_error(describe_error(error)) from None
 
 
 def is_served(environment: str, patterns: tuple[str, ...]) -> bool:

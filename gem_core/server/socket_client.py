@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 import json
-import os
 import threading
 from contextlib import ExitStack, suppress
 from typing import Any
-from urllib.parse import urlsplit
 
-from gem_core.errors import GemError, MissingDependencyError
-from gem_core.server.addresses import TOKEN_VARIABLE, is_loopback
+from gem_core.errors import MissingDependencyError
+from gem_core.server.connecting import (
+    ServerError,
+    connect_options,
+    not_connected,
+    read_answer,
+    socket_url,
+)
 
-CONNECT_S = 10.0
-MAX_BYTES = 64 << 20
-
-
-class ServerError(GemError, RuntimeError):
-    """What a server answered with an error, or that it is gone.
-
-    Attributes:
-        code: OpenEnv's name of the reason.
-    """
-
-    def __init__(self, message: str, code: str) -> None:
-        super().__init__(message)
-        self.code = code
+__all__ = ["ServerError", "SocketClient", "socket_url"]
 
 
 class SocketClient:
@@ -65,17 +56,13 @@ class SocketClient:
             with suppress(ConnectionClosed):
                 self._socket.send(json.dumps(message))
             try:
-                reply = json.loads(self._socket.recv(timeout=self.deadline_s))
+                raw = self._socket.recv(timeout=self.deadline_s)
             except TimeoutError:
                 self._stack.close()
                 raise TimeoutError(f"no answer from the server in {self.deadline_s:g} s") from None
             except ConnectionClosed as error:
                 raise ServerError(f"The connection was lost: {error}", "CLOSED") from None
-        if reply.get("type") == "error":
-            error_data = reply.get("data", {})
-            raise ServerError(str(error_data.get("message")), str(error_data.get("code")))
-        answered: dict[str, Any] = reply.get("data", {})
-        return answered
+        return read_answer(raw)
 
     def close(self) -> None:
         """End the session."""
@@ -97,48 +84,7 @@ class SocketClient:
             raise MissingDependencyError(
                 "Environments of a server need websockets: install gem-core[server]."
             ) from None
-        local = is_loopback(urlsplit(self.url).hostname)
-        headers = _token_header(self.url, local)
-        options: dict[str, Any] = {"proxy": None} if local else {}
         try:
-            connection = connect(
-                self.url,
-                open_timeout=CONNECT_S,
-                max_size=MAX_BYTES,
-                compression=None,
-                additional_headers=headers,
-                **options,
-            )
-            return self._stack.enter_context(connection)
-        except InvalidHandshake as error:
-            hint = f"; is {TOKEN_VARIABLE} set to its token?" if "401" in str(error) else ""
-            raise ServerError(f"{self.url} refused: {error}{hint}", "REFUSED") from None
-        except (OSError, TimeoutError) as error:
-            raise ServerError(f"No server at {self.url}: {error}", "UNREACHABLE") from None
-
-
-def socket_url(url: str) -> str:
-    """Return the WebSocket's address.
-
-    >>> socket_url("http://127.0.0.1:8000/")
-    'ws://127.0.0.1:8000/ws'
-
-    Raises:
-        GemError: the address is of another kind.
-    """
-    kind, separator, rest = url.partition("://")
-    kinds = {"http": "ws", "ws": "ws", "https": "wss", "wss": "wss"}
-    if not separator or kind not in kinds:
-        raise GemError(f"{url!r} is no address of a server: http://127.0.0.1:8000")
-    return f"{kinds[kind]}://{rest.rstrip('/')}/ws"
-
-
-def _token_header(url: str, local: bool) -> dict[str, str]:
-    token = os.environ.get(TOKEN_VARIABLE)
-    if not token:
-        return {}
-    if not local and not url.startswith("wss://"):
-        raise GemError(
-            f"The token would travel unencrypted to {url}: use https, or a tunnel to 127.0.0.1."
-        )
-    return {"Authorization": f"Bearer {token}"}
+            return self._stack.enter_context(connect(self.url, **connect_options(self.url)))
+        except (InvalidHandshake, OSError, TimeoutError) as error:
+            raise not_connected(self.url, error) from None

@@ -106,8 +106,11 @@ class Recipe(Table, frozen=True, kw_only=True):
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types; `recipe_from_dict` is the inverse."""
         data: dict[str, Any] = msgspec.to_builtins(self)
+        # As in the recipes of runs from before there were these keys.
         if not self.eval.env:
-            del data["eval"]["env"]  # as in the recipes of runs from before there was this key
+            del data["eval"]["env"]
+        if self.eval.engine == "hf":
+            del data["eval"]["engine"]
         for table in [*data["env"], *data["eval"].get("env", [])]:
             if table["tools"] is None:  # here, too
                 del table["tools"], table["tool_use"]

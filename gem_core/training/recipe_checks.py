@@ -8,11 +8,14 @@ from math import isfinite
 from typing import Any
 
 from gem_core.errors import AdvantageError, RecipeError, UnknownNameError
+from gem_core.training.worker_checks import check_workers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gem_core.training.recipe import EnvConfig, Recipe
 
+LOWEST_TEMPERATURE = 0.01
+"""vLLM samples at this temperature where a lower one is asked for, except 0."""
 _KINDS: tuple[tuple[Any, str], ...] = (
     (bool, "true or false"),
     ((int, float), "a number"),
@@ -33,6 +36,8 @@ def validate(recipe: Recipe) -> None:
     _check_estimator(recipe)
     _check_batch(recipe)
     _check_hardware(recipe)
+    check_workers(recipe)
+    _check_eval_engine(recipe)
     constant = recipe.algorithm.loss_aggregation == "constant"
     _require(
         constant == (recipe.algorithm.loss_constant is not None),
@@ -183,6 +188,25 @@ def _check_hardware(recipe: Recipe) -> None:
             f"hardware.{key}",
             f"{hardware.gpus} GPUs (nodes x gpus_per_node) are not a multiple of {shared}",
         )
+
+
+def _check_eval_engine(recipe: Recipe) -> None:
+    """Check what vLLM cannot do, or was not tried with, in evaluations."""
+    if recipe.eval.engine != "vllm":
+        return
+    temperature = recipe.eval.temperature
+    _require(
+        temperature == 0 or temperature >= LOWEST_TEMPERATURE,
+        "eval.temperature",
+        f'with eval.engine = "vllm" it must be 0 or at least {LOWEST_TEMPERATURE}, which vLLM '
+        "would silently use instead",
+    )
+    _require(
+        recipe.hardware.engine_tensor_parallel == 1,
+        "hardware.engine_tensor_parallel",
+        'must be 1 with eval.engine = "vllm", which plays evaluations on one GPU; use '
+        'eval.engine = "hf"',
+    )
 
 
 def _require(holds: bool, key: str, message: str) -> None:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, get_args, get_origin
+
+from msgspec import Struct
+from msgspec.structs import fields
 
 from gem_core.errors import did_you_mean
 from gem_core.training.recipe_files import LISTS
@@ -23,10 +26,11 @@ def explain(message: str, data: Mapping[str, Any]) -> str:
     unknown_field = re.search(r"unknown field `(.*?)`", message)
     if unknown_field:
         return _unknown_key(table, unknown_field.group(1))
-    text = _in_words(message[: place.start()] if place else message)
+    text = _in_words(message[: place.start()] if place else message) + _choices(table, message)
     if table in LISTS and isinstance(_value(data, table), Mapping):
         text += f"; it is a list of tables: write {table}.0.max_turns=3 for the first of them"
-    return f"{_named_item(table, data) or 'recipe'}: {text}."
+    end = "" if text.endswith("?") else "."
+    return f"{_named_item(table, data) or 'recipe'}: {text}{end}"
 
 
 def _unknown_key(table: str, name: str) -> str:
@@ -41,6 +45,42 @@ def _unknown_key(table: str, name: str) -> str:
     tables = sorted({name.split(".")[0] for name in recipe_keys()})
     near = did_you_mean(key, same_table) or did_you_mean(key, [*known, *tables])
     return f"Unknown recipe key {key!r}.{near or ' See docs/recipes.md for all keys.'}"
+
+
+def _choices(key: str, message: str) -> str:
+    """Return the values that a key may have, if another one is what is wrong."""
+    wrong = re.search(r"Invalid enum value '(.*?)'", message)
+    known = _literals(key) if wrong else []
+    if wrong is None or not known:
+        return ""
+    hint = did_you_mean(wrong[1], known)
+    return f"; it is {_listed(known)}{'.' if hint else ''}{hint}"
+
+
+def _listed(values: Sequence[str]) -> str:
+    quoted = [repr(value) for value in values]
+    return " or ".join([", ".join(quoted[:-1]), quoted[-1]]) if len(quoted) > 1 else quoted[0]
+
+
+def _literals(key: str) -> list[str]:
+    """Return the values of a key with a list of them; none for any other."""
+    from gem_core.training.recipe import EnvConfig, Recipe
+
+    words = re.sub(r"^(eval\.)?env\.\d+\.", "", key).split(".")
+    table: Any = Recipe if ".".join(words) == key else EnvConfig
+    for word in words:
+        if isinstance(table, type) and issubclass(table, Struct):
+            table = next((f.type for f in fields(table) if f.name == word), None)
+    return [value for value in _leaves(table) if isinstance(value, str)]
+
+
+def _leaves(kind: Any) -> Iterator[Any]:
+    """Yield the values of the literal types in an annotation."""
+    if get_origin(kind) is Literal:
+        yield from get_args(kind)
+    else:
+        for part in get_args(kind):
+            yield from _leaves(part)
 
 
 def _value(data: Mapping[str, Any], key: str) -> Any:

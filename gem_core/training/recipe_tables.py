@@ -255,6 +255,11 @@ class EvalConfig(Table, frozen=True, kw_only=True):
     """Episodes of an evaluation during training."""
     temperature: NotNegative = 1.0
     """Sampling temperature; 0 = the most likely token."""
+    engine: Literal["hf", "vllm"] = "hf"
+    """What plays the evaluations before and after training, with every trainer: ``hf``, gem_core's
+    engine over transformers, in the launcher's process; ``vllm``, in a process of its own that ends
+    before training begins, see ``docs/evaluation.md``. Evaluations during training go through the
+    trainer's engine."""
 
 
 class TrainConfig(Table, frozen=True, kw_only=True):
@@ -290,23 +295,29 @@ class TrackConfig(Table, frozen=True, kw_only=True):
 class WorkersConfig(Table, frozen=True, kw_only=True):
     """Where the environments of a run live, see ``docs/workers.md``."""
 
-    backend: Literal["inline", "thread", "process", "ray"] = "inline"
+    backend: Literal["inline", "thread", "process", "ray", "server"] = "inline"
     """``inline``: in each process that plays, called in threads where they may block; ``thread``:
     all of them in threads; ``process``: in worker processes, which may crash or hang without harm
-    and use other CPUs; ``ray``: in worker processes on the nodes of a Ray cluster."""
-    address: str | None = None
-    """The Ray cluster: ``host:6379`` or ``auto``. ``None`` = the one that the process belongs to
-    (verl, OpenRLHF), else that of ``RAY_ADDRESS``, else a new one of this machine."""
+    and use other CPUs; ``ray``: in worker processes on the nodes of a Ray cluster; ``server``:
+    behind environment servers (``gem-core serve``)."""
+    address: str | tuple[Text, ...] | None = None
+    """``server``: the server, ``http://127.0.0.1:8000``, or a list of several, which share the
+    sessions; the token is in ``GEM_CORE_SERVER_TOKEN``. ``ray``: the cluster, ``host:6379`` or
+    ``auto``; ``None`` = the one that the process belongs to (verl, OpenRLHF), else that of
+    ``RAY_ADDRESS``, else a new one of this machine."""
     number: AtLeastOne | None = None
-    """Worker processes of each process that plays; ``None`` = its CPUs, at most 8."""
+    """Worker processes of each process that plays; ``None`` = its CPUs, at most 8. Not with
+    ``server``."""
     deadline_s: Positive = 60.0
-    """Wall seconds of one call of an environment in a thread or a worker, where
+    """Wall seconds of one call of an environment in a thread, a worker or a server, where
     ``limits.turn_deadline_s`` sets none."""
     restart: Literal["replay", "fail"] = "replay"
-    """What becomes of the other episodes of a worker that ended: their seeds and actions are
-    repeated in another one, or they fail as well."""
+    """What becomes of the other episodes of a worker that ended, or of those whose connection to a
+    server was lost between two calls: their seeds and actions are repeated elsewhere, or they fail
+    as well."""
     max_restarts: AtLeastZero = 1000
-    """Workers of one process that may be replaced before the run is stopped."""
+    """Workers of one process that may be replaced before the run is stopped. Not with
+    ``server``."""
 
 
 class HardwareConfig(Table, frozen=True, kw_only=True):

@@ -23,6 +23,7 @@ from gem_core.envs._hub import DataUnavailableError
 from gem_core.errors import DataError, GemError, RecipeError
 from gem_core.registration import make
 from gem_core.training.recipe import EnvConfig, Recipe, Split
+from gem_core.training.run_servers import described_there, wanted
 from gem_core.training.run_tools import Tools, described_tools, task_digest, tools_key, with_tools
 from gem_core.training.run_workers import close_run_pools
 from gem_core.training.runs import RUN_VARIABLE, RunDir
@@ -77,12 +78,25 @@ class RunData:
             self._compare_server(row, env)
             self._compared.add(key)
 
+    def compare_served(self, config: EnvConfig, made: EnvSpec) -> None:
+        """Compare an environment behind a server with the recorded one.
+
+        Raises:
+            DataError: they differ.
+        """
+        row = self._rows.get(_config_key(config))
+        if row is not None:
+            self._compare_task(row, made.fingerprint(), made.data_revision)
+
     def _compare(self, row: Row, config: EnvConfig, env: Env) -> None:
         self._compare_tools(row.get("tools", []), described_tools(env), row["id"])
         made = _spec_of(env)
-        if task_digest(made, config, env) == row["fingerprint"]:
+        self._compare_task(row, task_digest(made, config, env), made.data_revision)
+
+    def _compare_task(self, row: Row, fingerprint: str, here: str | None) -> None:
+        if fingerprint == row["fingerprint"]:
             return
-        recorded, here = row["data_revision"], made.data_revision
+        recorded = row["data_revision"]
         if recorded == here:
             problem = "this process has another version of its code: install the same gem-core"
         else:
@@ -131,6 +145,15 @@ def make_for_run(config: EnvConfig, key: str) -> Env:
     return _make(_data_of(os.environ.get(RUN_VARIABLE)), config, key)
 
 
+def compare_served(config: EnvConfig, made: EnvSpec) -> None:
+    """Compare an environment behind a server with the one that the run recorded.
+
+    Raises:
+        DataError: they differ.
+    """
+    _data_of(os.environ.get(RUN_VARIABLE)).compare_served(config, made)
+
+
 def task_fingerprint(config: EnvConfig, key: str) -> str:
     """Return the fingerprint of an environment with its data, see `gem_core.EnvSpec`.
 
@@ -153,6 +176,8 @@ def env_key(recipe: Recipe, split: Split, position: int) -> str:
 def describe_environments(recipe: Recipe, resumed: RunDir | None = None) -> list[Row]:
     """Make every environment of a recipe, which checks its parameters and its data.
 
+    With ``workers.backend = "server"`` the servers make them, and say what they are.
+
     Args:
         recipe: the experiment.
         resumed: a run that continues; its data must be those that it began with.
@@ -169,7 +194,8 @@ def describe_environments(recipe: Recipe, resumed: RunDir | None = None) -> list
 
     Raises:
         DataError: data are not available, or changed since the run began.
-        RecipeError: an environment does not accept its parameters, or shows images.
+        RecipeError: an environment does not accept its parameters, or shows images; a server cannot
+            be used.
     """
     record = _recorded(resumed) if resumed is not None else None
     data = record or RunData()
@@ -184,7 +210,11 @@ def describe_environments(recipe: Recipe, resumed: RunDir | None = None) -> list
                 for row in same:
                     row["used_in"] = ["train", "eval"]
                 continue
-            row = _describe(data, config, env_key(recipe, split, position), split)
+            key = env_key(recipe, split, position)
+            if recipe.workers.backend == "server":
+                row = _describe_served(data, recipe, config, key, split)
+            else:
+                row = _describe(data, config, key, split)
             data.add(row)
             rows.append(row)
     return rows
@@ -262,19 +292,39 @@ def _make(data: RunData, config: EnvConfig, key: str) -> Env:
     return env
 
 
-def _describe(data: RunData, config: EnvConfig, key: str, split: Split) -> Row:
-    env = _make(data, config, key)
-    spec = _spec_of(env)
+def _describe_served(
+    data: RunData, recipe: Recipe, config: EnvConfig, key: str, split: Split
+) -> Row:
+    """Describe an environment as the servers of the run have it; it is not made here."""
+    wanted_there = wanted(config, key, data.compare_served)
+    made, facts = described_there(recipe.workers, wanted_there, key, recipe.limits.turn_deadline_s)
+    return _row(config, split, made.fingerprint(), made.data_revision, facts)
+
+
+def _row(
+    config: EnvConfig, split: Split, fingerprint: str, revision: str | None, facts: Row
+) -> Row:
     row: Row = {
         "used_in": [split],
         "id": config.id,
         "kwargs": json.loads(_json(config.kwargs)),
-        "fingerprint": task_digest(spec, config, env),
-        "data_revision": spec.data_revision,
+        "fingerprint": fingerprint,
+        "data_revision": revision,
+        "items": facts["items"],
+        "sample": facts["sample"],
+    }
+    row["revision"] = next(iter(_commit_of(row).values()), None)
+    return row
+
+
+def _describe(data: RunData, config: EnvConfig, key: str, split: Split) -> Row:
+    env = _make(data, config, key)
+    spec = _spec_of(env)
+    facts = {
         "items": getattr(env.unwrapped, "item_count", None),
         "sample": bool(getattr(env.unwrapped, "is_sample", False)),
     }
-    row["revision"] = next(iter(_commit_of(row).values()), None)
+    row = _row(config, split, task_digest(spec, config, env), spec.data_revision, facts)
     provenance = _provenance(env)
     if provenance:
         row["provenance"] = provenance

@@ -1,4 +1,4 @@
-"""The worker processes of a run: ``[workers]`` of the recipe."""
+"""The worker processes and server sessions of a run: ``[workers]`` of the recipe."""
 
 from __future__ import annotations
 
@@ -10,7 +10,11 @@ from typing import Any
 from gem_core.core import Env
 from gem_core.env_spec import EnvSpec
 from gem_core.registration import register, spec
+from gem_core.server.opening import Wanted
+from gem_core.server.session_env import SessionEnv
+from gem_core.server.session_pool import SessionPool
 from gem_core.training.recipe_tables import EnvConfig, WorkersConfig
+from gem_core.training.run_servers import new_session_pool
 from gem_core.training.run_tools import count_tokens_with
 from gem_core.training.runs import RUN_VARIABLE
 from gem_core.workers import Builder, WorkerEnv, WorkerPool
@@ -18,23 +22,38 @@ from gem_core.workers.child import ask
 from gem_core.workers.ray_process import RayProcess, join_cluster, leave_cluster
 
 _COUNT = "count_tokens"
-_pools: dict[tuple[WorkersConfig, str | None], WorkerPool] = {}
+_pools: dict[tuple[WorkersConfig, str | None], WorkerPool | SessionPool] = {}
 _lock = threading.Lock()
 
 
 def run_pool(workers: WorkersConfig) -> WorkerPool:
     """Return the workers of this process for the run that it belongs to."""
+    pool = _pool_of(workers, _new_pool)
+    assert isinstance(pool, WorkerPool)
+    return pool
+
+
+def run_sessions(workers: WorkersConfig) -> SessionPool:
+    """Return the sessions of this process on the servers of the run that it belongs to."""
+    pool = _pool_of(workers, new_session_pool)
+    assert isinstance(pool, SessionPool)
+    return pool
+
+
+def _pool_of(
+    workers: WorkersConfig, new: Callable[[WorkersConfig], WorkerPool | SessionPool]
+) -> WorkerPool | SessionPool:
     key = (workers, os.environ.get(RUN_VARIABLE))
     with _lock:
         pool = _pools.get(key)
         if pool is None or pool.closed:
-            pool = _new_pool(workers)
+            pool = new(workers)
             _pools[key] = pool
         return pool
 
 
 def close_run_pools(run: str | None) -> None:
-    """End the workers that this process has for a run; ``None``: for what belongs to no run."""
+    """End what this process has for a run, workers and sessions; ``None``: for no run."""
     with _lock:
         pools = [_pools.pop(key) for key in list(_pools) if key[1] == run]
     for pool in pools:
@@ -46,6 +65,7 @@ def close_run_pools(run: str | None) -> None:
 def _new_pool(workers: WorkersConfig) -> WorkerPool:
     process = None
     if workers.backend == "ray":
+        assert workers.address is None or isinstance(workers.address, str)  # the recipe is checked
         join_cluster(workers.address)
         process = RayProcess
     return WorkerPool(
@@ -109,6 +129,12 @@ def worker_env(
 
     deadline = workers.deadline_s if deadline_s is None else deadline_s
     return WorkerEnv(run_pool(workers), builder, deadline_s=deadline, answer=answer)
+
+
+def session_env(workers: WorkersConfig, wanted: Wanted, deadline_s: float | None) -> SessionEnv:
+    """Return a new environment behind a server; see `worker_env`."""
+    deadline = workers.deadline_s if deadline_s is None else deadline_s
+    return SessionEnv(run_sessions(workers), wanted, deadline_s=deadline)
 
 
 def _count_in_trainer(text: str) -> Any:

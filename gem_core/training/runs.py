@@ -188,9 +188,19 @@ class RunDir:
         """Append the metrics of training step ``step`` (1-based: after that many updates)."""
         self._append("metrics.jsonl", {"step": step, "time": time.time(), **metrics})
 
-    def log_eval(self, step: int, when: str, metrics: Mapping[str, Any]) -> None:
-        """Append an evaluation; ``when`` is ``before``, ``during`` or ``after``."""
-        self._append("evals.jsonl", {"step": step, "when": when, **metrics})
+    def log_eval(
+        self, step: int, when: str, metrics: Mapping[str, Any], engine: str | None = None
+    ) -> None:
+        """Append an evaluation.
+
+        Args:
+            step: the training step after which it is made.
+            when: ``before``, ``during`` or ``after``.
+            metrics: its figures.
+            engine: name and version of what played it; ``None`` = the trainer's own engine.
+        """
+        named = {} if engine is None else {"engine": engine}
+        self._append("evals.jsonl", {"step": step, "when": when, **named, **metrics})
 
     def log_episodes(
         self,

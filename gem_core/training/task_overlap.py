@@ -15,6 +15,7 @@ from typing import Any
 from gem_core.core import Env
 from gem_core.envs.parts import normalised
 from gem_core.envs.single_turn import SingleTurn
+from gem_core.errors import DataError, MissingDependencyError
 from gem_core.training.recipe import Recipe, Split
 from gem_core.training.run_data import env_key, make_for_run
 from gem_core.training.splits import split_envs
@@ -39,10 +40,16 @@ def task_overlap(recipe: Recipe) -> dict[str, int] | None:
         ``episodes`` of the evaluation, ``distinct`` tasks among them, ``seen_in_training`` of
         these, ``training_tasks`` of the run (one per group) and how many were ``compared``.
         ``None`` where an environment of another package or of a server does not declare itself
-        ``fast``: a call of it may block, and here is no deadline.
+        ``fast``: a call of it may block, and here is no deadline. Also where the run plays behind
+        servers (``workers.backend``), and an environment cannot be made here.
     """
-    training = _made(recipe, "train")
-    evaluation = _made(recipe, "eval")
+    try:
+        training = _made(recipe, "train")
+        evaluation = _made(recipe, "eval")
+    except (DataError, MissingDependencyError):
+        if recipe.workers.backend != "server":
+            raise
+        return None
     try:
         if not all(_never_blocks(env) for env in [*training, *evaluation]):
             return None
@@ -75,7 +82,10 @@ def _made(recipe: Recipe, split: Split) -> list[Env]:
 def overlap_in_words(counts: dict[str, int] | None) -> str:
     """Return the counts of `task_overlap` as one line for the log."""
     if counts is None:
-        return "Evaluation tasks: not compared with those of training (an environment may block)"
+        return (
+            "Evaluation tasks: not compared with those of training (an environment may block, or "
+            "is not here)"
+        )
     compared = counts["compared"]
     among = f" (the first {compared} tasks of it)" if compared < counts["training_tasks"] else ""
     return (

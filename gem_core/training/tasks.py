@@ -30,10 +30,12 @@ from gem_core.episodes.context import (
 from gem_core.episodes.data import Episode
 from gem_core.episodes.machine import EpisodeMachine
 from gem_core.errors import GemError, RecipeError
+from gem_core.server.opening import Wanted
 from gem_core.training.recipe import EnvConfig, Recipe, Split
-from gem_core.training.run_data import env_key, make_for_run
+from gem_core.training.run_data import compare_served, env_key, make_for_run
+from gem_core.training.run_servers import wanted
 from gem_core.training.run_tools import count_tokens_with, native_functions
-from gem_core.training.run_workers import run_builder, worker_env
+from gem_core.training.run_workers import run_builder, session_env, worker_env
 from gem_core.training.splits import split_envs
 
 _SEEDS_PER_RUN = 1_000_000_000
@@ -129,6 +131,7 @@ class MachineFactory:
         self.recipe = recipe
         self._backend = "inline" if inline else recipe.workers.backend
         self._builders: dict[tuple[Split, int], bytes] = {}
+        self._wanted: dict[tuple[Split, int], Wanted] = {}
         self.envs: dict[Split, list[EnvConfig]] = {
             "train": split_envs(recipe, "train"),
             "eval": split_envs(recipe, "eval"),
@@ -194,16 +197,20 @@ class MachineFactory:
         )
 
     def _env(self, task: Task, deadline_s: float | None) -> Env:
-        """Return a fresh environment, here or in a worker."""
+        """Return a fresh environment: here, in a worker or behind a server."""
+        place = (task.split, task.env)
         config = self.envs[task.split][task.env]
+        key = env_key(self.recipe, *place)
         encode = None if self.tokenizer is None else self.tokenizer.encode
+        if self._backend == "server":
+            if place not in self._wanted:
+                self._wanted[place] = wanted(config, key, compare_served)
+            return session_env(self.recipe.workers, self._wanted[place], deadline_s)
         if self._backend in ("process", "ray"):
-            place = (task.split, task.env)
             if place not in self._builders:
-                key = env_key(self.recipe, *place)
                 self._builders[place] = run_builder(config, key, counts=encode is not None)
             return worker_env(self.recipe.workers, self._builders[place], deadline_s, encode)
-        env = make_for_run(config, env_key(self.recipe, task.split, task.env))
+        env = make_for_run(config, key)
         if encode is not None:
             count_tokens_with(env, encode)
         return env

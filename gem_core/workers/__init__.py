@@ -9,10 +9,12 @@ from gem_core.workers.errors import (
 )
 from gem_core.workers.pool import WorkerPool
 from gem_core.workers.records import Builder
+from gem_core.workers.remote_env import RemoteCallsEnv
 
 __all__ = [
     "Builder",
     "EnvDeadlineError",
+    "RemoteCallsEnv",
     "RemoteError",
     "WorkerDiedError",
     "WorkerEnv",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -13,11 +14,13 @@ from oat.algorithms.ppo import PPOActor
 from oat.types import TransitionData
 
 from gem_core.adapters.completions import vllm_completion
+from gem_core.adapters.vllm_steps import StepPolicy
 from gem_core.episodes.data import Completion, Episode
 from gem_core.episodes.machine import EpisodeMachine
-from gem_core.episodes.rollout import Request, play_batch, require_healthy
+from gem_core.episodes.rollout import Request, play_batch, play_many, require_healthy
 from gem_core.training.recipe import Recipe
 from gem_core.training.tasks import MachineFactory, Task, eval_task, step_tasks, train_task
+from gem_core.workers.blocking import never_blocks
 from gem_oat import _compat
 from gem_oat.rows import SegmentRow, bootstrap_row, segment_rows, turn_rows
 
@@ -92,6 +95,18 @@ class EnginePolicy:
     stop_ids: Sequence[int]
     sampling: dict[str, Any]
 
+    def play(self, machines: Sequence[EpisodeMachine]) -> list[Episode]:
+        """Play ``machines`` to their ends.
+
+        Where an environment can block, each request enters vLLM on its own, so that no episode
+        waits for another. The stand-in for vLLM takes whole batches only.
+        """
+        engine = getattr(self.engine, "llm_engine", None)
+        if not hasattr(engine, "add_request") or all(never_blocks(m.env) for m in machines):
+            return play_batch(machines, self)
+        policy = StepPolicy(engine, self._final_params, self.stop_ids)
+        return asyncio.run(play_many(machines, policy, concurrency=len(machines)))
+
     def complete_batch(self, requests: Sequence[Request]) -> list[Completion]:
         """Sample one completion per request, in one call of the engine."""
         outputs = self.engine.generate(
@@ -112,6 +127,14 @@ class EnginePolicy:
             max_tokens=request.max_tokens,
             seed=request.seed,
         )
+
+    def _final_params(self, request: Request) -> Any:
+        """What ``vllm.LLM.generate`` makes of them: the output comes when it is complete."""
+        from vllm.sampling_params import RequestOutputKind  # the stand-in has none
+
+        params = self._sampling_params(request)
+        params.output_kind = RequestOutputKind.FINAL_ONLY
+        return params
 
 
 class GemActor(PPOActor):
@@ -167,13 +190,13 @@ class GemActor(PPOActor):
         return self.ipc_client.serialize_ipc([machine.episode for machine in machines])
 
     def play(self, tasks: Sequence[Task], policy: EnginePolicy) -> list[EpisodeMachine]:
-        """Play the episodes of ``tasks``, all at once, one call of the engine per turn.
+        """Play the episodes of ``tasks``, all at once; see `EnginePolicy.play`.
 
         Raises:
             GemError: most of the episodes broke.
         """
         machines = [self.factory(task) for task in tasks]
-        require_healthy(play_batch(machines, policy))
+        require_healthy(policy.play(machines))
         return machines
 
     def to_rows(self, machines: Sequence[EpisodeMachine]) -> list[RowData]:

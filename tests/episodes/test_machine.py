@@ -332,9 +332,9 @@ def test_there_is_no_such_state_after_other_ends_or_outside_the_context(kit):
     assert full.bootstrap_state() == []
 
 
-def test_a_machine_outside_a_worker_has_nothing_to_submit(kit):
+def test_a_machine_in_this_process_has_nothing_to_submit(kit):
     machine = kit.machine(kit.won())
-    with pytest.raises(EpisodeStateError, match=r"not live in a worker process: call start\(\)"):
+    with pytest.raises(EpisodeStateError, match=r"lives in this process: call start\(\)"):
         machine.submit_start()
-    with pytest.raises(EpisodeStateError, match="not live in a worker process"):
+    with pytest.raises(EpisodeStateError, match="lives in this process"):
         machine.submit_close()

@@ -111,6 +111,18 @@ def test_scoring_again_changes_nothing_unless_the_environment_did(capsys, tmp_pa
     assert "1 of 16 episodes have another" in capsys.readouterr().out
 
 
+def test_scoring_again_needs_no_server(capsys, tmp_path):
+    """The actions are played here, wherever the run had its environments."""
+    out = tmp_path / "e"
+    command(GAME, "--player", "random", "--tasks", 2, "--out", out)
+    file = out / "recipe.json"
+    recipe = json.loads(file.read_text())
+    workers = {"backend": "server", "address": "http://127.0.0.1:9"}
+    file.write_text(json.dumps({**recipe, "workers": {**recipe["workers"], **workers}}))
+    assert command("--rescore", out) == 0
+    assert "0 of 2 episodes have another" in capsys.readouterr().out
+
+
 def test_stored_actions_that_do_not_reach_the_end_are_an_error(capsys, tmp_path):
     out = tmp_path / "e"
     command(HARD, "--player", "expert", "--tasks", 2, "--out", out)

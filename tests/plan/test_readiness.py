@@ -365,3 +365,21 @@ def test_every_card_of_a_machine_is_one_that_torch_sees():
 
 def test_every_adapter_of_the_project_has_its_lines():
     assert sorted(stacks()) == NAMES
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [("trl", stack("trl").line_for("vllm")), ("rl2", "--set eval.engine=hf")],
+)
+def test_the_engine_of_the_evaluations_must_be_there(name, line):
+    def problems(probe, *keys):
+        ask = Ask("cpu", recipe=load_recipe(BASELINE, "tiny", ["eval.engine=vllm", *keys]))
+        return [found for found in said(examine(name, probe, ask)) if "eval.engine" in found[0]]
+
+    probe = without_gpu(name)
+    probe.absent = ("vllm",)
+    what = f'eval.engine = "vllm", and vLLM is not in this environment of {name}'
+    assert problems(probe) == [(what, line)]
+    assert problems(probe, "eval.episodes=0") == problems(probe, "eval.engine=hf") == []
+    probe.absent = ()
+    assert problems(probe) == []

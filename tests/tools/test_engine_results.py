@@ -29,6 +29,12 @@ def test_every_run_of_a_real_engine_learned_and_is_of_a_clean_commit(monkeypatch
             assert data["after"]["success/low"] > data["before"]["success/high"], case
 
 
+def test_the_evaluations_are_of_a_clean_commit(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    data = import_module("engine_results").read("trl-evaluation")
+    assert not data["commit"].endswith("+") and data["at_training"]["processes"] == 0
+
+
 @pytest.mark.parametrize("trainer", ["TRL", "verl", "OpenRLHF", "Oat"])
 def test_a_stand_in_is_beside_it(monkeypatch, trainer):
     monkeypatch.syspath_prepend(str(ROOT / "tools"))

@@ -39,6 +39,12 @@ GAME = "game:GuessTheNumber-v0-easy"
         ("env=[{idd='x'}]", r"Unknown recipe key 'env.0.idd'. Did you mean 'env.0.id'"),
         ("algorithm.lr=fast", "algorithm.lr: Expected `float`, got `str`"),
         ("algorithm.kl_in=somewhere", "algorithm.kl_in: Invalid enum value 'somewhere'"),
+        (
+            "eval.engine=vlm",
+            r"eval.engine: Invalid enum value 'vlm'; it is 'hf' or 'vllm'. Did you mean 'vllm'\?$",
+        ),
+        ("eval.engine=sglang", r"eval.engine: .* it is 'hf' or 'vllm'\.$"),
+        ("track.to=['wandbb']", r"track.to.0: .*'mlflow' or 'trackio'. Did you mean 'wandb'\?"),
         ("algorithm.estimator=rebm", "Did you mean 'rebn'"),
         ("context.template=qwen_game", "Did you mean 'qwen3_game'"),
         ("env=[{id='game:GuesTheNumber-v0-easy'}]", "Did you mean 'game:GuessTheNumber-v0-easy'"),
@@ -56,6 +62,25 @@ GAME = "game:GuessTheNumber-v0-easy"
 def test_errors_name_the_key(override, message):
     with pytest.raises(GemError, match=message):
         load_recipe(GUESS, "tiny", [override])
+
+
+def test_the_engine_of_the_evaluations_is_stored():
+    recipe = load_recipe(GUESS, "tiny", ["eval.engine=vllm"])
+    assert recipe_from_dict(recipe.to_dict()).eval.engine == "vllm"
+    assert recipe_from_dict(load_recipe(GUESS, "tiny").to_dict()).eval.engine == "hf"
+
+
+def test_what_vllm_would_not_do_is_refused_by_name():
+    by_vllm = ["eval.engine=vllm"]
+    for temperature in (0, 0.01, 1):
+        load_recipe(GUESS, "tiny", [*by_vllm, f"eval.temperature={temperature}"])
+    with pytest.raises(RecipeError, match=r"eval.temperature: .* 0 or at least 0.01"):
+        load_recipe(GUESS, "tiny", [*by_vllm, "eval.temperature=0.009"])
+    load_recipe(GUESS, "tiny", ["eval.temperature=0.009"])
+    parallel = ["hardware.gpus_per_node=2", "hardware.engine_tensor_parallel=2"]
+    with pytest.raises(RecipeError, match=r"hardware.engine_tensor_parallel: must be 1 with"):
+        load_recipe(GUESS, "paper", [*by_vllm, *parallel])
+    load_recipe(GUESS, "paper", parallel)
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,23 @@ def new_pool(backend):
     return partial(WorkerPool, new_process=RayProcess if backend == "ray" else None)
 
 
+@pytest.fixture(scope="session")
+def server_table():
+    """``[workers]`` for a server that is there; ``None`` without the packages of one."""
+    try:
+        import starlette  # noqa: F401
+        import uvicorn  # noqa: F401
+        import websockets  # noqa: F401
+    except ImportError:
+        yield None
+        return
+    from served import Served
+
+    server = Served()
+    yield {"backend": "server", "address": server.url, "number": None}
+    server.kill()
+
+
 @pytest.fixture(scope="module")
 def shared_pool(new_pool):
     pool = new_pool(2)

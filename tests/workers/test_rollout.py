@@ -71,7 +71,7 @@ def played(play_all, recipe, count, policy):
     return episodes
 
 
-def test_the_same_episodes_in_every_backend(play_all, backend):
+def test_the_same_episodes_in_every_backend(play_all, backend, server_table):
     envs = (
         {"id": faulty_env.ID, "kwargs": {"turns": 4}},
         {"id": faulty_env.ID, "kwargs": {"slow": True}, "max_turns": 2},
@@ -82,7 +82,10 @@ def test_the_same_episodes_in_every_backend(play_all, backend):
         played(play_all, recipe_of(where, *envs), 24, Actions(actions))
         for where in ("inline", "thread", backend)
     ]
-    assert runs[0] == runs[1] == runs[2]
+    if server_table is not None:
+        served = recipe_of("server", *envs, workers=server_table)
+        runs.append(played(play_all, served, 24, Actions(actions)))
+    assert all(run == runs[0] for run in runs)
     reasons = {episode.stop_reason for episode in runs[0]}
     expected = {StopReason.TERMINATED, StopReason.TRUNCATED_TURNS, StopReason.ENV_ERROR}
     assert reasons >= expected

@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 from gem_core.errors import MissingDependencyError
 from gem_core.plan.readiness.facts import Probe, Problem, Torch
+from gem_core.training.eval_engine import missing_vllm
 from gem_core.training.install import Stack, normal
+from gem_core.training.recipe import Recipe
 
 FLASH = "flash-attn"
 
@@ -43,6 +45,12 @@ def missing_engine(stack: Stack, probe: Probe) -> list[Problem]:
     if stack.engine in declared or probe.version(stack.engine):
         return []
     return [Problem(f"{stack.engine} is not installed", stack.line_for(stack.engine))]
+
+
+def missing_eval_engine(recipe: Recipe, trainer: str, probe: Probe) -> list[Problem]:
+    """Report an engine that the recipe's evaluations want and that is not there."""
+    missing = missing_vllm(recipe, trainer, probe.has_module)
+    return [Problem(*missing)] if missing else []
 
 
 def other_build(stack: Stack, probe: Probe, torch: Torch | None) -> list[Problem]:

@@ -92,7 +92,8 @@ def examine(name: str, probe: Probe, ask: Ask = ANY_RUN) -> Verdict:
         more = [*more, Problem(text, f"--set hardware.device={device}")]
     elif ask.recipe is not None:
         refused = [] if problems else _refusals(trainer, ask.recipe)
-        more = [*more, *_model_files(ask.recipe), *refused]
+        engine = software.missing_eval_engine(ask.recipe, name, probe)
+        more = [*more, *_model_files(ask.recipe), *engine, *refused]
     found = (*problems, *more)
     return Verdict(trainer, version, device, found, (*notes, *told), _seen(machine, torch))
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
+from types import ModuleType, SimpleNamespace
 
 import pytest
 import torch
@@ -179,6 +181,52 @@ def test_a_request_that_the_engine_gives_up_aborts_its_episode(recipe, actor):
     machines = player.play(step_tasks(recipe(), 0), policy)
     aborted = [machine.episode.stop_reason.value == "aborted" for machine in machines]
     assert aborted == [True] + [False] * 7
+
+
+class StepEngine:
+    """vLLM's step loop over the stand-in; each step answers the oldest request."""
+
+    def __init__(self, llm):
+        self.llm = llm
+        self.llm_engine = self
+        self.waiting = {}
+        self.most = 0
+
+    def add_request(self, name, prompt, params):
+        assert params.output_kind == "final"
+        self.waiting[name] = (prompt["prompt_token_ids"], params)
+        self.most = max(self.most, len(self.waiting))
+
+    def has_unfinished_requests(self):
+        return bool(self.waiting)
+
+    def step(self):
+        name = next(iter(self.waiting))
+        prompt, params = self.waiting.pop(name)
+        (output,) = self.llm.generate(
+            prompt_token_ids=[prompt], sampling_params=[params], use_tqdm=False
+        )
+        return [SimpleNamespace(request_id=name, finished=True, outputs=output.outputs)]
+
+
+def test_episodes_that_can_block_do_not_wait_for_each_other(recipe, actor, monkeypatch):
+    """They are the same ones, token by token: a draw depends on the request alone."""
+    kinds = ModuleType("vllm.sampling_params")
+    kinds.RequestOutputKind = SimpleNamespace(FINAL_ONLY="final")
+    monkeypatch.setitem(sys.modules, "vllm.sampling_params", kinds)
+    player = actor(recipe())
+    engine = StepEngine(player.llm)
+    policy = replace(player.policy, engine=engine)
+    with pytest.raises(AttributeError, match="generate"):  # the game cannot block: one call a turn
+        player.play(step_tasks(recipe(), 0), policy)
+    expected = player.play(step_tasks(recipe(), 0), player.policy)
+    monkeypatch.setattr("gem_oat.rollout.never_blocks", lambda env: False)
+    stepped = player.play(step_tasks(recipe(), 0), policy)
+    assert engine.most == len(stepped) == 8
+    for one, other in zip(stepped, expected, strict=True):
+        assert one.episode.segments == other.episode.segments
+    again = player.play(step_tasks(recipe(), 0), player.policy)  # the stand-in has no step loop
+    assert [m.episode.segments for m in again] == [m.episode.segments for m in expected]
 
 
 def test_a_broken_environment_stops_the_run(recipe, actor, monkeypatch):

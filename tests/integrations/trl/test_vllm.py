@@ -162,39 +162,22 @@ def test_an_engine_on_several_gpus():
 
 
 class StepEngine:
-    """vLLM's step loop: a request ends after as many steps as its prompt has tokens."""
+    """vLLM's step loop, in which a request ends at once."""
 
-    def __init__(self, fails=False):
-        self.running = {}
-        self.most = 0
-        self.aborted = []
-        self.fails = fails
+    def __init__(self):
+        self.added = {}
 
     def add_request(self, name, prompt, params):
-        self.running[name] = [len(prompt["prompt_token_ids"]), params]
-        self.most = max(self.most, len(self.running))
+        self.added[name] = params
 
-    def abort_request(self, names):
-        self.aborted += names
+    def has_unfinished_requests(self):
+        return False
 
     def step(self):
-        if self.fails:
-            raise RuntimeError("the engine fails")
-        done = []
-        for name, state in list(self.running.items()):
-            state[0] -= 1
-            if state[0] <= 0:
-                del self.running[name]
-                row = SimpleNamespace(
-                    token_ids=[state[1].max_tokens, 1],
-                    logprobs=[{state[1].max_tokens: SimpleNamespace(logprob=-1.0)}, {1: Zero}],
-                    finish_reason="stop",
-                )
-                done.append(SimpleNamespace(request_id=name, finished=True, outputs=[row]))
-        return done
-
-
-Zero = SimpleNamespace(logprob=0.0)
+        end = SimpleNamespace(logprob=0.0)
+        row = SimpleNamespace(token_ids=[1], logprobs=[{1: end}], finish_reason="stop")
+        names = list(self.added)
+        return [SimpleNamespace(request_id=n, finished=True, outputs=[row]) for n in names]
 
 
 @pytest.fixture
@@ -214,33 +197,33 @@ def stepping(sleeping, monkeypatch):
     return make
 
 
-def test_requests_do_not_wait_for_each_other(stepping):
+def test_a_request_is_sampled_as_in_trls_own_call(stepping, sleeping):
+    """The loop itself is tested in tests/adapters/test_vllm_steps.py."""
     engine = StepEngine()
+    sleeping.vllm_generation.generation_kwargs = {"stop_token_ids": [1]}
+    sleeping.vllm_generation.temperature = 0.7
     policy = stepping(engine)
-    ended = []
-
-    async def one(length):
-        answer = await policy.complete(Request([5] * length, 10 + length, None))
-        ended.append(length)
-        return answer
 
     async def run():
-        return await asyncio.gather(*map(one, (9, 2, 4)))
+        requests = [Request([5], cap, None) for cap in (3, 9)]
+        return await asyncio.gather(*map(policy.complete, requests))
 
-    answers = asyncio.run(run())
-    assert ended == [2, 4, 9] and engine.most == 3
-    assert [answer.token_ids for answer in answers] == [[19, 1], [12, 1], [14, 1]]
-    assert answers[0].logprobs == [-1.0, 0.0] and not engine.aborted
+    assert [answer.token_ids for answer in asyncio.run(run())] == [[1], [1]]
+    params = list(engine.added.values())
+    assert [p.max_tokens for p in params] == [3, 9]
+    assert all(p.temperature == 0.7 and p.stop_token_ids == [1] for p in params)
+    assert all(p.logprobs == 0 and p.output_kind == "final" for p in params)
 
 
-def test_an_engine_that_fails_ends_the_run(stepping):
-    policy = stepping(StepEngine(fails=True))
-
-    async def run():
-        await asyncio.gather(*(policy.complete(Request([5], 9, None)) for _ in range(2)))
-
-    with pytest.raises(RuntimeError, match="the engine fails"):
-        asyncio.run(run())
+def test_changed_weights_reach_the_engine_before_the_first_request(stepping, sleeping):
+    sent = []
+    sleeping.vllm_generation.sync_weights = lambda: sent.append(sleeping.state.global_step)
+    stepping(StepEngine())
+    assert sent == []
+    sleeping.state.global_step = 1
+    stepping(StepEngine())
+    stepping(StepEngine())
+    assert sent == [1]
 
 
 def test_who_may_step(sleeping):

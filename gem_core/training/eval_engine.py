@@ -1,0 +1,60 @@
+"""The engine that plays the evaluations before and after training, and whether it is here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.util import find_spec
+
+from gem_core.errors import MissingDependencyError
+from gem_core.training.install import stacks
+from gem_core.training.recipe import Recipe
+
+ENGINE_LOG = "evaluation.log"
+"""File of the run that gets what the engine's process prints."""
+
+
+def wants_vllm(recipe: Recipe) -> bool:
+    """Return whether evaluations are made, and by vLLM."""
+    return recipe.eval.engine == "vllm" and recipe.eval.episodes > 0
+
+
+def missing_vllm(
+    recipe: Recipe, trainer: str, has_module: Callable[[str], bool]
+) -> tuple[str, str] | None:
+    """Return what is missing for the evaluations, and the line that mends it.
+
+    Args:
+        recipe: the experiment.
+        trainer: name of the trainer, whose environment it is.
+        has_module: says whether a module can be found.
+
+    Returns:
+        ``None`` if nothing is missing.
+    """
+    if not wants_vllm(recipe) or has_module("vllm"):
+        return None
+    stack = stacks().get(trainer)
+    by_hf = "--set eval.engine=hf"
+    line = stack.line_for("vllm") if stack is not None and stack.engine == "vllm" else by_hf
+    return f'eval.engine = "vllm", and vLLM is not in this environment of {trainer}', line
+
+
+def require_engine(recipe: Recipe, trainer: str) -> None:
+    """Check that the engine of the evaluations is installed, without importing it.
+
+    Raises:
+        MissingDependencyError: it is not; the message has what to do.
+    """
+    missing = missing_vllm(recipe, trainer, _has_module)
+    if missing:
+        what, line = missing
+        raise MissingDependencyError(
+            f"{what}: {line}. With --set eval.engine=hf transformers plays them."
+        )
+
+
+def _has_module(name: str) -> bool:
+    try:
+        return find_spec(name) is not None
+    except ValueError:  # what an adapter puts in the place of a module has no specification
+        return False
