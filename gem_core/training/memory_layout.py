@@ -22,6 +22,11 @@ class MemoryLayout:
         rows: rows of a forward pass where the recipe leaves it open: one, or a whole minibatch.
         packed: whether a pass can be bounded by ``batch.max_tokens_per_device``.
         default_tokens: bound of a pass where the recipe sets none; 0 = there is none.
+        autocast: whether bfloat16 is ``torch.autocast`` over float32 weights, which keeps more
+            than passes all in bfloat16.
+        step: bytes that the optimizer's step makes for a moment, of a weight whose states it has.
+            4: torch's AdamW (``_multi_tensor_adamw``: the square root of the second moment), and
+            DeepSpeed's ZeRO 1 and 2 (the gradient in float32); 0: torch's fused AdamW.
     """
 
     weights: int
@@ -32,3 +37,5 @@ class MemoryLayout:
     rows: Literal["one", "minibatch"]
     packed: bool = False
     default_tokens: int = 0
+    autocast: bool = False
+    step: int = 4
