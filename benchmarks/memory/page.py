@@ -70,6 +70,9 @@ def page(result: dict[str, Any]) -> str:
         "",
         f"Outside {LOW} to {HIGH}, of {len(cases)} cases: {_outside(cases)}.",
         "",
+        f"Where the peak was predicted: {_peaks(cases)}. The other moments of `moments.py` are the "
+        "largest in no case here.",
+        "",
         "## Every case",
         "",
         *_table(
@@ -106,6 +109,11 @@ def _outside(cases: list[dict[str, Any]]) -> str:
         number = sum(not LOW <= case["ratio"][figure] <= HIGH for case in cases)
         counts.append(f"{title} {number}")
     return "; ".join(counts)
+
+
+def _peaks(cases: list[dict[str, Any]]) -> str:
+    names = [case["moment"] for case in cases]
+    return ", ".join(f"{name} {names.count(name)}" for name in sorted(set(names)))
 
 
 def _row(case: dict[str, Any]) -> tuple[str, ...]:

@@ -84,7 +84,7 @@ def estimate(recipe: Recipe, trainer: str, gigabytes: float) -> Plan:
         tokens_per_pass=tokens,
         rows_per_pass=max(1, tokens // longest),
         tokens_per_step=recipe.batch.episodes * longest,
-        cache_per_row=shape.cache_bytes(longest),
+        cache_per_row=shape.cache_bytes(longest, 4 if recipe.model.dtype == "float32" else 2),
         capacity=capacity,
         problems=tuple(problems),
     )
