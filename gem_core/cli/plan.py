@@ -38,6 +38,7 @@ def _table(result: Plan) -> str:
     lines = (
         plain_table(("on each GPU in an update", "GB"), rows),
         "",
+        f"The most is needed {result.moment}.",
         f"At most {result.tokens_per_pass} tokens ({result.rows_per_pass} of the longest rows) in "
         f"one forward pass, {result.tokens_per_step} in a training step.",
         f"In the engine one row of the longest length takes {result.cache_per_row / GB:.2f} GB of "

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gem_core.errors import RecipeError
-from gem_core.plan import memory
+from gem_core.plan.activations import Precision
+from gem_core.plan.moments import Moment, Pass, moments
 from gem_core.plan.shapes import Shape, model_shape
 from gem_core.training.memory_layout import MemoryLayout, Sharding
 from gem_core.training.recipe import Recipe
@@ -21,7 +22,8 @@ class Plan:
     """The result of `estimate`.
 
     Attributes:
-        parts: bytes on one GPU during an update, by name.
+        parts: bytes on one GPU at the moment of an update that needs the most, by name.
+        moment: that moment, in words.
         tokens_per_pass: most tokens in one forward pass.
         rows_per_pass: most rows in one forward pass, all of the longest length.
         tokens_per_step: most tokens of a training step, over all GPUs.
@@ -31,6 +33,7 @@ class Plan:
     """
 
     parts: dict[str, int]
+    moment: str
     tokens_per_pass: int
     rows_per_pass: int
     tokens_per_step: int
@@ -47,8 +50,10 @@ class Plan:
 def estimate(recipe: Recipe, trainer: str, gigabytes: float) -> Plan:
     """Compute what ``trainer`` needs for ``recipe`` on GPUs of ``gigabytes`` each.
 
-    Every row is taken to have the longest length, ``limits.max_context_tokens``. The figures are
-    lower bounds: what a trainer copies for a moment is not in them.
+    Every row is taken to have the longest length, ``limits.max_context_tokens``, and gradients of
+    an earlier pass to be there. The counts are those that ``benchmarks/memory`` checks against CPU
+    runs. Not in them: layers that sharded GPUs gather, buffers of communication and of GPU kernels,
+    what the allocator cannot reuse; `USABLE` leaves room for these.
 
     Raises:
         RecipeError: the longest length is not bounded, the model's sizes are not known, or the
@@ -63,18 +68,23 @@ def estimate(recipe: Recipe, trainer: str, gigabytes: float) -> Plan:
     if how is None:
         raise RecipeError(f"The adapter of {trainer} does not declare how it uses memory.")
     tokens = _tokens_per_pass(recipe, how, longest)
-    parts = _states(recipe, how, shape) | _pass(recipe, how, shape, tokens)
+    states = _states(recipe, how, shape)
+    peak = _peak(recipe, how, shape, tokens)
+    parts = states | _parts(peak)
     capacity = int(gigabytes * GB)
-    needed = sum(parts.values())
     problems = []
-    if needed > USABLE * capacity:
-        problems.append(_advice(recipe, how, parts, longest, tokens, needed, capacity))
+    if sum(parts.values()) > USABLE * capacity:
+        room = int(USABLE * capacity) - sum(states.values())
+        fitting = _fitting(recipe, how, shape, tokens, room)
+        needed = sum(parts.values())
+        problems.append(_advice(recipe, how, longest, tokens, fitting, needed, capacity))
     return Plan(
         parts=parts,
+        moment=peak.name,
         tokens_per_pass=tokens,
         rows_per_pass=max(1, tokens // longest),
         tokens_per_step=recipe.batch.episodes * longest,
-        cache_per_row=shape.cache_bytes(longest),
+        cache_per_row=shape.cache_bytes(longest, 4 if recipe.model.dtype == "float32" else 2),
         capacity=capacity,
         problems=tuple(problems),
     )
@@ -112,39 +122,60 @@ def _states(recipe: Recipe, how: MemoryLayout, shape: Shape) -> dict[str, int]:
     return parts
 
 
-def _pass(recipe: Recipe, how: MemoryLayout, shape: Shape, tokens: int) -> dict[str, int]:
-    width = 4 if recipe.model.dtype == "float32" else 2
+def _peak(recipe: Recipe, how: MemoryLayout, shape: Shape, tokens: int) -> Moment:
+    """Return the moment that needs the most."""
+    precision: Precision = "autocast" if how.autocast else "bfloat16"
+    if recipe.model.dtype == "float32":
+        precision = "float32"
     checkpointing = recipe.model.gradient_checkpointing
+    frozen = recipe.model.lora.rank > 0
+    one = Pass(tokens, precision, checkpointing, how.bytes_per_logit, frozen=frozen)
+    states = _states(recipe, how, shape)
+    step = how.step * states["optimizer"] // how.optimizer
+    return max(moments(shape, one, step), key=lambda moment: moment.total)
+
+
+def _parts(moment: Moment) -> dict[str, int]:
     return {
-        "activations": memory.activations(shape, tokens, width, checkpointing),
-        "logits": memory.logits(shape, tokens, how.bytes_per_logit),
+        "activations": moment.activations,
+        "logits": moment.logits,
+        "temporaries": moment.temporaries,
     }
+
+
+def _fitting(recipe: Recipe, how: MemoryLayout, shape: Shape, tokens: int, room: int) -> int:
+    """Return how many of ``tokens`` tokens can go through one pass in ``room`` bytes."""
+    low, high = 0, tokens
+    while low < high:
+        middle = (low + high + 1) // 2
+        if _peak(recipe, how, shape, middle).total <= room:
+            low = middle
+        else:
+            high = middle - 1
+    return low
 
 
 def _advice(
     recipe: Recipe,
     how: MemoryLayout,
-    parts: dict[str, int],
     longest: int,
     tokens: int,
+    fitting: int,
     needed: int,
     capacity: int,
 ) -> str:
     """Return what does not fit and the change that makes it fit."""
     text = f"An update needs {needed / GB:.0f} GB of {capacity / GB:.0f} GB on each GPU"
-    per_token = (parts["activations"] + parts["logits"]) / tokens
-    fixed = needed - parts["activations"] - parts["logits"]
-    room = int((USABLE * capacity - fixed) / per_token)
-    if room < longest:
+    if fitting < longest:
         return (
             f"{text}, and one row of limits.max_context_tokens = {longest} is too long already "
-            f"(at most {max(room, 0)} tokens fit): use a smaller model, more GPUs, "
+            f"(at most {fitting} tokens fit): use a smaller model, more GPUs, "
             f"hardware.sharding = 'full' or hardware.offload where the trainer has them, or lower "
             f"limits.max_context_tokens."
         )
     if how.packed and not recipe.batch.micro_batch:
-        return f"{text}: set batch.max_tokens_per_device to at most {room} (now {tokens} go in)."
+        return f"{text}: set batch.max_tokens_per_device to at most {fitting} (now {tokens} go in)."
     return (
-        f"{text}: set batch.micro_batch to at most {room // longest} "
+        f"{text}: set batch.micro_batch to at most {fitting // longest} "
         f"(now {tokens // longest} rows go through one forward pass)."
     )

@@ -14,7 +14,8 @@ TRAINER = Trainer(
     install=install_line("trl"),
     launch="gem_trl.launch:run",
     translate="gem_trl.config:translate",
-    # Its fused head (``add_fused_lm_head``) never makes all logits at once.
-    memory=MemoryLayout(4, 4, 8, "none", 0, "minibatch"),
+    # Its fused head (``add_fused_lm_head``) never makes all logits at once; its default optimizer
+    # is fused (``adamw_torch_fused``).
+    memory=MemoryLayout(4, 4, 8, "none", 0, "minibatch", autocast=True, step=0),
     shared_imports=("gem_core.cli", "gem_core.evaluation.local", "gem_trl.launch"),
 )

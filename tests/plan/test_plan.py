@@ -39,6 +39,56 @@ def test_the_bound_that_is_advised_fits():
     assert fits.problems == ()
 
 
+def test_rows_that_are_advised_fit_and_one_more_does_not():
+    refused = estimate(paper("batch.micro_batch=16"), "rl2", 80)
+    assert "(now 16 rows go through one forward pass)" in refused.problems[0]
+    most = int(refused.problems[0].split("at most ")[1].split()[0])
+    assert estimate(paper(f"batch.micro_batch={most}"), "rl2", 80).problems == ()
+    assert estimate(paper(f"batch.micro_batch={most + 1}"), "rl2", 80).problems != ()
+
+
+def test_one_row_that_is_too_long_says_so():
+    refused = estimate(paper("batch.micro_batch=1", "model.path=Qwen/Qwen3-14B"), "trl", 80)
+    assert "one row of limits.max_context_tokens = 12800 is too long already" in refused.problems[0]
+
+
+def test_the_parts_are_those_of_the_largest_moment():
+    long = estimate(paper("batch.micro_batch=1"), "verl", 80)
+    assert long.moment == "at the loss"
+    assert long.parts["logits"] == 12800 * 151936 * 10
+    short = estimate(paper("batch.micro_batch=1", "limits.max_context_tokens=512"), "verl", 80)
+    assert short.moment != "at the loss"
+    assert short.parts["temporaries"] > 0
+
+
+def test_autocast_of_trl_copies_weights_and_its_fused_optimizer_makes_nothing():
+    recipe = paper("batch.micro_batch=1", "model.gradient_checkpointing=false")
+    plan = estimate(recipe, "trl", 80)
+    assert plan.moment.endswith("backward pass")
+    assert plan.parts["temporaries"] > 2 * 1.4e9  # a bfloat16 copy of each layer's products
+    assert plan.parts["logits"] == 0
+    again = estimate(paper("batch.micro_batch=1"), "trl", 80)
+    assert again.moment != "in the optimizer's step"
+
+
+def test_keys_and_values_are_in_the_type_of_the_model():
+    row = 2 * 28 * 8 * 128 * 12800  # keys and values, layers, heads, size of a head, tokens
+    assert estimate(paper(), "trl", 80).cache_per_row == 2 * row
+    assert estimate(paper("model.dtype=float32"), "trl", 80).cache_per_row == 4 * row
+
+
+def test_the_table_says_when_the_most_is_needed(capsys):
+    arguments = ["plan", BASELINE, "--profile", "paper", "--trainer", "verl", "--gpus", "8x80"]
+    assert main([*arguments, "--set", "batch.micro_batch=1"]) == 0
+    assert "The most is needed at the loss." in capsys.readouterr().out
+
+
+def test_a_lora_makes_no_gradients_of_the_embedding():
+    lora = ("model.lora.rank=8", "limits.max_context_tokens=512")
+    plan = estimate(paper("batch.micro_batch=1", *lora), "verl", 80)
+    assert plan.moment == "at the loss"
+
+
 def test_a_model_of_unknown_sizes_is_refused():
     with pytest.raises(RecipeError, match=r"config\.json"):
         estimate(paper("model.path=someone/model"), "trl", 80)
