@@ -68,10 +68,11 @@ def agreement(
 def _constant_rate(cells: Sequence[CellResult]) -> str:
     """Return what runs of verl and TRL say whose learning rate is constant."""
     parts = []
-    for name in sorted({cell.baseline for cell in cells}):
-        line = same_steps([cell for cell in cells if cell.baseline == name])
+    for name, algorithm in sorted({(cell.baseline, cell.algorithm) for cell in cells}):
+        runs = [c for c in cells if (c.baseline, c.algorithm) == (name, algorithm)]
+        line = same_steps(runs)
         parts.append(
-            f"`{name}` {line.same} of {line.steps} same steps (gradient norm "
+            f"`{name}` ({algorithm}) {line.same} of {line.steps} same steps (gradient norm "
             f"{line.grad_norm:.0e}, entropy {line.entropy:.0e})"
         )
     if not parts:

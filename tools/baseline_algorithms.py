@@ -14,6 +14,7 @@ FOUR = """\
 Success after training, with 95 % intervals of the evaluation, of the baselines that have runs of
 GRPO or PPO; first seed. GRPO's groups have 8 episodes of one task. PPO trains a critic; each
 trainer begins with one of its own, so that PPO's runs draw the same tokens in the first step only.
+verl's rate differs within a step, as above, in GRPO's and PPO's runs too.
 """
 ALGORITHMS = ("rebn", "reinforce", "grpo", "ppo")
 _EXTRA = {"grpo", "ppo"}

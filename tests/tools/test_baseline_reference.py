@@ -59,7 +59,7 @@ def test_agreement_and_algorithms_are_read_from_the_runs(tmp_path, monkeypatch):
     assert "All trainers: over the 4 baselines that all 5 trainers finished" in agree
     assert "Without verl, whose rate differs: over the 4 baselines that all 4 trainers" in agree
     assert agree.count("p = ") + agree.count("p < ") == 2
-    assert "`leg-counting` 6 of 6 same steps" in agree  # with a constant rate
+    assert "`leg-counting` (rebn) 6 of 6 same steps" in agree  # with a constant rate
     none = reference.render(tmp_path)[reference.TARGET]
     assert "No baseline has runs of two trainers." in none
     assert "ReBN against REINFORCE" not in none
