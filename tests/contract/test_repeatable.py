@@ -24,8 +24,15 @@ SETTINGS = (
     'env.0.tools=["python"]',
     "env.0.tool_use.instructions=false",
 )
-BUSY = "import os; os.nice(10)\nwhile True: sum(range(1000))"
-"""Takes processor time at unforeseen moments, but little of it: a trainer's start needs it all."""
+BUSY = """
+import random, time
+while True:
+    until = time.perf_counter() + random.uniform(0.0, 0.02)
+    while time.perf_counter() < until:
+        pass
+    time.sleep(random.uniform(0.0, 0.08))
+"""
+"""Takes a fifth of a processor, at unforeseen moments: a trainer's start needs most of it."""
 BACKENDS = {"verl": "ray", "openrlhf": "ray"}
 """Where environments live in the second run; with the others, in processes of this machine."""
 SEES_WORKERS = """
