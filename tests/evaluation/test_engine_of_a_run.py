@@ -20,16 +20,22 @@ STAND_IN = str(Path(__file__).parent / "stand_in")
 VLLM = "vllm 0.0.stand-in"
 
 
+def children():
+    """Process ids of this process's children."""
+    files = Path("/proc/self/task").glob("*/children")
+    return {int(word) for file in files for word in file.read_text().split()}
+
+
 @pytest.fixture
 def started(monkeypatch, recipe, model_dir):
     """A recipe with evaluations by the stand-in of vLLM, and the processes that training saw."""
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([STAND_IN, *sys.path]))
     monkeypatch.setattr("gem_core.training.eval_engine.find_spec", lambda name: True)
     below = []
+    before = children()  # those that other tests have left
 
     def launch(trainer, recipe, run, *, resume):
-        threads = Path("/proc/self/task").glob("*/children")
-        below.append([int(word) for file in threads for word in file.read_text().split()])
+        below.append(sorted(children() - before))
         run.log(1, {"success/mean": 0.5})
         shutil.copytree(model_dir, run.model)
 
