@@ -61,8 +61,8 @@ doctest: env-core env-trl  ## the examples in the docstrings
 test-core: env-core  ## tests that need no trainer
 	$(call stage,test-core,$(CORE_PY) $(PYTEST) --trainer none tests)
 $(ALL_TRAINERS:%=test-%): test-%: env-%
-	$(call stage,test-$*,$(ENVS)/$*/bin/python $(PYTEST) --trainer $* tests/contract tests/integrations/$* $(CROSS) \
-		$(if $(ON_RAY),&& $(ENVS)/$*/bin/python $(PYTEST) --trainer $* $(ON_RAY)))
+	$(call stage,test-$*,$(ENVS)/$*/bin/python $(PYTEST) --trainer $* tests/contract tests/integrations/$* $(CROSS); \
+		first=$$?; $(if $(ON_RAY),$(ENVS)/$*/bin/python $(PYTEST) --trainer $* $(ON_RAY) &&) (exit $$first))
 test-verl test-openrlhf test-rl2: CROSS := $(CROSS_BETWEEN)
 test-trl: CROSS += tests/examples tests/engines
 test-oat: CROSS += tests/engines
