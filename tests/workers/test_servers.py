@@ -14,11 +14,6 @@ from collections import Counter
 
 import faulty_env
 import pytest
-
-pytest.importorskip("websockets")
-pytest.importorskip("starlette")
-pytest.importorskip("uvicorn")
-
 from served import TOKEN, Relay, Served, Unavailable
 
 from gem_core.episodes.data import Completion, StopReason
