@@ -30,7 +30,8 @@ def write_page(path: Path, studies: Iterable[tuple[Study, dict[str, list[RunDir]
     sections = [HEAD]
     results = []
     for study, runs in studies:
-        sections.append(f"## {study.title}\n\n{study.text.strip()}\n\n{_table(study, runs)}")
+        parts = [f"## {study.title}", study.text.strip(), _table(study, runs), study.found.strip()]
+        sections.append("\n\n".join(part.rstrip("\n") for part in parts if part) + "\n")
         results += [run.result for members in runs.values() for run in members]
     hours = sum(float(result["seconds"]["train"]) for result in results) / 3600
     lines = [f"{len(results)} runs, {hours:.1f} hours of training.", *origin_lines(results)]

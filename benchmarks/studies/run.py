@@ -41,6 +41,8 @@ class Study(msgspec.Struct, forbid_unknown_fields=True):
     title: str
     text: str
     condition: dict[str, Condition]
+    found: str = ""
+    """What the committed results show, and what they do not."""
     metric: str = "success/mean"
     """The figure of the evaluation that the page shows, beside the success."""
 
