@@ -163,8 +163,7 @@ class Sandbox:
         server = None
         connection = None
         try:
-            server = self._server()
-            connection = Connection(server.connect())
+            server, connection = self._connected()
             answer = connection.ask(message, limits.seconds)
         except SandboxError as error:
             self._replace(server)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import socket
 import textwrap
 import time
 
@@ -171,6 +172,21 @@ def test_nothing_runs_on_between_two_calls(sandbox: Sandbox) -> None:
         second = int(result.output.split("\n")[1].strip("x"))
         assert second - first < 5_000
         assert sandbox.run("print(1)").ok
+
+
+def test_a_server_that_has_ended_is_not_asked() -> None:
+    """Its children may hold the socket a moment longer, and would take the connection with them."""
+    with Sandbox("confined") as sandbox:
+        server = sandbox._servers[0]
+        assert server is not None
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        os.kill(server.pid, signal.SIGKILL)
+        server._process.wait()
+        server._control.close()
+        server._control = ours  # one whose other end is still held
+        with theirs, pytest.raises(SandboxError, match="has ended"):
+            server.connect()
+        assert sandbox.run("print(1)").output == "1\n"
 
 
 def test_a_session_of_a_server_that_died_is_over_and_the_next_one_works() -> None:
