@@ -30,6 +30,7 @@ class AsyncEngine:
         self._futures: dict[int, asyncio.Future[Completion]] = {}
         self._turn = asyncio.Lock()
         self._calls = 0
+        self._cancelled = False
         self._open = asyncio.Event()
         self._open.set()
         self._server: asyncio.Task[None] | None = None
@@ -49,7 +50,11 @@ class AsyncEngine:
         self._arrived.append((request, future))
         if self._server is None or self._server.done():
             self._server = asyncio.ensure_future(self._serve())
-        return await future
+        try:
+            return await future
+        except asyncio.CancelledError:
+            self._cancelled = True
+            raise
 
     async def pause(self) -> None:
         """Begin no further step until `resume`; returns when the current one has ended."""
@@ -101,12 +106,14 @@ class AsyncEngine:
 
     def _interrupted(self) -> bool:
         """Return whether the engine must return to the event loop; called in its thread."""
-        return bool(self._arrived or self._calls) or not self._open.is_set()
+        waited_for = self._arrived or self._calls or self._cancelled
+        return bool(waited_for) or not self._open.is_set()
 
     def _begin(self) -> None:
         """Hand over what arrived, and abort what was cancelled."""
         arrived = self._arrived
         self._arrived = []
+        self._cancelled = False
         for request, future in arrived:
             if future.done():
                 continue

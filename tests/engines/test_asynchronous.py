@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 
 import pytest
 import torch
@@ -15,6 +16,31 @@ FREE = frozenset()
 
 def request(number, tokens=6, prompt=None):
     return EngineRequest(prompt or [3 + number, 4, 5], tokens, FREE, seed=number)
+
+
+class Gate:
+    """Holds an engine's thread inside of one of its forward passes, as a slow one would be."""
+
+    def __init__(self, model, step):
+        self._forward = model.forward
+        self._step = step
+        self._loop = asyncio.get_running_loop()
+        self._reached = asyncio.Event()
+        self._opened = threading.Event()
+        model.forward = self
+
+    def __call__(self, *args, **kwargs):
+        self._step -= 1
+        if self._step == 0:
+            self._loop.call_soon_threadsafe(self._reached.set)
+            assert self._opened.wait(30)
+        return self._forward(*args, **kwargs)
+
+    async def reached(self):
+        await asyncio.wait_for(self._reached.wait(), 30)
+
+    def open(self):
+        self._opened.set()
 
 
 def test_requests_that_come_at_any_time_get_what_they_get_alone(model):
@@ -41,40 +67,65 @@ def test_requests_that_come_together_are_sampled_together(model):
     assert asyncio.run(play()) == {25: 6}
 
 
-def test_a_cancelled_call_aborts_its_request(model):
+def test_a_cancelled_call_aborts_its_request_after_the_step(make):
     async def play():
+        model = make()
         engine = AsyncEngine(Engine(model))
+        gate = Gate(model, 20)
         long = asyncio.ensure_future(engine.complete(request(1, tokens=250)))
-        short = asyncio.ensure_future(engine.complete(request(2)))
-        await asyncio.sleep(0.01)
+        await engine.complete(request(2))
+        await gate.reached()
         long.cancel()
-        done = await short
+        await asyncio.wait([long])
+        gate.open()
         while engine.unfinished:
-            await asyncio.sleep(0.001)
-        again = await engine.complete(request(3))
-        return done, again, engine.engine.batches
-
-    done, again, batches = asyncio.run(play())
-    assert done == Engine(model).generate([request(2)])[0]
-    assert again == Engine(model).generate([request(3)])[0]
-    assert sum(batches.values()) < 100
-
-
-def test_a_pause_holds_all_requests_until_the_end_of_the_pause(model):
-    async def play():
-        engine = AsyncEngine(Engine(model))
-        running = asyncio.ensure_future(engine.complete(request(1, tokens=200)))
-        await asyncio.sleep(0.02)
-        await engine.pause()
+            await asyncio.sleep(0)
         steps = sum(engine.engine.batches.values())
+        return steps, await engine.complete(request(3))
+
+    steps, again = asyncio.run(play())
+    assert steps == 20
+    assert again == Engine(make()).generate([request(3)])[0]
+
+
+def test_a_cancelled_call_changes_no_other(make):
+    async def play():
+        model = make()
+        engine = AsyncEngine(Engine(model))
+        gate = Gate(model, 5)
+        both = [asyncio.ensure_future(engine.complete(request(n, tokens=30))) for n in (1, 2)]
+        await gate.reached()
+        both[0].cancel()
+        await asyncio.wait([both[0]])
+        gate.open()
+        done = await both[1]
+        return done, engine.engine.batches
+
+    done, batches = asyncio.run(play())
+    assert done == Engine(make()).generate([request(2, tokens=30)])[0]
+    assert batches == {2: 5, 1: 25}
+
+
+def test_a_pause_holds_all_requests_until_the_end_of_the_pause(make):
+    async def play():
+        model = make()
+        engine = AsyncEngine(Engine(model))
+        gate = Gate(model, 20)
+        running = asyncio.ensure_future(engine.complete(request(1, tokens=200)))
+        await gate.reached()
+        pause = asyncio.ensure_future(engine.pause())
+        await asyncio.sleep(0)
+        gate.open()
+        await pause
         late = asyncio.ensure_future(engine.complete(request(2)))
         await asyncio.sleep(0.03)
-        assert sum(engine.engine.batches.values()) == steps
+        assert engine.engine.batches == {1: 20}
         assert not running.done() and not late.done()
         engine.resume()
         return await asyncio.gather(running, late)
 
-    assert asyncio.run(play()) == Engine(model).generate([request(1, tokens=200), request(2)])
+    alone = Engine(make()).generate([request(1, tokens=200), request(2)])
+    assert asyncio.run(play()) == alone
 
 
 def test_weights_change_between_two_steps_and_all_caches_go(make):
@@ -88,9 +139,14 @@ def test_weights_change_between_two_steps_and_all_caches_go(make):
     async def play():
         engine = AsyncEngine(Engine(model))
         first = await engine.complete(request(1))
+        gate = Gate(model, 20)
         running = asyncio.ensure_future(engine.complete(request(2, tokens=200)))
-        await asyncio.sleep(0.01)
-        assert await engine.update(change) == "changed"
+        await gate.reached()
+        update = asyncio.ensure_future(engine.update(change))
+        await asyncio.sleep(0)
+        gate.open()
+        assert await update == "changed"
+        assert engine.engine.batches == {1: 6 + 20}
         prompt = [*request(1).prompt_ids, *first.token_ids, 9]
         second = await engine.complete(request(3, prompt=prompt))
         await running
