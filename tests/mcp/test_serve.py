@@ -91,12 +91,12 @@ def listening(port: int) -> bool:
 
 
 def test_sessions_are_limited_and_idle_ones_make_room() -> None:
-    sessions = EnvSessions(ServeLimits(sessions=2, idle_s=0.05))
+    sessions = EnvSessions(ServeLimits(sessions=2, idle_s=1.0))
     first = sessions.reset(GAME, 0, None)["session"]
     second = sessions.reset(GAME, 0, None)["session"]
     with pytest.raises(ServeError, match="All 2 sessions are taken"):
         sessions.reset(GAME, 0, None)
-    time.sleep(0.06)
+    time.sleep(1.1)
     sessions.step(second, "\\boxed{1}")
     sessions.reset(GAME, 0, None)
     with pytest.raises(ServeError, match="no session"):

@@ -346,13 +346,13 @@ def test_no_more_sessions_than_allowed(start: Callable[..., Any]) -> None:
 
 
 def test_idle_sessions_expire(start: Callable[..., Any], watched: set[int]) -> None:
-    server = start(idle_s=0.4)
+    server = start(idle_s=2.0)
     session = open_by_http(server, "test:Watched-v0")
     env = gem_core.make("remote:test:Watched-v0", url=server.url)
     env.reset(seed=0)
     assert server.metric("sessions") == 2
-    for _ in range(4):
-        time.sleep(0.2)
+    for _ in range(5):
+        time.sleep(0.5)
         env.step("I am here")
     server.wait_for("sessions", 1)
     until_open(watched, 1)
