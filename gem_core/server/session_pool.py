@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import atexit
 import contextlib
-import os
 import threading
-import weakref
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any
 
@@ -16,6 +13,7 @@ from gem_core.server.file_limit import raise_file_limit
 from gem_core.server.opening import Opener, Wanted
 from gem_core.server.remote_session import Answered, RemoteSession, Restart
 from gem_core.workers.errors import WorkerPoolError
+from gem_core.workers.open_pools import OpenPools
 from gem_core.workers.outcome import Outcome
 
 SESSIONS = 2048
@@ -123,6 +121,10 @@ class SessionPool:
         if threading.current_thread() is not self._thread:
             self._thread.join(GRACE_S + 2.0)
 
+    def forget(self) -> None:
+        """Leave the connections to the parent; called in a forked child, which has no thread."""
+        self.closed = True
+
     # -- in the thread ---------------------------------------------------------------------------
 
     def _serve(self) -> None:
@@ -185,22 +187,4 @@ class SessionPool:
         self._loop.stop()
 
 
-_pools: weakref.WeakSet[SessionPool] = weakref.WeakSet()
-
-
-def _forget_pools() -> None:
-    """Let a forked child make pools of its own: the connections are its parent's."""
-    for pool in list(_pools):
-        pool.closed = True
-    _pools.clear()
-
-
-@atexit.register
-def close_pools() -> None:
-    """End the sessions of this process."""
-    for pool in list(_pools):
-        pool.close()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_pools)
+_pools: OpenPools[SessionPool] = OpenPools()

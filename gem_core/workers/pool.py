@@ -12,17 +12,16 @@ state, because seed and actions decide an episode. With ``restart = "fail"`` the
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import os
 import pickle
-import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from gem_core.workers.channel import Channel
 from gem_core.workers.errors import WorkerDiedError
 from gem_core.workers.fleet import LOSES_HISTORY, Restart
+from gem_core.workers.open_pools import OpenPools
 from gem_core.workers.outcome import Outcome
 from gem_core.workers.process import Process
 from gem_core.workers.records import Answer, Call, Handle
@@ -150,12 +149,12 @@ class WorkerPool:
             self._service.close()
         _pools.discard(self)
 
-    def _forget(self) -> None:
-        """Forget the workers in a forked child: they are its parent's."""
+    def forget(self) -> None:
+        """Leave the workers to the parent; called in a forked child."""
         self._service.forget()
 
 
-_pools: weakref.WeakSet[WorkerPool] = weakref.WeakSet()
+_pools: OpenPools[WorkerPool] = OpenPools()
 
 
 def default_number() -> int:
@@ -171,20 +170,3 @@ def _packed(
         return pickle.dumps((arguments, named), protocol=5), None
     except Exception as error:
         return b"", TypeError(f"the arguments of {method} cannot be sent: {error}")
-
-
-def _forget_pools() -> None:
-    for pool in list(_pools):
-        pool._forget()
-    _pools.clear()
-
-
-@atexit.register
-def close_pools() -> None:
-    """End the workers of this process."""
-    for pool in list(_pools):
-        pool.close()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_pools)
