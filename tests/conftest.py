@@ -38,6 +38,7 @@ DISTRIBUTIONS = {
 }
 HERE = Path(__file__).resolve().parent
 TORCH = (
+    HERE / "adapters" / "models",
     HERE / "engines",
     HERE / "episodes" / "hf",
     HERE / "evaluation",

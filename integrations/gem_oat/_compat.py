@@ -13,6 +13,7 @@ from inspect import signature
 from types import ModuleType
 from typing import Any
 
+from gem_core.adapters.value_heads import start_at_zero
 from gem_core.errors import GemError, MissingDependencyError
 from gem_core.training.recipe import SamplingConfig
 from gem_core.training.trainers import require
@@ -141,6 +142,21 @@ def fix_critic_schedule(module: ModuleType) -> None:
         return original(name, *args, **kwargs)
 
     module.get_scheduler = with_fitting_arguments  # type: ignore[attr-defined]
+
+
+def start_critics_at_zero(module: ModuleType) -> None:
+    """Let the values of the critics that ``oat.learners.rl`` makes begin at 0.
+
+    Oat draws the head at random. To be removed when Oat has a setting for it.
+    """
+    original: Any = module.Critic
+
+    def starting_at_zero(*args: Any, **kwargs: Any) -> Any:
+        critic = original(*args, **kwargs)
+        start_at_zero(critic.model, critic.model.value_head_prefix)
+        return critic
+
+    module.Critic = starting_at_zero  # type: ignore[attr-defined]
 
 
 def drop_empty_groups(module: ModuleType) -> None:

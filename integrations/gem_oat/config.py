@@ -169,7 +169,7 @@ def _lora_checks(recipe: Recipe) -> list[tuple[str, object, str]]:
         (
             "model.lora.rank algorithm.estimator",
             rank and needs_critic(recipe),
-            "the critic's value head would stay random, because only adapters are trained",
+            "the critic's value head would stay at zero, because only adapters are trained",
         ),
         (
             "model.lora.rank",

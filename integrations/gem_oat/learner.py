@@ -34,6 +34,7 @@ from gem_oat.updates import Updates
 _compat.check_private_signatures()
 _compat.fix_process_group(oat.utils.distributed)
 _compat.fix_critic_schedule(oat.learners.rl)
+_compat.start_critics_at_zero(oat.learners.rl)
 _compat.drop_empty_groups(oat.utils.deepspeed)
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import inspect
 import sys
+from functools import cache, wraps
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
+from gem_core.adapters.value_heads import start_at_zero
 from gem_core.errors import MissingDependencyError
 from gem_core.training.trainers import require
 from gem_openrlhf import TRAINER
@@ -66,3 +68,23 @@ def require_gpu_packages() -> None:
             f"OpenRLHF on a GPU needs {', '.join(missing)}, not installed for {sys.executable}. "
             f"Install with: {TRAINER.install}. Without a GPU set hardware.device=cpu."
         )
+
+
+@cache
+def start_critics_at_zero() -> None:
+    """Let the values of OpenRLHF's critics begin at 0; done once per process.
+
+    OpenRLHF draws the head at random. The model is changed where it is made, before DeepSpeed
+    copies its weights. To be removed when OpenRLHF has a setting for it.
+    """
+    from openrlhf.trainer.ray import ppo_critic
+
+    original = ppo_critic.get_llm_for_sequence_regression
+
+    @wraps(original)
+    def starting_at_zero(*args: Any, **kwargs: Any) -> Any:
+        model = original(*args, **kwargs)
+        start_at_zero(model, model.value_head_prefix)
+        return model
+
+    ppo_critic.get_llm_for_sequence_regression = starting_at_zero

@@ -87,7 +87,7 @@ class GemExperienceMaker(RemoteExperienceMaker):
         returns = iter(targets.tolist())
         for experience in experiences:
             experience.advantages = spread_turns(experience, advantages)
-            experience.returns = spread_turns(experience, returns)
+            experience.returns = where_read(experience, spread_turns(experience, returns))
             experience.info["return"] = experience.rewards.float()
             for name in ("kl", "logprobs_diff"):  # a mean over no tokens, for an excluded episode
                 experience.info[name] = torch.nan_to_num(experience.info[name])
@@ -180,6 +180,24 @@ def spread_turns(experience: Experience, per_turn: Iterator[float]) -> torch.Ten
             "data.max_len (raise limits.max_context_tokens), or turns are masked in part."
         )
     return spread
+
+
+def where_read(experience: Experience, targets: torch.Tensor) -> torch.Tensor:
+    """Return the targets where the critic is read, at each turn's last prompt token; else NaN.
+
+    The place of `turn_slices` that belongs to it is the first of the turn.
+    """
+    read = torch.full_like(targets, torch.nan)
+    for row, tokens, _ in turn_slices(experience):
+        read[row, tokens.start] = targets[row, tokens.start]
+    return read
+
+
+def only_where_read(experience: Experience) -> Experience:
+    """Return a critic's view of an experience: only the targets that `where_read` left."""
+    returns = experience.returns
+    mask = experience.action_mask * ~returns.isnan()
+    return replace(experience, action_mask=mask, returns=returns.nan_to_num())
 
 
 def require_installed(trainer: Any, recipe: Recipe) -> None:

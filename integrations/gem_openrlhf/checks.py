@@ -28,7 +28,7 @@ def _lora_checks(recipe: Recipe) -> Iterator[tuple[str, object, str]]:
     yield (
         "model.lora.rank algorithm.estimator",
         lora.rank and needs_critic(recipe),
-        "its critic would get adapters, too, and its value head would stay random",
+        "its critic would get adapters, too, and its value head would stay at zero",
     )
     yield (
         "model.lora.rank hardware.sharding",

@@ -24,6 +24,8 @@ from openrlhf.trainer.ray.ppo_critic import CriticModelActor
 
 from gem_core.adapters.update_means import UpdateMeans
 from gem_core.adapters.updates import updates_were_finite
+from gem_openrlhf import _compat
+from gem_openrlhf.advantages import only_where_read
 from gem_openrlhf.dynamic import keep_within_limit
 from gem_openrlhf.empty_batches import critic_step, policy_step
 from gem_openrlhf.lora import merged, save_merged
@@ -63,11 +65,16 @@ class GemCriticModelActor(CriticModelActor.__ray_metadata__.modified_class):
     """The critic; its ``grad_norm`` is NaN after a gradient that is not finite."""
 
     def init_model_from_pretrained(self, *args: Any, **kwargs: Any) -> None:
-        """Load the model and make OpenRLHF's trainer."""
+        """Load the model, whose values begin at 0, and make OpenRLHF's trainer."""
         keep_within_limit()
+        _compat.start_critics_at_zero()
         super().init_model_from_pretrained(*args, **kwargs)
         self.recorder = Recorder(self.trainer, self.critic, "critic_loss", "critic_grad_norm")
         self.trainer.training_step = critic_step(self.trainer)
+
+    def append(self, experience: Any) -> None:
+        """Keep an experience for the update: the critic is trained where it is read."""
+        super().append(only_where_read(experience))
 
     def fit(self) -> dict[str, float]:
         """Update the model; return OpenRLHF's status."""

@@ -13,7 +13,6 @@ from typing import Any
 
 import RL2.trainer.ppo as ppo
 import RL2.workers.rollout as native_rollout
-import torch
 import torch.distributed as dist
 from omegaconf import OmegaConf
 from RL2.datasets.rl import state_dict_to_tensor_dict
@@ -22,6 +21,7 @@ from RL2.utils.comm import initialize_global_process_group
 from RL2.workers import Worker
 
 from gem_core.adapters.estimate import needs_critic
+from gem_core.adapters.value_heads import start_at_zero
 from gem_core.training.recipe import Recipe
 from gem_core.training.runs import RunDir
 from gem_core.training.stopping import SaveClock, mark_stopped
@@ -131,6 +131,11 @@ class Actor(_Updates, ppo.Actor):
 
 class Critic(_Updates, ppo.Critic):
     """RL2's critic, read and trained at the last prompt token of each turn."""
+
+    def prepare_model_optimizer(self) -> None:
+        """Begin with V = 0, before RL2 divides the model among ranks."""
+        start_at_zero(self.model)
+        super().prepare_model_optimizer()
 
     def compute_values(self, tensors: Any, step: int) -> Any:
         """Also read the last token of each row: of the states in which episodes were cut off."""
@@ -277,7 +282,6 @@ def train(run: RunDir, resume: bool) -> None:
     ppo.Rollout = partial(Rollout, recipe=recipe, run=run, advantages=advantages)
     ppo.compute_advantages = advantages
     _compat.patch_rl2(recipe.model.dtype)
-    torch.manual_seed(recipe.seed)  # the critic's head
     trainer = PPOTrainer(native_config(recipe, settings_of(run, resume)), run)
     require_installed(ppo.PPOTrainer.train, advantages)
     trainer.train()

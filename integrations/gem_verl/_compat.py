@@ -7,6 +7,7 @@ from functools import cache, wraps
 from importlib import import_module
 from typing import Any
 
+from gem_core.adapters.value_heads import start_at_zero
 from gem_core.errors import MissingDependencyError
 from gem_core.training.trainers import require
 from gem_verl import TRAINER
@@ -25,6 +26,9 @@ PRIVATE_SIGNATURES = {
     f"{_TRAINER_BASE}:PPOTrainer._add_prompts_to_generate": "self num_prompts",
     f"{_REPLAY_BUFFER}:ReplayBuffer.sample": "self global_steps partition_id batch_size",
     f"{_AGENT_LOOP}:AgentLoopOutput.as_dict": "self",
+    "verl.utils.model:load_valuehead_model": (
+        "local_path torch_dtype model_config trust_remote_code"
+    ),
     "verl.workers.utils.losses:ppo_loss": "config model_output data dp_group",
     "verl.workers.engine.fsdp.transformer_impl:FSDPEngine._merged_lora_per_tensor_param": "self",
     "verl.utils.checkpoint.fsdp_checkpoint_manager:get_fsdp_full_state_dict": (
@@ -90,3 +94,22 @@ def hand_over_values() -> None:
         return data
 
     trainer_base.compute_advantage_for_multi_trajectories = compute
+
+
+@cache
+def start_critics_at_zero() -> None:
+    """Let the values of the critics that this process makes begin at 0; done once per process.
+
+    Transformers draws the head at random. To be removed when verl has a setting for it.
+    """
+    from verl.utils import model as models
+
+    original = models.load_valuehead_model
+
+    @wraps(original)
+    def starting_at_zero(*args: Any, **kwargs: Any) -> Any:
+        model = original(*args, **kwargs)
+        start_at_zero(model)
+        return model
+
+    models.load_valuehead_model = starting_at_zero

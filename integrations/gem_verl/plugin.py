@@ -7,9 +7,11 @@ verl swallows what an entry point raises, so it is printed here; ``external_lib`
 import traceback
 
 try:
+    import gem_verl._compat
     import gem_verl.advantages
 
     gem_verl.advantages.install()
+    gem_verl._compat.start_critics_at_zero()  # a critic's process has no ``external_lib``
 except Exception:
     print("gem-core could not be loaded into verl:\n" + traceback.format_exc(), flush=True)
     raise

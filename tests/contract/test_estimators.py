@@ -63,6 +63,7 @@ def test_an_estimator_that_needs_values_trains_with_a_critic(stranger, train):
     given = [json.loads(line) for line in stranger.read_text().splitlines()]
     rows = run.metrics()
     assert len(given) == len(rows) == 2
+    assert set(given[0]["values"]) == {0.0}, "the critic's head does not begin at zero"
     assert len(set(given[1]["values"])) > 2, "the critic gives all states the same value"
     for step, row in zip(given, rows, strict=True):
         advantages = gae(step)

@@ -170,9 +170,31 @@ def test_a_thousand_faults_in_threads_are_a_thousand_episodes():
     }
 
 
+class OneEndsFirst(Actions):
+    """Nobody plays a third turn before the episode with this index is over."""
+
+    def __init__(self, actions, index):
+        super().__init__(actions)
+        self.index = index
+        self.over = asyncio.Event()
+
+    async def complete(self, request):
+        machine = request.machine
+        if machine.index == self.index:
+            self.watcher = asyncio.ensure_future(self._watch(machine))
+        if machine.turn == 2:
+            await self.over.wait()
+        return self.one(request)
+
+    async def _watch(self, machine):
+        while not machine.done:
+            await asyncio.sleep(0.005)
+        self.over.set()
+
+
 def test_without_replay_a_worker_costs_all_its_episodes_and_not_the_batch(play_all, backend):
     recipe = recipe_of(backend, workers={"number": 1, "restart": "fail"})
-    episodes = played(play_all, recipe, 6, Actions({2: ["kill"]}))
+    episodes = played(play_all, recipe, 6, OneEndsFirst({2: ["kill"]}, 2))
     assert {episode.stop_reason for episode in episodes} <= {
         StopReason.ENV_ERROR,
         StopReason.TERMINATED,

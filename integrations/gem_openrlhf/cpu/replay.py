@@ -21,11 +21,10 @@ TRAITS = Traits(
     entropy_mean="tokens",
     decayed="matrices",
     value_decayed="matrices",
-    value_at="tokens",
     kl_limit=10.0,
 )
 """OpenRLHF's KL term and entropy are means over tokens always; it excludes norms from weight decay;
-it trains its critic before every action token; it cuts a token's KL estimate off at 10."""
+it cuts a token's KL estimate off at 10."""
 
 
 def replay(recipe: Recipe, episodes: Sequence[Episode], model_dir: str) -> Replay:

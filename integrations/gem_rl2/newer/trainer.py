@@ -14,6 +14,7 @@ from typing import Any
 
 import RL2
 import RL2.trainer.ppo as ppo
+import RL2.workers.fsdp.critic as native_critic
 import RL2.workers.rollout as native_rollout
 import torch.distributed as dist
 from hydra import compose, initialize_config_dir
@@ -22,6 +23,7 @@ from RL2.utils.algorithms import compute_approx_kl
 from RL2.utils.communication import initialize_global_process_group
 
 from gem_core.adapters.estimate import needs_critic
+from gem_core.adapters.value_heads import start_at_zero
 from gem_core.errors import GemError
 from gem_core.training.runs import RunDir
 from gem_core.training.stopping import stop_requested
@@ -95,6 +97,14 @@ def choose_backends(overrides: Sequence[str]) -> None:
         HydraConfig.instance().set_config(compose("ppo", list(overrides), return_hydra_config=True))
 
 
+class FSDPCritic(native_critic.FSDPCritic):
+    """RL2's critic, whose values begin at 0."""
+
+    def _prepare_model_optimizer(self) -> None:
+        start_at_zero(self.model)
+        super()._prepare_model_optimizer()
+
+
 def train(run: RunDir, resume: bool) -> None:
     """Train ``run`` in this process, one of torchrun's.
 
@@ -107,6 +117,7 @@ def train(run: RunDir, resume: bool) -> None:
             "RL2's newer source counts its steps from 1 again after a resume; use 0.0.2."
         )
     initialize_global_process_group(True)
+    native_critic.FSDPCritic = FSDPCritic
     advantages = NewerAdvantages(run.recipe)
     ppo.compute_advantages = advantages
     require_installed(ppo.PPOTrainer.train, advantages)

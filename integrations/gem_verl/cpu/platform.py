@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from transformers import AutoModelForTokenClassification
 from verl.plugin.platform import PlatformBase, PlatformRegistry
-from verl.utils import distributed, model, torch_functional
+from verl.utils import distributed, torch_functional
 
 from gem_core.errors import GemError
 from gem_verl.cpu.harness import ENGINE
@@ -144,18 +145,12 @@ def _plain_gloo() -> None:
 def _critic_without_flash_attention() -> None:
     """Load the critic with SDPA: verl loads it with flash-attention and no other."""
 
-    def load(local_path: str, torch_dtype: Any, model_config: Any, trust_remote_code: bool) -> Any:
-        from transformers import AutoModelForTokenClassification
+    original = AutoModelForTokenClassification.from_pretrained
 
-        return AutoModelForTokenClassification.from_pretrained(
-            local_path,
-            dtype=torch_dtype,
-            config=model_config,
-            attn_implementation="sdpa",
-            trust_remote_code=trust_remote_code,
-        )
+    def load(*args: Any, **kwargs: Any) -> Any:
+        return original(*args, **{**kwargs, "attn_implementation": "sdpa"})
 
-    model.load_valuehead_model = load
+    AutoModelForTokenClassification.from_pretrained = load
 
 
 def _register_engine() -> None:

@@ -108,3 +108,16 @@ def test_where_states_are_does_not_change_the_update(tiny, model_dir, sharding, 
     assert states == {"none": "none", "optimizer": "cpu"}[offload]
     np.testing.assert_allclose(flat(trainer.steps[0]), flat(plain.steps[0]), atol=1e-6)
     assert status["gem/grad_norm"] == pytest.approx(expected["gem/grad_norm"], rel=1e-6)
+
+
+@pytest.mark.parametrize("sharding", ["optimizer", "full"])
+def test_values_begin_at_zero_however_the_critic_is_divided(tiny, model_dir, sharding):
+    trainer = InProcess(tiny(*BATCH, f"hardware.sharding={sharding}"), model_dir)
+    weight = trainer.critic.critic.module.score.weight
+    assert hasattr(weight, "ds_id") == (sharding == "full")
+    episodes = frozen_episodes(16, group_size=2)
+    (experience,) = trainer.experiences(episodes)
+    assert not experience.values.any()
+    trainer.train([experience])
+    (experience,) = trainer.experiences(episodes)
+    assert experience.values.any()

@@ -113,7 +113,7 @@ def test_impossible_values_are_refused_by_name(tiny, override, key):
     ("overrides", "message"),
     [
         (("model.lora.rank=4", "model.lora.alpha=0.5"), "whole numbers"),
-        (("model.lora.rank=4", "algorithm.estimator=gae"), "value head would stay random"),
+        (("model.lora.rank=4", "algorithm.estimator=gae"), "value head would stay at zero"),
         (("model.lora.rank=4", "hardware.sharding=full"), "merged weights"),
         (("hardware.engine_tensor_parallel=4", "hardware.gpus_per_node=2"), "multiple of 4|fill"),
         (
