@@ -1,6 +1,7 @@
 """Five trainers, one curve: runs of one recipe compared token by token.
 
     .venvs/core/bin/python benchmarks/lockstep/run.py                # run what is missing
+    .venvs/core/bin/python benchmarks/lockstep/run.py --only ppo     # one experiment
     .venvs/core/bin/python benchmarks/lockstep/run.py --table-only   # from the results
 
 Each experiment is what ``gem-core compare --lockstep`` runs. The controls are runs of one trainer
@@ -48,6 +49,7 @@ class Experiment(NamedTuple):
         steps: training steps.
         extra: overrides beyond those of every lockstep run.
         why: why there are such.
+        algorithm: of the suite.
     """
 
     name: str
@@ -55,6 +57,7 @@ class Experiment(NamedTuple):
     steps: int
     extra: tuple[str, ...] = ()
     why: str = ""
+    algorithm: str = "rebn"
 
 
 EXPERIMENTS = (
@@ -67,6 +70,15 @@ EXPERIMENTS = (
         "The learning rate is a fifth of the profile's. At 1e-3 each step makes the differences of "
         "rounding about three times larger (this batch has 32 episodes, the other 96), so that the "
         "first tokens flip at the tenth step.",
+    ),
+    Experiment(
+        "ppo",
+        "tower-of-hanoi-easy",
+        16,
+        ("algorithm.lr=2e-4",),
+        "Each trainer trains a critic of its own; all of them begin with V = 0. The learning rate is "
+        "that of the experiment above.",
+        algorithm="ppo",
     ),
 )
 CONTROL_STEPS = 6
@@ -83,13 +95,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--out", type=Path, default=Path("build/lockstep"), help="(%(default)s)")
     parser.add_argument("--table-only", action="store_true", help="run nothing")
+    names = [experiment.name for experiment in EXPERIMENTS]
+    parser.add_argument("--only", choices=names, help="run this experiment, and no controls")
     provenance.add_option(parser)
     arguments = parser.parse_args()
     if not arguments.table_only:
         provenance.check_option(parser, arguments)
         for experiment in EXPERIMENTS:
-            write_summary(run(experiment, arguments.out), RESULTS / f"{experiment.name}.json")
-        write_summary({"controls": run_controls(arguments.out)}, RESULTS / "controls.json")
+            if arguments.only in (None, experiment.name):
+                write_summary(run(experiment, arguments.out), RESULTS / f"{experiment.name}.json")
+        if arguments.only is None:
+            write_summary({"controls": run_controls(arguments.out)}, RESULTS / "controls.json")
     summaries = [read(experiment.name) for experiment in EXPERIMENTS]
     controls = read("controls")["controls"]
     for experiment, summary in zip(EXPERIMENTS, summaries, strict=True):
@@ -107,7 +123,7 @@ def read(name: str) -> Any:
 
 def run(experiment: Experiment, out: Path) -> Summary:
     """Run the experiment in every trainer, or what is missing of it."""
-    cells = make_grid([experiment.baseline], TRAINERS, ["rebn"], [0])
+    cells = make_grid([experiment.baseline], TRAINERS, [experiment.algorithm], [0])
     extra = (*overrides(experiment.steps), *experiment.extra)
     require(run_grid(cells, Plan(out / experiment.name, PROFILE, extra)), len(cells))
     return summarize([cell for cell in read_cells(out / experiment.name) if cell.result])

@@ -34,6 +34,9 @@ class RowLabel(msgspec.Struct, frozen=True, array_like=True, order=True):
     """Group of episodes with the same initial state, see `TurnBatch.group`."""
     env: int
     """Position of the environment in the recipe."""
+    final: int = 0
+    """Tokens from the row's last action token to the one before which a critic values the state in
+    which a limit cut the episode; 0 = no such state."""
 
     def encode(self) -> str:
         """Return the label as text, for trainers that keep only text."""
@@ -45,9 +48,8 @@ def read_labels(texts: Sequence[object]) -> list[RowLabel]:
 
     A text that is not a label is an episode of its own; equal texts are one group.
 
-    >>> read_labels([RowLabel(7, 2, 3, 0).encode(), "a", "b", "a"])[1:]
-    [RowLabel(episode=1, turn=0, group=1, env=0), RowLabel(episode=2, turn=0, group=2, env=0), \
-RowLabel(episode=3, turn=0, group=1, env=0)]
+    >>> [label.group for label in read_labels([RowLabel(7, 2, 3, 0).encode(), "a", "b", "a"])]
+    [3, 1, 2, 1]
     """
     names = [str(text) for text in texts]
     return [
@@ -56,6 +58,25 @@ RowLabel(episode=3, turn=0, group=1, env=0)]
         else RowLabel(row, 0, names.index(name), 0)
         for row, name in enumerate(names)
     ]
+
+
+def final_values(
+    labels: Sequence[RowLabel], mask: npt.ArrayLike, values: npt.ArrayLike
+) -> dict[int, float]:
+    """Return V of the state in which a limit cut an episode, by number of the episode.
+
+    Args:
+        labels: one per row.
+        mask: [rows, tokens], not 0 on action tokens.
+        values: float [rows, tokens], V before each token.
+    """
+    used = np.asarray(mask) != 0
+    read = np.asarray(values)
+    return {
+        label.episode: float(read[row, np.flatnonzero(used[row])[-1] + label.final])
+        for row, label in enumerate(labels)
+        if label.final and used[row].any()
+    }
 
 
 def token_rewards(episode: Episode, segment: Segment) -> list[float]:

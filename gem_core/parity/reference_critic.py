@@ -72,15 +72,9 @@ class ReferenceCritic:
         self.optimizer.training_steps += 1
 
     def _update(self, batch: ReferenceBatch, actions: Sequence[Action]) -> None:
-        rows: list[int] = []
-        places: list[int] = []
-        targets: list[float] = []
-        for action in actions:
-            last = action.start - 1
-            trained = [last] if self.traits.value_at == "turn" else range(last, action.end - 1)
-            rows += [action.row] * len(trained)
-            places += trained
-            targets += [self.targets[action.episode, action.turn]] * len(trained)
+        rows = [action.row for action in actions]
+        places = [action.start - 1 for action in actions]
+        targets = [self.targets[action.episode, action.turn] for action in actions]
         values = self._values(batch.token_ids)
         loss = value_loss(
             self.traits,
@@ -101,8 +95,6 @@ class ReferenceCritic:
     def _read_ends(self, batch: ReferenceBatch, played: Sequence[Played]) -> None:
         """Fill in the values of the states in which limits cut episodes."""
         cut = [number for number, state in enumerate(batch.states) if state]
-        if self.traits.bootstrapped == "none":
-            return
         if not cut:
             return
         values = self._values(padded([batch.states[number] for number in cut])).detach()

@@ -36,9 +36,6 @@ class Traits:
         value_decayed: the same of the critic.
         adam_eps: epsilon of Adam.
         value_scale: factor of the mean squared error.
-        value_at: where the critic is trained: at the last prompt token of each turn, or before each
-            of its action tokens, towards the same target.
-        bootstrapped: the limits after which an episode gets the value of its last state.
     """
 
     divisor: Literal["minibatch", "padded minibatch", "batch share"] = "minibatch"
@@ -53,8 +50,6 @@ class Traits:
     adam_eps: float = 1e-8
     value_decayed: Literal["all", "matrices"] = "all"
     value_scale: float = 0.5
-    value_at: Literal["turn", "tokens"] = "turn"
-    bootstrapped: Literal["every limit", "none"] = "every limit"
 
     def differences(self) -> dict[str, Any]:
         """Return the fields that differ from the recipe's meaning, with their values."""

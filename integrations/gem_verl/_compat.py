@@ -7,7 +7,6 @@ from functools import cache, wraps
 from importlib import import_module
 from typing import Any
 
-from gem_core.adapters.value_heads import start_at_zero
 from gem_core.errors import MissingDependencyError
 from gem_core.training.trainers import require
 from gem_verl import TRAINER
@@ -30,6 +29,9 @@ PRIVATE_SIGNATURES = {
         "local_path torch_dtype model_config trust_remote_code"
     ),
     "verl.workers.utils.losses:ppo_loss": "config model_output data dp_group",
+    "verl.workers.engine.fsdp.transformer_impl:FSDPEngineWithValueHead.forward_backward_batch": (
+        "self data loss_function forward_only"
+    ),
     "verl.workers.engine.fsdp.transformer_impl:FSDPEngine._merged_lora_per_tensor_param": "self",
     "verl.utils.checkpoint.fsdp_checkpoint_manager:get_fsdp_full_state_dict": (
         "model offload_to_cpu rank0_only"
@@ -94,22 +96,3 @@ def hand_over_values() -> None:
         return data
 
     trainer_base.compute_advantage_for_multi_trajectories = compute
-
-
-@cache
-def start_critics_at_zero() -> None:
-    """Let the values of the critics that this process makes begin at 0; done once per process.
-
-    Transformers draws the head at random. To be removed when verl has a setting for it.
-    """
-    from verl.utils import model as models
-
-    original = models.load_valuehead_model
-
-    @wraps(original)
-    def starting_at_zero(*args: Any, **kwargs: Any) -> Any:
-        model = original(*args, **kwargs)
-        start_at_zero(model)
-        return model
-
-    models.load_valuehead_model = starting_at_zero

@@ -16,7 +16,7 @@ import torch
 from verl.trainer.ppo.core_algos import get_adv_estimator_fn, register_adv_est
 
 from gem_core.adapters.estimate import estimate
-from gem_core.adapters.token_rows import TokenRows, read_labels
+from gem_core.adapters.token_rows import TokenRows, final_values, read_labels
 from gem_core.advantages import discounted_returns, get_estimator, list_estimators
 from gem_core.errors import GemError
 from gem_core.training.recipe import AlgorithmConfig
@@ -56,12 +56,10 @@ def compute(
     """
     _refuse_kl_in_reward(config)
     labels = read_labels(range(len(response_mask)) if index is None else index)
-    rows = TokenRows(
-        labels,
-        _float64(token_level_rewards),
-        _float64(response_mask),
-        None if values is None else _float64(values),
-    )
+    mask = _float64(response_mask)
+    read = None if values is None else _float64(values)
+    final = None if read is None else final_values(labels, mask, read)
+    rows = TokenRows(labels, _float64(token_level_rewards), mask, read, final)
     algorithm = AlgorithmConfig(
         estimator=name,
         options=dict(config.get("gem_options") or {}),

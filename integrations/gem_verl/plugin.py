@@ -7,11 +7,11 @@ verl swallows what an entry point raises, so it is printed here; ``external_lib`
 import traceback
 
 try:
-    import gem_verl._compat
     import gem_verl.advantages
+    import gem_verl.critic
 
     gem_verl.advantages.install()
-    gem_verl._compat.start_critics_at_zero()  # a critic's process has no ``external_lib``
+    gem_verl.critic.install()
 except Exception:
     print("gem-core could not be loaded into verl:\n" + traceback.format_exc(), flush=True)
     raise

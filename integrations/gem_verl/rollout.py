@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import traceback
 import uuid
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -13,9 +14,11 @@ from torch.utils.data import Dataset
 from verl.experimental.agent_loop import agent_loop
 
 from gem_core.adapters.completions import to_completion
+from gem_core.adapters.estimate import needs_critic
 from gem_core.adapters.request_seeds import sglang_seed
 from gem_core.adapters.token_rows import RowLabel, token_rewards
 from gem_core.episodes.data import Completion, Episode, Segment
+from gem_core.episodes.machine import EpisodeMachine
 from gem_core.episodes.rollout import Request, play
 from gem_core.errors import GemError
 from gem_core.training.recipe import Recipe, recipe_from_dict
@@ -170,8 +173,10 @@ class GemAgentLoop(agent_loop.AgentLoopBase):
         try:
             if not evaluates:
                 _require_task_of_step(factory.recipe, index, fields["global_steps"])
-            episode = await play(factory(task), policy)
-            return to_native(episode, task, factory.stop_ids, policy.versions)
+            machine = factory(task)
+            episode = await play(machine, policy)
+            final = _final_state(factory.recipe, machine)
+            return to_native(episode, task, factory.stop_ids, policy.versions, final=final)
         except Exception:
             fault = traceback.format_exc()
             return to_native(Episode("", task.seed), task, factory.stop_ids, [], fault)
@@ -185,8 +190,23 @@ def _require_task_of_step(recipe: Recipe, index: int, step: int) -> None:
         )
 
 
+def _final_state(recipe: Recipe, machine: EpisodeMachine) -> list[int]:
+    """Return the state for the critic to value, where it and one more token fit into a row."""
+    if not needs_critic(recipe):
+        return []
+    state = machine.bootstrap_state()
+    limit = recipe.limits.max_context_tokens
+    return state if limit is None or len(state) < limit else []
+
+
 def to_native(
-    episode: Episode, task: Task, stop_ids: list[int], versions: list[int], fault: str | None = None
+    episode: Episode,
+    task: Task,
+    stop_ids: list[int],
+    versions: list[int],
+    fault: str | None = None,
+    *,
+    final: Sequence[int] = (),
 ) -> list[TurnOutput]:
     """Convert an episode.
 
@@ -196,6 +216,9 @@ def to_native(
         stop_ids: ids that end a turn.
         versions: versions of the weights that took part, none where no engine did.
         fault: what went wrong with the engine, None where nothing did.
+        final: ids of the state in which a limit cut the episode, see
+            `EpisodeMachine.bootstrap_state`. Where they continue the last segment they are in its
+            sample, and one more token, for verl's critic values the states *before* tokens.
 
     Returns:
         One sample per segment with turns; for an episode without a turn one sample that nothing is
@@ -207,30 +230,62 @@ def to_native(
     segments = [segment for segment in episode.segments if segment.spans]
     if not segments:
         segments = [_placeholder(episode, stop_ids[0])]
+    tail = _tail(segments[-1], final, stop_ids[0])
     samples = []
     for number, segment in enumerate(segments):
+        added = tail if segment is segments[-1] else []
+        label = RowLabel(
+            episode=task.index,
+            turn=_first_turn(segment),
+            group=task.group,
+            env=task.env,
+            final=_after_actions(segment) + len(added) if added else 0,
+        )
         extra_fields = {
             "min_global_steps": min(versions, default=0),
             "max_global_steps": max(versions, default=0),
             "reward_extra_info": {"acc": float(episode.success)},
             "fault": fault,
-            "label": RowLabel(task.index, _first_turn(segment), task.group, task.env).encode(),
+            "label": label.encode(),
             "episode": json.dumps(episode.to_dict()) if number == 0 else None,
         }
-        samples.append(_sample(episode, segment, extra_fields))
+        samples.append(_sample(episode, segment, added, extra_fields))
     return samples
 
 
-def _sample(episode: Episode, segment: Segment, extra_fields: dict[str, Any]) -> TurnOutput:
-    """Return the sample of one segment; the response begins with its first action."""
+def _tail(segment: Segment, final: Sequence[int], token: int) -> list[int]:
+    """Return what follows the segment in the state ``final``, and ``token``; empty where not."""
+    length = len(segment.token_ids)
+    if not any(segment.loss_mask) or list(final[:length]) != segment.token_ids:
+        return []
+    return [*final[length:], token]
+
+
+def _after_actions(segment: Segment) -> int:
+    """Return the number of tokens after the last one that is trained on."""
+    return segment.loss_mask[::-1].index(1)
+
+
+def _sample(
+    episode: Episode, segment: Segment, tail: list[int], extra_fields: dict[str, Any]
+) -> TurnOutput:
+    """Return the sample of one segment; the response begins with its first action.
+
+    Args:
+        episode: of the segment.
+        segment: with at least one token.
+        tail: tokens that follow it and are not trained on.
+        extra_fields: verl's.
+    """
     start = segment.prompt_length if segment.spans else len(segment.token_ids) - 1
     logprobs = segment.logprobs
+    unused = [0] * len(tail)
     return TurnOutput(
         prompt_ids=segment.token_ids[:start],
-        response_ids=segment.token_ids[start:],
-        response_mask=segment.loss_mask[start:],
-        response_logprobs=logprobs and logprobs[start:],
-        rm_scores=token_rewards(episode, segment)[start:],
+        response_ids=[*segment.token_ids[start:], *tail],
+        response_mask=[*segment.loss_mask[start:], *unused],
+        response_logprobs=logprobs and [*logprobs[start:], *map(float, unused)],
+        rm_scores=[*token_rewards(episode, segment)[start:], *map(float, unused)],
         reward_score=episode.total_reward,  # set, so that verl asks no reward function
         num_turns=len(episode.turns),
         metrics=agent_loop.AgentLoopMetrics(),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gem_core.adapters.token_rows import RowLabel, TokenRows, read_labels
+from gem_core.adapters.token_rows import RowLabel, TokenRows, final_values, read_labels
 from gem_core.advantages import TurnBatch, compute_advantages
 from gem_core.errors import AdvantageError
 
@@ -45,6 +45,17 @@ def test_returns_cross_the_rows_of_an_episode():
         advantages = compute_advantages(name, batch, gamma=0.5, lam=1.0)
         expected = compute_advantages(name, whole, gamma=0.5, lam=1.0)
         np.testing.assert_allclose(advantages, expected)
+
+
+def test_the_value_of_a_final_state_is_read_behind_the_last_action():
+    labels = [RowLabel(5, 1, 2, 1, final=2), RowLabel(3, 0, 1, 0), RowLabel(9, 0, 0, 0, final=1)]
+    mask = [[1, 1, 0, 1, 0, 0], [0, 1, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0]]
+    values = np.arange(18.0).reshape(3, 6)
+    assert final_values(labels, mask, values) == {5: 5.0}
+    rewards = np.zeros((3, 6))
+    batch = TokenRows(labels, rewards, mask, values, final_values(labels, mask, values)).batch
+    assert batch.episode.tolist() == [3, 5, 5] and batch.bootstrap.tolist() == [0.0, 5.0, 5.0]
+    assert read_labels([labels[0].encode()]) == labels[:1]
 
 
 def test_two_rows_with_one_label_are_an_error():

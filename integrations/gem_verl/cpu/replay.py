@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,14 +28,11 @@ TRAITS = Traits(
     divisor="padded minibatch",
     divided="trained episodes",
     rate_per="training step",
-    value_at="tokens",
-    bootstrapped="none",
     kl_limit=10.0,
 )
 """verl's means over sequences count the rows that fill a batch up to equal minibatches; an episode
 that failed is no row. It steps
-its schedules once per batch. Its critic is trained before every action token, and its estimators
-get no value of a last state. A token's KL estimate is cut off at 10."""
+its schedules once per batch. A token's KL estimate is cut off at 10."""
 
 
 def replay(recipe: Recipe, episodes: Sequence[Episode], model_dir: str) -> Replay:
@@ -86,17 +83,28 @@ def replay_run(
         trainer = RecordedTrainer(recipe, str(copy))
         on_step(0, trainer.trace())
         for done, batch in enumerate(batches, start=1):
-            trainer.train(_samples(batch.episodes), batch.episodes[0].index)
+            states = {}
+            if trainer.critic is not None:
+                states = {machine.index: machine.bootstrap_state() for machine in batch.machines}
+            trainer.train(_samples(batch.episodes, states), batch.episodes[0].index)
             on_step(done, trainer.trace())
 
 
-def _samples(episodes: Sequence[Episode]) -> list[TurnOutput]:
-    """Return verl's samples of ``episodes``, in task order."""
+def _samples(
+    episodes: Sequence[Episode], states: Mapping[int, list[int]] | None = None
+) -> list[TurnOutput]:
+    """Return verl's samples of ``episodes``, in task order.
+
+    Args:
+        episodes: frozen.
+        states: by number of the episode, the state in which a limit cut it.
+    """
     envs = sorted({episode.env_id for episode in episodes})
     samples = []
     for episode in episodes:
         task = Task(episode.index, envs.index(episode.env_id), episode.seed or 0, episode.group)
-        samples += to_native(episode, task, [1], [])
+        final = (states or {}).get(episode.index, [])
+        samples += to_native(episode, task, [1], [], final=final)
     return sorted(samples, key=_episode)
 
 

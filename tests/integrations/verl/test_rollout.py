@@ -7,12 +7,13 @@ import json
 import time
 from itertools import count
 
+import numpy as np
 import pytest
 from verl.workers.rollout.replica import TokenOutput
 
-from gem_core.adapters.token_rows import read_labels
+from gem_core.adapters.token_rows import final_values, read_labels
 from gem_core.core import Env
-from gem_core.episodes.data import Episode, FinishReason, StopReason
+from gem_core.episodes.data import Episode, FinishReason, Segment, StopReason, Turn
 from gem_core.episodes.machine import EpisodeMachine
 from gem_core.episodes.request_seed import request_seed
 from gem_core.episodes.rollout import Request
@@ -257,3 +258,30 @@ def test_turns_without_a_token_between_are_refused():
     machine.abort(StopReason.TRUNCATED_TURNS)
     with pytest.raises(GemError, match="without a token between"):
         to_native(machine.episode, Task(0, 0, 0, 0), [1], [])
+
+
+def test_the_state_in_which_a_limit_cut_an_episode_ends_its_row():
+    (sample,) = cut([3, 4, 1, 6, 1], mask=[0, 0, 1, 0, 1], final=[3, 4, 1, 6, 1, 8, 9])
+    (label,) = read_labels([sample.extra_fields["label"]])
+    assert sample.prompt_ids == [3, 4] and sample.response_ids == [1, 6, 1, 8, 9, 1]
+    assert sample.response_mask == [1, 0, 1, 0, 0, 0] and len(sample.rm_scores) == 6
+    assert sample.response_logprobs == [-1.0, 0.0, -1.0, 0.0, 0.0, 0.0]
+    values = np.array([[0.0, 0.1, 0.2, 0.3, 0.4, 0.5]])  # V before each token of the response
+    assert final_values([label], [sample.response_mask], values) == {0: 0.5}
+
+
+@pytest.mark.parametrize("final", [[], [3, 4, 1, 7, 1, 8]])
+def test_a_state_that_does_not_continue_the_row_is_left_out(final):
+    (sample,) = cut([3, 4, 1, 6, 1], mask=[0, 0, 1, 0, 1], final=final)
+    assert sample.response_ids == [1, 6, 1]
+    assert read_labels([sample.extra_fields["label"]])[0].final == 0
+
+
+def cut(token_ids, mask, final):
+    """The samples of an episode of two turns that a limit cut off."""
+    logprobs = [-1.0 * masked for masked in mask]
+    spans = [(0, 2, 3), (1, 4, 5)]
+    segment = Segment(token_ids, loss_mask=mask, logprobs=logprobs, spans=spans)
+    turns = [Turn(0, "go", "a", reward=0.5), Turn(1, "more", "b", reward=0.25)]
+    episode = Episode("x", 0, turns=turns, segments=[segment])
+    return to_native(episode, Task(0, 0, 0, 0), [1], [], final=final)
