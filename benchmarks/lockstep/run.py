@@ -76,8 +76,8 @@ EXPERIMENTS = (
         "tower-of-hanoi-easy",
         16,
         ("algorithm.lr=2e-4",),
-        "Each trainer trains a critic of its own; all of them begin with V = 0. The learning rate is "
-        "that of the experiment above.",
+        "Each trainer trains a critic of its own; all of them begin with V = 0. The learning rate "
+        "is that of the experiment above.",
         algorithm="ppo",
     ),
 )
