@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from baseline_agreement import APART
+
 from gem_core.compare.results import CellResult
+from gem_core.compare.same_steps import same_steps
 from gem_core.report import markdown_table
 from gem_core.report.tables import success
 
@@ -12,9 +15,10 @@ FOUR = """\
 ## Four algorithms
 
 Success after training, with 95 % intervals of the evaluation, of the baselines that have runs of
-GRPO or PPO; first seed. GRPO's groups have 8 episodes of one task. PPO trains a critic; each
-trainer begins with one of its own, so that PPO's runs draw the same tokens in the first step only.
-verl's rate differs within a step, as above, in GRPO's and PPO's runs too.
+GRPO or PPO; first seed. GRPO's groups have 8 episodes of one task. PPO trains a critic, which
+begins with V = 0 in every trainer. *same steps*: as above, of all trainers but verl, whose rate
+differs within a step in these runs, too. With a constant rate its runs are those of the others,
+token by token, with ReBN and with PPO (`benchmarks/lockstep`).
 """
 ALGORITHMS = ("rebn", "reinforce", "grpo", "ppo")
 _EXTRA = {"grpo", "ppo"}
@@ -31,7 +35,8 @@ def four_algorithms(
             rows += [_row(name, algorithm, runs, trainers) for algorithm in ALGORITHMS]
     if not rows:
         return ""
-    return f"{FOUR}\n{markdown_table(('baseline', 'algorithm', *trainers), rows)}"
+    head = ("baseline", "algorithm", *trainers, "same steps")
+    return f"{FOUR}\n{markdown_table(head, rows)}"
 
 
 def _row(
@@ -39,8 +44,19 @@ def _row(
 ) -> tuple[str, ...]:
     """Return the line of one baseline and algorithm: a figure for each trainer."""
     figures = []
+    firsts = []
     for trainer in trainers:
         mine = [cell for cell in runs if (cell.algorithm, cell.trainer) == (algorithm, trainer)]
         first = min(mine, key=lambda cell: cell.seed, default=None)
         figures.append(success(first.result["after"]) if first and first.result else "missing")
-    return (f"`{name}`", algorithm, *figures)
+        if first and trainer != APART:
+            firsts.append(first)
+    return (f"`{name}`", algorithm, *figures, _same(firsts))
+
+
+def _same(cells: Sequence[CellResult]) -> str:
+    """Return how many of the first steps are the same in these runs of different trainers."""
+    if len(cells) < 2:
+        return "-"
+    line = same_steps(cells)
+    return f"{line.same} of {line.steps}"
