@@ -8,11 +8,14 @@ named but not installed is a usage error, never a skip: a run cannot pass by tes
 
 from __future__ import annotations
 
+import atexit
 import base64
 import gzip
 import json
 import os
 import re
+import shutil
+import tempfile
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -28,6 +31,12 @@ for _key, _value in {
     "TOKENIZERS_PARALLELISM": "false",
 }.items():
     os.environ.setdefault(_key, _value)
+if "RAY_TMPDIR" not in os.environ:
+    # Ray joins the cluster that a file in this directory names: without one of their own, the tests
+    # of one trainer would join the cluster of another's, of another version. Sockets are in it,
+    # whose paths must be short.
+    os.environ["RAY_TMPDIR"] = tempfile.mkdtemp(prefix="gem-ray-", dir="/tmp")
+    atexit.register(shutil.rmtree, os.environ["RAY_TMPDIR"], ignore_errors=True)
 
 DISTRIBUTIONS = {
     "trl": "trl",

@@ -9,6 +9,7 @@ import os
 import secrets
 import socket
 import sys
+import time
 import weakref
 from collections.abc import Iterator
 from typing import Any
@@ -20,6 +21,11 @@ TOKEN_BYTES = 32
 """Length of what a worker sends first."""
 END_S = 5.0
 """Seconds that the node of a worker has to say how it ended."""
+AVOID_S = 60.0
+"""Seconds for which a node gets no worker after an actor failed there: Ray may take as long to see
+that a node has ended, and places actors on it until then."""
+ATTEMPTS = 3
+"""Actors that are asked for one worker process, each on another node, before it has failed."""
 _HELLO_S = 1.0
 _LOOPBACK = "127.0.0.1"
 _KEEPALIVE = ((socket.TCP_KEEPIDLE, 15), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 3))
@@ -28,6 +34,7 @@ _VARIABLES = "GEM_"
 _ours = False  # whether this module called ``ray.init``
 _live: weakref.WeakSet[RayProcess] = weakref.WeakSet()  # started, not ended
 _placed = itertools.count()
+_failed: dict[str, float] = {}  # node -> when an actor failed there
 _idle: list[Any] = []  # actors whose process has ended; another process takes a new one a second
 
 
@@ -60,7 +67,9 @@ def join_cluster(address: str | None) -> None:
             )
         return
     try:
-        ray.init(address=address, log_to_driver=False, **({} if address else _LOCAL))
+        theirs = address or os.environ.get("RAY_ADDRESS")
+        # Without an address Ray joins whatever cluster was started last on this machine.
+        ray.init(theirs or "local", log_to_driver=False, **({} if theirs else _LOCAL))
     except ConnectionError as error:
         raise GemError(f"workers.address: no Ray cluster at {address!r} ({error}).") from error
     _ours = True
@@ -82,7 +91,7 @@ def leave_cluster() -> None:
 
         while _idle:
             if ray.is_initialized():
-                ray.kill(_idle.pop())
+                ray.kill(_idle.pop()[1])
             else:
                 _idle.clear()
     if _ours:
@@ -104,6 +113,9 @@ class RayProcess(Channel):
         self._token = secrets.token_hex(TOKEN_BYTES // 2)
         self._listener: socket.socket | None = None
         self._actor: Any = None
+        self._node = ""
+        self._attempts = 0
+        self._asks_again = False
         self._pid: int | None = None
         self._failure = ""
 
@@ -117,22 +129,35 @@ class RayProcess(Channel):
     def _launch(self, address: tuple[str, int]) -> None:
         """Ask an idle actor, or else a new one, for the process."""
         reused = bool(_idle)
-        self._actor = _idle.pop() if reused else _new_launcher()
+        if reused:
+            self._node, self._actor = _idle.pop()
+        else:
+            self._attempts += 1
+            self._node, self._actor = _new_launcher()
         variables = {k: v for k, v in os.environ.items() if k.startswith(_VARIABLES)}
         started = self._actor.start.remote(address, self._token, sys.path, variables)
         started.future().add_done_callback(lambda done: self._launched(done, address, reused))
 
     def _launched(self, done: Any, address: tuple[str, int], reused: bool) -> None:
-        """Note the process, in a thread of Ray's; a failure wakes the pool by a connection."""
+        """Note the process, or wake the pool's thread by a connection.
+
+        This is in a thread of Ray's, which waits for ever if it calls Ray.
+        """
+        from ray.exceptions import RayActorError
+
         error = done.exception()
         if error is None:
             self._pid = done.result()
-        elif reused:  # the node of the idle actor has ended
-            self._launch(address)
+            return
+        ended = isinstance(error, RayActorError)  # the actor or its node, not what it did
+        if ended:
+            _failed[self._node] = time.monotonic()
+        if reused or (ended and self._attempts < ATTEMPTS):
+            self._asks_again = True
         else:
             self._failure = f"its actor failed: {error}"
-            with contextlib.suppress(OSError), socket.create_connection(address, _HELLO_S):
-                pass
+        with contextlib.suppress(OSError), socket.create_connection(address, _HELLO_S):
+            pass
 
     @property
     def pid(self) -> int | None:
@@ -166,6 +191,11 @@ class RayProcess(Channel):
             if self._failure:
                 connection.close()
                 raise EOFError(self._failure)
+            if self._asks_again:
+                self._asks_again = False
+                connection.close()
+                self._launch(self._listener.getsockname()[:2])
+                continue
             if self._knows_token(connection):
                 self._listener.close()
                 _keep_alive(connection)
@@ -205,8 +235,9 @@ class RayProcess(Channel):
         except RayError as error:
             how = f"its node or actor ended ({type(error).__name__})"
         else:
-            _idle.append(self._actor)
+            _idle.append((self._node, self._actor))
             return self._failure or how
+        _failed[self._node] = time.monotonic()
         ray.kill(self._actor)
         return self._failure or how
 
@@ -218,7 +249,8 @@ class RayProcess(Channel):
             self._listener.close()
 
 
-def _new_launcher() -> Any:
+def _new_launcher() -> tuple[str, Any]:
+    """Return the id of a node and a new actor there."""
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -229,14 +261,21 @@ def _new_launcher() -> Any:
     node = nodes[next(_placed) % len(nodes)]
     strategy = NodeAffinitySchedulingStrategy(node["NodeID"], soft=True)
     options = {"num_cpus": 0, "scheduling_strategy": strategy, "max_restarts": 0}
-    return ray.remote(Launcher).options(**options).remote()
+    return node["NodeID"], ray.remote(Launcher).options(**options).remote()
 
 
 def _nodes() -> list[dict[str, Any]]:
-    """Return the nodes that are there; those without a CPU in Ray's books only if all are so."""
+    """Return the nodes that are there.
+
+    Those on which an actor failed a moment ago, and those without a CPU in Ray's books, only if
+    there are no others.
+    """
     import ray
 
     alive = [node for node in ray.nodes() if node["Alive"]]
+    now = time.monotonic()
+    trusted = [node for node in alive if now - _failed.get(node["NodeID"], -AVOID_S) >= AVOID_S]
+    alive = trusted or alive
     working = [node for node in alive if node["Resources"].get("CPU", 0) > 0]
     return sorted(working or alive, key=lambda node: str(node["NodeID"]))
 

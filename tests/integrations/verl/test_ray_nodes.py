@@ -8,7 +8,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
+
+import pytest
+import ray
+
+from gem_core.workers import Builder, WorkerEnv, WorkerPool, ray_process
+from gem_core.workers.ray_process import AVOID_S, RayProcess
 
 PROGRAM = Path(__file__).parents[2] / "workers" / "two_nodes.py"
 
@@ -31,3 +38,68 @@ def test_a_node_that_ends_costs_the_calls_it_was_running():
     assert all("WorkerDiedError" in error for error in told["errors"])
     assert told["restarts"] >= theirs and told["workers"] == 4
     assert told["left"] == told["after"] == []
+
+
+@pytest.fixture
+def cluster(monkeypatch):
+    """Ray on this machine, and no memory of nodes that failed."""
+    monkeypatch.setattr(ray_process, "_failed", {})
+    monkeypatch.setattr(ray_process, "_idle", [])
+    ray.init(include_dashboard=False, log_to_driver=False)
+    yield
+    ray.shutdown()
+
+
+def on_ended_nodes(count):
+    """The making of actors, of which the first end before they run, as on a node that has ended."""
+    original = ray_process._new_launcher
+    left = iter(range(count))
+
+    def new_launcher():
+        node, actor = original()
+        number = next(left, None)
+        if number is None:
+            return node, actor
+        ray.kill(actor)
+        return f"ended-{number}", actor
+
+    return new_launcher
+
+
+def played():
+    """One episode's reset and step in a pool of one worker; the workers that were replaced."""
+    pool = WorkerPool(1, new_process=RayProcess)
+    try:
+        builder = Builder("gem_core.registration:make", ("game:GuessTheNumber-v0-easy",))
+        env = WorkerEnv(pool, builder.pickled())
+        env.reset(seed=0)
+        env.step("\\boxed{1}")
+        env.close()
+        return pool.restarts
+    finally:
+        pool.close()
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_worker_is_asked_for_elsewhere_where_ray_did_not_see_that_a_node_ended(
+    cluster, monkeypatch, count
+):
+    monkeypatch.setattr(ray_process, "_new_launcher", on_ended_nodes(count))
+    assert played() == 0
+    assert sorted(ray_process._failed) == [f"ended-{number}" for number in range(count)]
+
+
+def test_where_no_node_works_the_worker_has_failed(cluster, monkeypatch):
+    monkeypatch.setattr(ray_process, "_new_launcher", on_ended_nodes(3))
+    assert played() == 1  # the next worker finds one
+
+
+def test_a_node_on_which_an_actor_failed_is_avoided_for_a_while(cluster, monkeypatch):
+    node = {"Alive": True, "Resources": {"CPU": 1.0}}
+    nodes = [{**node, "NodeID": name} for name in "abc"]
+    monkeypatch.setattr(ray, "nodes", lambda: nodes)
+    now = time.monotonic()
+    ray_process._failed.update({"a": now, "b": now - AVOID_S - 1})
+    assert [found["NodeID"] for found in ray_process._nodes()] == ["b", "c"]
+    ray_process._failed.update({"b": now, "c": now})
+    assert [found["NodeID"] for found in ray_process._nodes()] == ["a", "b", "c"]
