@@ -9,8 +9,9 @@ from collections import Counter
 
 import faulty_env
 import pytest
+from playing import Actions
 
-from gem_core.episodes.data import Completion, StopReason
+from gem_core.episodes.data import StopReason
 from gem_core.episodes.rollout import play_batch, play_many, require_healthy
 from gem_core.errors import GemError
 from gem_core.training import run_workers
@@ -20,25 +21,6 @@ from gem_core.training.runs import RunDir
 from gem_core.training.tasks import MachineFactory
 
 FAULTS = ("exception", "memory", "exit", "kill", "hang")
-
-
-class Actions:
-    """Plays ``actions[index][turn]``, ``"a"`` where there is none."""
-
-    def __init__(self, actions=None):
-        self.actions = actions or {}
-
-    def one(self, request):
-        machine = request.machine
-        actions = self.actions.get(machine.index, [])
-        text = actions[machine.turn] if machine.turn < len(actions) else "a"
-        return Completion([], text=text)
-
-    def complete_batch(self, requests):
-        return [self.one(request) for request in requests]
-
-    async def complete(self, request):
-        return self.one(request)
 
 
 def recipe_of(backend, *envs, **tables):

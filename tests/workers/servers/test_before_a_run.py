@@ -6,8 +6,8 @@ import logging
 import sys
 
 import pytest
+from playing import GUESS, Actions, played, recipe_of
 from served import TOKEN, Relay, Unavailable
-from served_episodes import GUESS, Actions, played, recipe_of
 
 from gem_core.episodes.data import StopReason
 from gem_core.episodes.rollout import play_batch

@@ -11,7 +11,7 @@ import threading
 
 import faulty_env
 import pytest
-from served_episodes import GUESS, Actions, played, recipe_of
+from playing import GUESS, Actions, played, recipe_of
 
 from gem_core.episodes.data import StopReason
 from gem_core.episodes.rollout import play_batch, play_many

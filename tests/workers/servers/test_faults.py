@@ -8,7 +8,7 @@ from collections import Counter
 
 import faulty_env
 import pytest
-from served_episodes import Actions, played, recipe_of
+from playing import Actions, played, recipe_of
 
 from gem_core.episodes.data import StopReason
 from gem_core.episodes.rollout import play_many

@@ -7,8 +7,8 @@ import time
 
 import faulty_env
 import pytest
+from playing import Actions, played, recipe_of, until_lost
 from served import Relay
-from served_episodes import Actions, played, recipe_of, until_lost
 
 from gem_core.episodes.data import StopReason
 from gem_core.episodes.rollout import play_batch

@@ -1,4 +1,4 @@
-"""Recipes, actions and episodes of the tests with environment servers."""
+"""A policy of given actions; recipes and episodes of the tests with environment servers."""
 
 from __future__ import annotations
 
