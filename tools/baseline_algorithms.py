@@ -17,8 +17,8 @@ FOUR = """\
 Success after training, with 95 % intervals of the evaluation, of the baselines that have runs of
 GRPO or PPO; first seed. GRPO's groups have 8 episodes of one task. PPO trains a critic, which
 begins with V = 0 in every trainer. *same steps*: as above, of all trainers but verl, whose rate
-differs within a step in these runs, too. With a constant rate its runs are those of the others,
-token by token, with ReBN and with PPO (`benchmarks/lockstep`).
+differs within a step in these runs, too. In the three experiments of `benchmarks/lockstep`, which
+have a constant rate, its runs are those of the others token by token (ReBN twice, PPO once).
 """
 ALGORITHMS = ("rebn", "reinforce", "grpo", "ppo")
 _EXTRA = {"grpo", "ppo"}

@@ -2,7 +2,7 @@
 
 Trainers draw it at random, each in its own way, some with a bias: the first advantages of a run of
 PPO would then be partly noise, and another noise in each trainer. With V = 0 in all states the
-first update is that of REINFORCE in all of them.
+first advantages are sums of rewards, discounted by gamma times lambda, in all of them.
 """
 
 from __future__ import annotations

@@ -25,7 +25,8 @@ AVOID_S = 60.0
 """Seconds for which a node gets no worker after an actor failed there: Ray may take as long to see
 that a node has ended, and places actors on it until then."""
 ATTEMPTS = 3
-"""Actors that are asked for one worker process, each on another node, before it has failed."""
+"""Actors that are asked for one worker process before it has failed; nodes where one could not run
+come last."""
 _HELLO_S = 1.0
 _LOOPBACK = "127.0.0.1"
 _KEEPALIVE = ((socket.TCP_KEEPIDLE, 15), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 3))

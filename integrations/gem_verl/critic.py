@@ -20,8 +20,8 @@ _MASKS = ("loss_mask", "response_mask")
 def install() -> None:
     """Change the critics that this process makes; done once per process.
 
-    verl makes a critic without importing what `gem_verl.worker_plugin` is named for, so this
-    belongs into every process.
+    Every process of verl calls this: one that makes a critic does not import
+    `gem_verl.worker_plugin`, which is loaded with a policy.
     """
     from verl.utils import model as models
 

@@ -5,12 +5,14 @@ With the trainers that bring Ray the same tests run with the workers of a Ray cl
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from functools import partial
 from pathlib import Path
 
 import pytest
 
+from gem_core.episodes.rollout import play_batch, play_many
 from gem_core.registration import register
 from gem_core.workers import Builder, WorkerEnv, WorkerPool
 from gem_core.workers.ray_process import RayProcess, leave_cluster
@@ -23,6 +25,14 @@ import faulty_env  # noqa: E402
 register(faulty_env.ID, "faulty_env:Faulty")
 register(faulty_env.FAST, "faulty_env:Fast")
 register(faulty_env.HEAVY, "faulty_env:Heavy")
+
+
+@pytest.fixture(params=["play_many", "play_batch"])
+def play_all(request):
+    """Both ways of playing many machines."""
+    if request.param == "play_batch":
+        return play_batch
+    return lambda machines, policy: asyncio.run(play_many(machines, policy))
 
 
 @pytest.fixture(scope="session")

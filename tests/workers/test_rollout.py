@@ -29,14 +29,6 @@ def recipe_of(backend, *envs, **tables):
     return recipe_from_dict({"name": "w", "env": list(envs), "workers": workers, **tables})
 
 
-@pytest.fixture(params=["play_many", "play_batch"])
-def play_all(request):
-    """Both ways of playing many machines."""
-    if request.param == "play_batch":
-        return play_batch
-    return lambda machines, policy: asyncio.run(play_many(machines, policy))
-
-
 @pytest.fixture(autouse=True, scope="module")
 def no_workers_left():
     yield

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 from served import TOKEN, Served
 
-from gem_core.episodes.rollout import play_batch, play_many
 from gem_core.server import opening
 from gem_core.training import run_workers
 
@@ -43,14 +40,6 @@ def server(shared, monkeypatch):
     yield shared
     run_workers.close_run_pools(None)
     shared.wait_for("sessions", 0)
-
-
-@pytest.fixture(params=["play_many", "play_batch"])
-def play_all(request):
-    """Both ways of playing many machines."""
-    if request.param == "play_batch":
-        return play_batch
-    return lambda machines, policy: asyncio.run(play_many(machines, policy))
 
 
 @pytest.fixture
