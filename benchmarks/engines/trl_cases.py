@@ -121,6 +121,13 @@ def lora(name: str, folder: Path, steps: int) -> None:
 
 def server(name: str, folder: Path, steps: int) -> None:
     """Train with ``vllm serve`` in a process of its own."""
+    with server_recipe(folder, steps) as recipe:
+        trained(name, folder, recipe)
+
+
+@contextlib.contextmanager
+def server_recipe(folder: Path, steps: int, *keys: str) -> Iterator[Recipe]:
+    """Run a server; yield a recipe that generates by it."""
     from trl.generation import vllm_client
 
     gem_vllm_cpu.trainer_side(vllm_client)
@@ -131,9 +138,10 @@ def server(name: str, folder: Path, steps: int) -> None:
         "trainer.trl.vllm_mode=server",
         f"trainer.trl.vllm_server_base_url=http://127.0.0.1:{port}",
         f"trainer.trl.vllm_group_port={group_port}",
+        *keys,
     )
     with serving(recipe, port, folder.with_suffix(".log")):
-        trained(name, folder, recipe)
+        yield recipe
 
 
 @contextlib.contextmanager
@@ -289,12 +297,22 @@ class Slow(Wrapper):
 
 def stepping(name: str, folder: Path, steps: int) -> None:
     """Play environments that block, with a barrier between turns and without one."""
-    recipe = recipe_of(1, "hardware.engine=vllm", "batch.episodes=64")
+    both_ways(name, folder, recipe_of(1, "hardware.engine=vllm", "batch.episodes=64"))
+
+
+def server_stepping(name: str, folder: Path, steps: int) -> None:
+    """The same through a server: the turns of a batch in one request, and each in its own."""
+    with server_recipe(folder, 1, "batch.episodes=64") as recipe:
+        both_ways(name, folder, recipe)
+
+
+def both_ways(name: str, folder: Path, recipe: Recipe) -> None:
+    """Play 64 episodes in environments that block both ways; check and write the figures."""
     source = model_path(recipe)
     tokenizer = AutoTokenizer.from_pretrained(source)
     trainer = Measured.from_recipe(recipe, source, tokenizer, folder)
     trainer.play([train_task(recipe, index) for index in range(8)])  # warms the engine up
-    data: dict[str, Any] = {"episodes": 64}
+    data: dict[str, Any] = {"episodes": 64, "mode": trainer.vllm_mode}
     for label in ("barrier", "stepping"):
         machines = [trainer.machines(train_task(recipe, index)) for index in range(64)]
         for machine in machines:
@@ -337,6 +355,7 @@ CASES: dict[str, Callable[[str, Path, int], None]] = {
     "trl-lora": lora,
     "trl-checks": checks,
     "trl-stepping": stepping,
+    "trl-server-stepping": server_stepping,
     "trl-evaluation": evaluation,
 }
 

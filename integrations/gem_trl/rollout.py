@@ -7,6 +7,7 @@ batching, and vLLM, colocated or as a server. On a CPU `gem_trl.cpu.engine` samp
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -22,6 +23,7 @@ from gem_core.episodes.rollout import Request, play_batch, play_many
 from gem_core.training.recipe import Recipe
 from gem_core.workers.blocking import never_blocks
 from gem_trl.batching import generations
+from gem_trl.serving import ServerPolicy, client_of_rank, has_server
 from gem_trl.stepping import SteppingPolicy, can_step
 from gem_trl.vllm import awake
 
@@ -36,6 +38,8 @@ class EnginePolicy:
     With a vLLM server, tensor-parallel vLLM, DeepSpeed or FSDP, generation is a collective call:
     each rank must make it as often as the others, with as many prompts. Ranks with fewer episodes
     left add dummy prompts; a rank with none left makes dummy calls until all are done (`drain`).
+    Where environments can block, a rank with an engine of its own, or with a vLLM server, sends
+    each turn by itself.
 
     Args:
         trainer: generates; its model is the policy.
@@ -75,12 +79,30 @@ class EnginePolicy:
         Where an environment can block, no episode waits for another, if the engine allows that.
         """
         with awake(self.trainer):
-            if can_step(self.trainer) and not all(never_blocks(m.env) for m in machines):
-                policy = SteppingPolicy(self.trainer, self.stop_ids)
-                return asyncio.run(play_many(machines, policy, concurrency=max(1, len(machines))))
+            if (can_step(self.trainer) or has_server(self.trainer)) and self._can_block(machines):
+                return self._play_one_by_one(machines)
             episodes = play_batch(machines, self)
             self.drain()
         return episodes
+
+    def _play_one_by_one(self, machines: Sequence[EpisodeMachine]) -> list[Episode]:
+        """Play without a barrier between turns."""
+        count = max(1, len(machines))
+        if can_step(self.trainer):
+            policy = SteppingPolicy(self.trainer, self.stop_ids)
+            return asyncio.run(play_many(machines, policy, concurrency=count))
+        with ServerPolicy(self.trainer, self._client, self._completion, count) as server:
+            return asyncio.run(play_many(machines, server, concurrency=count))
+
+    @functools.cached_property
+    def _client(self) -> Any:
+        """This rank's client of the vLLM server."""
+        return client_of_rank(self.trainer.vllm_generation)
+
+    def _can_block(self, machines: Sequence[EpisodeMachine]) -> bool:
+        """Return whether an environment may block; ranks that generate together agree on it."""
+        blocks = not all(never_blocks(machine.env) for machine in machines)
+        return bool(self._most(int(blocks))) if self.coupled else blocks
 
     def drain(self) -> None:
         """Make dummy calls until no episode is left on any rank."""

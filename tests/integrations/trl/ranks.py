@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
+import time
 import zlib
 from pathlib import Path
 
 import torch
 from transformers import AutoTokenizer
+from trl.generation import vllm_client
 from trl.generation.vllm_generation import VLLMGeneration
 
+from gem_core.core import Wrapper
 from gem_core.episodes.data import Completion
 from gem_core.episodes.rollout import Request
 from gem_core.training.recipe import load_recipe
@@ -35,15 +39,35 @@ def by_task(trainer, request):
     return Completion(chosen(trainer, key))
 
 
+class Session:
+    """What of ``requests.Session`` says how many connections are kept."""
+
+    max_retries = 5
+
+    def __init__(self, pool_maxsize=64, max_retries=None):
+        self.kept = pool_maxsize
+        assert max_retries in (None, 5)
+
+    def get_adapter(self, url):
+        return self
+
+    def mount(self, url, adapter):
+        self.kept = adapter.kept
+
+
 class Client:
     """A vLLM server's client that answers at once and counts what it was asked."""
 
-    def __init__(self, trainer):
+    def __init__(self, trainer, base_url):
         self.trainer = trainer
+        self.base_url = base_url
+        self.session = Session()
         self.sizes = []
+        self.in_main_thread = []
 
     def generate(self, prompts, **_):
         self.sizes.append(len(prompts))
+        self.in_main_thread.append(threading.current_thread() is threading.main_thread())
         ids = [chosen(self.trainer, prompt) for prompt in prompts]
         logprobs = [[[-0.5]] * len(row) for row in ids]
         return {"prompt_ids": prompts, "completion_ids": ids, "logprobs": logprobs}
@@ -55,7 +79,8 @@ def serve(trainer):
     fields = {
         "accelerator": trainer.accelerator,
         "mode": "server",
-        "vllm_client": Client(trainer),
+        "server_base_url": "http://127.0.0.1:1",
+        "server_timeout": 1.0,
         "temperature": 1.0,
         "top_p": 1.0,
         "top_k": 0,
@@ -69,17 +94,47 @@ def serve(trainer):
         "tensor_parallel_size": 1,
     }
     vars(engine).update(fields)
+    clients = [Client(trainer, engine.server_base_url)]
+    vllm_client.VLLMClient = lambda base_url, **_: clients[0]
+    if trainer.accelerator.is_main_process:  # as TRL: the other ranks have none
+        engine.vllm_client = clients[0]
     engine.sync_weights = lambda: None
     trainer.use_vllm = True
     trainer.vllm_mode = "server"
     trainer.vllm_generation = engine
     trainer._last_loaded_step = 0
-    return engine.vllm_client
+    return clients[0]
 
 
-def play(trainer, server):
-    client = serve(trainer) if server else None
-    if not server:
+class Slow(Wrapper):
+    """An environment that may block, and does."""
+
+    def step(self, action):
+        time.sleep(0.05)
+        return self.env.step(action)
+
+
+class SlowMachines:
+    """Machines of which those of the second rank have environments that block."""
+
+    def __init__(self, make):
+        self._make = make
+
+    def __getattr__(self, name):
+        return getattr(self._make, name)
+
+    def __call__(self, task):
+        machine = self._make(task)
+        if task.index >= 4:
+            machine.env = Slow(machine.env)
+        return machine
+
+
+def play(trainer, mode):
+    client = serve(trainer) if mode in ("server", "requests") else None
+    if mode == "requests":
+        trainer.machines = SlowMachines(trainer.machines)
+    if not client:
         policy = trainer.engine_policy
         policy.complete_batch = lambda requests: [by_task(trainer, r) for r in requests]
     trainer.model.train()
@@ -97,6 +152,8 @@ def play(trainer, server):
         "actions": [[t.action for t in e.turns] for e in mine],
         "advantages": [row[row != 0].tolist() for row in out["advantages"]],
         "calls": client.sizes if client else [],
+        "connections": client.session.kept if client else None,
+        "in_main_thread": any(client.in_main_thread) if client else None,
         "items": int(out["num_items_in_batch"]),
         "critic": weights_of(trainer.critic.model) if trainer.critic else None,
     }
@@ -199,7 +256,7 @@ def main(mode, out, model):
     elif mode == "uneven":
         result = uneven(trainer)
     else:
-        result = play(trainer, mode == "server")
+        result = play(trainer, mode)
     rank = trainer.accelerator.process_index
     (Path(out) / f"{mode}-{rank}.json").write_text(json.dumps(result))
     trainer.accelerator.end_training()

@@ -76,6 +76,19 @@ def test_a_vllm_server_is_called_by_all_ranks_together(ranks):
     assert all(size % 2 == 0 for size in parts[0]["calls"]) and not parts[1]["calls"]
 
 
+def test_each_rank_sends_its_turns_to_a_vllm_server_where_environments_block(ranks):
+    """Only the second rank's do: the first one must not wait for it in a collective call."""
+    (together,) = ranks("server", 1)
+    (alone,) = ranks("requests", 1)
+    parts = ranks("requests", 2)
+    assert parts[0]["actions"] + parts[1]["actions"] == alone["actions"] == together["actions"]
+    for key in ("turns", "advantages"):
+        assert alone[key] == together[key]
+    for rank in (alone, *parts):
+        assert rank["calls"] == [1] * sum(rank["turns"]) and not rank["in_main_thread"]
+        assert rank["connections"] == len(rank["turns"])
+
+
 def test_ranks_with_fewer_episodes_make_dummy_calls(ranks):
     first, second = ranks("uneven", 2)
     assert first["right"] == [True] * 3 and second["right"] == [True] * 2
