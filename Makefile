@@ -68,7 +68,7 @@ test-trl: CROSS += tests/examples tests/engines
 test-oat: CROSS += tests/engines
 # In a process of their own: one that has trained with DeepSpeed's stage 3 has mappings larger than the
 # memory, and Ray starts its servers by a fork, which the kernel refuses such a process.
-# Its environment has no server's packages; the core's run has the tests of servers.
+# The core's run has the tests of workers behind a server.
 test-openrlhf: ON_RAY := tests/workers tests/vector --ignore tests/workers/servers
 test-trl:  ## TRL's own tests and the contract suite, in its environment; likewise:
 test-verl:  ## verl

@@ -16,12 +16,14 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from .env_server import TOKEN, EnvServer
 
 # Before any test imports torch, transformers or ray. A value that the caller set is kept.
 for _key, _value in {
@@ -179,3 +181,18 @@ def unpacked() -> Callable[[str], dict[str, Any]]:
         return data
 
     return unpack
+
+
+@pytest.fixture
+def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], EnvServer]]:
+    """``serve()``: an environment server that ends with the test."""
+    monkeypatch.setenv(TOKEN, "of-the-test")
+    servers: list[EnvServer] = []
+
+    def start() -> EnvServer:
+        servers.append(EnvServer())
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.end()

@@ -1,5 +1,6 @@
 """The same experiment gives the same tokens, numbers and weights: by the command line and by the
-trainer's script in recipes/, also beside other load, and with environments in worker processes."""
+trainer's script in recipes/, also beside other load, with environments in worker processes and
+behind a server."""
 
 from __future__ import annotations
 
@@ -102,6 +103,19 @@ def test_a_run_repeats_to_the_digit_and_plays_what_every_trainer_plays(
     assert weights(first) == weights(second)
     assert_first_step_is_the_cores(first)
     assert_tools_are_recorded_and_counted(first)
+
+
+def test_environments_behind_a_server_play_what_those_in_the_core_play(train, serve):
+    """A server plays environments without tools, so this is a run of its own."""
+    server = serve()
+    keys = ("train.log_episodes=8", "eval.every=1", "eval.inside_episodes=4")
+    status, output, run = train("behind", *keys, *server.keys)
+    assert status == 0, output
+    assert [row["step"] for row in run.metrics()] == [1, 2]
+    assert not any(row["turns/masked"] for row in run.metrics()), "an episode failed"
+    assert_first_step_is_the_cores(run)
+    assert server.metric("sessions_opened_total") >= 2 * 8 + 2 * 4
+    assert server.forgotten(), "sessions are left on the server"
 
 
 def assert_first_step_is_the_cores(directory):

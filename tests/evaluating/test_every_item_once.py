@@ -35,7 +35,8 @@ def test_every_item_has_a_result_or_a_typed_error(tmp_path):
     assert kinds.keys() <= {"result", *KINDS} and kinds["result"] and len(kinds) >= 4
     assert result["errors"] == {kind: n for kind, n in kinds.items() if kind != "result"}
     assert result["metrics"]["episodes"] == kinds["result"]
-    assert result["usage"]["requests"] == served > result["usage"]["retries"] > 0
+    # A request that the client gave up before the server had read it was made, but not served.
+    assert result["usage"]["requests"] >= served > result["usage"]["retries"] > 0
 
 
 def test_three_kills_lose_and_repeat_nothing(tmp_path):

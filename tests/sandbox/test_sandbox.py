@@ -12,6 +12,7 @@ import textwrap
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -200,11 +201,19 @@ def test_runaway_programs_leave_no_process_and_no_file(
     assert set(os.listdir("/dev/shm")) <= before
 
 
-def test_a_server_that_dies_is_started_again() -> None:
-    with Sandbox("confined") as sandbox:
-        first = pid_of(sandbox)
+def test_a_server_that_dies_in_a_call_is_started_again() -> None:
+    code = "open('running', 'w').close()\nwhile True: pass"
+    with Sandbox("confined") as sandbox, ThreadPoolExecutor(1) as thread:
+        server = sandbox._servers[0]
+        assert server is not None
+        first = server.pid
+        call = thread.submit(sandbox.run, code, limits=Limits(seconds=60, cpu_s=60))
+        until = time.monotonic() + SLOW
+        while not list(Path(server._folder).rglob("running")):
+            assert time.monotonic() < until, "the program does not run"
+            time.sleep(0.01)
         os.kill(first, signal.SIGKILL)
-        result = sandbox.run("print(1)")
+        result = call.result()
         assert result.error == "sandbox_died" and result.level == sandbox.level
         assert sandbox.run("print(1)").output == "1\n"
         assert pid_of(sandbox) != first and list(members(first)) == []
