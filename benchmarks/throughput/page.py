@@ -106,10 +106,26 @@ def workers(figures: dict[str, Any]) -> Iterator[str]:
     )
 
 
+def backends(figures: dict[str, Any]) -> Iterator[str]:
+    """Yield the lines about the cost of a turn in each backend."""
+    yield "| environments | microseconds per turn | CPU of the trainer's process |"
+    yield "|---|---|---|"
+    for name, cost in figures["per_turn_us"].items():
+        yield f"| {name} | {cost['wall']:.0f} | {cost['own_cpu']:.0f} |"
+    yield ""
+    yield (
+        f"{figures['episodes']} episodes of {figures['game']} at a time, a policy that answers at "
+        f"once; medians of {figures['rounds']} rounds, in which all backends play the same "
+        "episodes. Two workers; the server is a process of this machine, with one WebSocket per "
+        "episode."
+    )
+
+
 SECTIONS: dict[str, tuple[str, Callable[[dict[str, Any]], Iterable[str]]]] = {
     "vector": ("Vector environments", vector),
     "heavy": ("Environments that use a CPU, in worker processes", heavy),
     "rollout": ("How busy an engine is", rollout),
+    "backends": ("What a turn costs in each backend", backends),
     "workers": ("Injected faults", workers),
 }
 
