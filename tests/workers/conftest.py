@@ -22,9 +22,13 @@ if FOLDER not in sys.path:
     sys.path.insert(0, FOLDER)  # workers import from the same folders
 import faulty_env  # noqa: E402
 
-register(faulty_env.ID, "faulty_env:Faulty")
-register(faulty_env.FAST, "faulty_env:Fast")
-register(faulty_env.HEAVY, "faulty_env:Heavy")
+
+@pytest.fixture(scope="session", autouse=True)
+def faulty_ids():
+    """The ids of the environment with faults; other folders' tests collect all ids before."""
+    register(faulty_env.ID, "faulty_env:Faulty")
+    register(faulty_env.FAST, "faulty_env:Fast")
+    register(faulty_env.HEAVY, "faulty_env:Heavy")
 
 
 @pytest.fixture(params=["play_many", "play_batch"])
