@@ -11,7 +11,8 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from gem_core.episodes.data import Episode
+from gem_core.adapters.estimate import needs_critic
+from gem_core.episodes.machine import EpisodeMachine
 from gem_core.training.tasks import eval_task, train_task
 from gem_rl2.rollout import PLAYERS, to_native
 
@@ -26,17 +27,25 @@ async def generate(config: Any, tokenizer: Any, router_url: str, sample: Any) ->
     sampling: Any = OmegaConf.to_container(config.sampling_params)
     if "dynamic_filtering" in config:  # a key of the training configuration alone
         task = train_task(recipe, next(TRAINED))
-        fill(sample, (await player.play(task, router_url, sampling)).episode)
+        machine = await player.play(task, router_url, sampling)
+        fill(sample, machine, valued=needs_critic(recipe))
         return
     evaluation, index = divmod(next(EVALUATED), recipe.eval.inside_episodes)
-    fill(sample, (await player.play(eval_task(recipe, index), router_url, sampling)).episode)
+    fill(sample, await player.play(eval_task(recipe, index), router_url, sampling))
     if len(player.played) == recipe.eval.inside_episodes:
         player.log_eval((evaluation + 1) * recipe.eval.every)
 
 
-def fill(sample: Any, episode: Episode) -> None:
-    """Write an episode into RL2's ``Sample``; its own sum of rewards misses all turns but one."""
-    sample.state_dicts = to_native(episode)
+def fill(sample: Any, machine: EpisodeMachine, *, valued: bool = False) -> None:
+    """Write an episode into RL2's ``Sample``; its own sum of rewards misses all turns but one.
+
+    Args:
+        sample: RL2's.
+        machine: has played the episode.
+        valued: whether a critic values the state in which a limit cut the episode.
+    """
+    episode = machine.episode
+    sample.state_dicts = to_native(episode, machine.bootstrap_state() if valued else ())
     sample.turn = len(episode.turns)
     sample.status = type(sample).Status.DONE
     sample.sample = {**sample.sample, "index": episode.index, "seed": episode.seed}

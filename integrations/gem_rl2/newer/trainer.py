@@ -77,11 +77,12 @@ def play_and_log(trainer: Any, run: RunDir, advantages: Advantages) -> None:
     native_rollout.pack_tensor_dicts = player.pack
     log = RunLog(run)
     send = trainer.actor.update_rollout
+    rates = trainer.actor.scheduler.get_last_lr()[:1]
 
     def update_rollout(rollout: Any, step: int) -> None:
         send(rollout, step)
-        extra = {**advantages.metrics, "lr": trainer.actor.scheduler.get_last_lr()[0]}
-        log.finish(step, advantages.episodes or (), extra)
+        log.finish(step, advantages.episodes or (), {**advantages.metrics, "lr": rates[0]})
+        rates[:] = trainer.actor.scheduler.get_last_lr()[:1]  # of the next step
         if stop_requested(run):
             raise GemError(
                 f"Ended after step {step} as asked, for good: RL2's newer source cannot resume."
@@ -98,11 +99,27 @@ def choose_backends(overrides: Sequence[str]) -> None:
 
 
 class FSDPCritic(native_critic.FSDPCritic):
-    """RL2's critic, whose values begin at 0."""
+    """RL2's critic, read and trained as that of the release, see `gem_rl2.worker.Critic`."""
 
     def _prepare_model_optimizer(self) -> None:
         start_at_zero(self.model)
         super()._prepare_model_optimizer()
+
+    def compute_values(self, tensor_dict: Any, step: int) -> Any:
+        """Also read the last token of each row: of the states in which episodes were cut off."""
+        if tensor_dict is None:
+            return super().compute_values(None, step)
+        mask = tensor_dict["action_mask"]
+        read = {**tensor_dict, "action_mask": mask | tensor_dict["eos_mask"]}
+        return {**super().compute_values(read, step), "action_mask": mask}
+
+    def ppo_update(self, tensor_dict: Any, step: int) -> Any:
+        """Restrict the loss to where the critic is read; RL2 sums all numbers in these tensors."""
+        if tensor_dict is not None:
+            mask = tensor_dict["value_mask"]
+            summed = ("action_mask", "old_values", "returns")
+            tensor_dict = {**tensor_dict, **{name: tensor_dict[name] * mask for name in summed}}
+        return super().ppo_update(tensor_dict, step)
 
 
 def train(run: RunDir, resume: bool) -> None:
