@@ -80,12 +80,12 @@ test-compare: envs  ## two steps of one experiment in every trainer, and their r
 		--trainers $(TRAINERS) --out build/compare-quick)
 
 # The folders whose tests have event loops, threads or processes. Repeat it: the delays are random.
-WITH_DELAYS := adapters bridges compare envs_data episodes evaluating evaluation graders mcp plan sandbox server training vector view workers
+WITH_DELAYS := adapters bridges compare envs_data episodes evaluating graders mcp plan sandbox server training vector view workers
 .PHONY: test-delays
 test-delays: env-core env-trl  ## tests that may pass by who is first, with random delays (15 minutes)
 	$(call stage,test-delays,export PYTHONPATH=tests/delays GEM_TEST_DELAYS=0.5 && \
 		$(CORE_PY) $(PYTEST) --trainer none $(WITH_DELAYS:%=tests/%) && \
-		$(TRL_PY) $(PYTEST) --trainer trl tests/engines tests/integrations/trl)
+		$(TRL_PY) $(PYTEST) --trainer trl tests/engines tests/evaluation tests/integrations/trl)
 
 .PHONY: env-trl-vllm env-openrlhf-vllm env-oat-vllm test-engines
 env-trl-vllm:  ## environment of TRL with real vLLM on a CPU
