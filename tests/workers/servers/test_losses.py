@@ -71,8 +71,7 @@ def test_a_server_that_is_started_again_is_waited_for(serve):
 
 
 def test_a_session_that_was_idle_for_too_long_is_opened_again(serve):
-    server = serve(idle_s=0.3)
-
+    server = serve(idle_s=2.0)
     recipe = recipe_of(server.url)
     wait = Actions(before={2: lambda: until_lost(recipe)})
     episodes = played(play_batch, recipe, 4, wait)
