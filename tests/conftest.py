@@ -23,8 +23,6 @@ from typing import Any
 
 import pytest
 
-from .env_server import TOKEN, EnvServer
-
 # Before any test imports torch, transformers or ray. A value that the caller set is kept.
 for _key, _value in {
     "HF_HUB_OFFLINE": "1",  # tests download nothing
@@ -184,8 +182,10 @@ def unpacked() -> Callable[[str], dict[str, Any]]:
 
 
 @pytest.fixture
-def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], EnvServer]]:
-    """``serve()``: an environment server that ends with the test."""
+def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], Any]]:
+    """``serve()``: an `EnvServer` that ends with the test."""
+    from .env_server import TOKEN, EnvServer
+
     monkeypatch.setenv(TOKEN, "of-the-test")
     servers: list[EnvServer] = []
 
