@@ -43,14 +43,20 @@ def recipe_of(address, *envs, **tables):
     return recipe_from_dict({"name": "w", "env": list(envs), "workers": workers, **tables})
 
 
+def eventually(condition):
+    """Wait until something is so that another thread or process brings about."""
+    until = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
 def until_lost(recipe, address=None):
     """Wait until this process knows that its connections to a server are lost."""
     sessions = list(run_workers.run_sessions(recipe.workers)._sessions)
     clients = [session._client for session in sessions if session._client is not None]
-    until = time.monotonic() + 20
-    while any(client.is_open for client in clients if address in (None, client.address)):
-        assert time.monotonic() < until
-        time.sleep(0.01)
+    mine = [client for client in clients if address in (None, client.address)]
+    eventually(lambda: not any(client.is_open for client in mine))
 
 
 def played(play, recipe, count, policy=None):

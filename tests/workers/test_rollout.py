@@ -9,7 +9,7 @@ from collections import Counter
 
 import faulty_env
 import pytest
-from playing import Actions
+from playing import Actions, eventually
 
 from gem_core.episodes.data import StopReason
 from gem_core.episodes.rollout import play_batch, play_many, require_healthy
@@ -215,7 +215,8 @@ def test_a_cancelled_rollout_closes_its_environments(backend):
 
     async def given_up():
         task = asyncio.ensure_future(play_many(machines, Actions({0: ["hang"]})))
-        await asyncio.sleep(1.0)
+        while not all(machine.done for machine in machines[1:]):
+            await asyncio.sleep(0.02)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -225,7 +226,7 @@ def test_a_cancelled_rollout_closes_its_environments(backend):
     assert machines[0].episode.stop_reason is StopReason.ABORTED
     assert machines[1].episode.stop_reason is StopReason.TERMINATED
     pool = run_workers.run_pool(recipe.workers)
-    assert all(machine.env._handle.closed for machine in machines)
+    eventually(lambda: all(machine.env._handle.closed for machine in machines))
     pool.close()
 
 

@@ -11,7 +11,7 @@ import threading
 
 import faulty_env
 import pytest
-from playing import GUESS, Actions, played, recipe_of
+from playing import GUESS, Actions, eventually, played, recipe_of
 
 from gem_core.episodes.data import StopReason
 from gem_core.episodes.rollout import play_batch, play_many
@@ -123,8 +123,8 @@ def test_a_cancelled_rollout_ends_its_sessions(serve):
 
     asyncio.run(given_up())
     assert machines[0].episode.stop_reason is StopReason.ABORTED
-    assert run_workers.run_sessions(recipe.workers).open == 0
     server.wait_for("sessions", 0)
+    eventually(lambda: run_workers.run_sessions(recipe.workers).open == 0)
 
 
 def test_a_pool_that_is_closed_ends_its_calls_and_its_sessions(serve):
