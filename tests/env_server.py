@@ -33,7 +33,9 @@ class EnvServer:
             with suppress(OSError), urllib.request.urlopen(f"{self.address}/health"):
                 return
             time.sleep(0.05)
-        raise RuntimeError(f"the server did not start: exit code {self.process.poll()}")
+        code = self.process.poll()
+        self.end()
+        raise RuntimeError(f"the server did not start: exit code {code}")
 
     @property
     def keys(self) -> tuple[str, str]:

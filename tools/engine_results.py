@@ -104,9 +104,9 @@ vLLM inside the trainer (`trl-stepping`, commit `{trl_commit}`); by a server
 {server_barrier:.1f} and {server_stepping:.1f} s (`trl-server-stepping`, commit
 `{server_commit}`). Medians of {trl_rounds} rounds in turn.
 
-In Oat's actor with vLLM {oat_vllm}, {oat_episodes} training episodes in such environments took
-{oat_barrier:.1f} s with a barrier and {oat_stepping:.1f} s without (once each; {oat_same} were
-the same, action by action). `oat-checks`, commit `{oat_commit}`."""
+In Oat's actor with vLLM {oat_vllm}, {oat_episodes} training episodes in environments that sleep
+as in the section before took {oat_barrier:.1f} s with a barrier and {oat_stepping:.1f} s without
+(once each; {oat_same} were the same, action by action). `oat-checks`, commit `{oat_commit}`."""
 
 
 def read(case: str) -> dict[str, Any]:

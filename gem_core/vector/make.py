@@ -76,16 +76,30 @@ def make_vec(
     specs = [spec(one) if isinstance(one, str) else one for one in chosen]
     mixed = mix(specs, len(specs) if num_envs is None else num_envs, weights)
     options = dict(kwargs or {})
-    names = [one.id for one in mixed]
     if backend == "sync":
-        return SyncVectorEnv([make(one, **options) for one in mixed], names, autoreset)
+        envs = [make(one, **options) for one in mixed]
+        return SyncVectorEnv(envs, [one.id for one in mixed], autoreset)
+    return _asynchronous(backend, mixed, options, autoreset, workers, deadline_s, address)
+
+
+def _asynchronous(
+    backend: Backend,
+    specs: Sequence[EnvSpec],
+    options: dict[str, Any],
+    autoreset: Autoreset,
+    workers: int | None,
+    deadline_s: float,
+    address: str | None,
+) -> VectorEnv:
+    """Return environments that are called in threads or in worker processes, see `make_vec`."""
+    names = [one.id for one in specs]
     if workers is not None and workers < 1:
         raise ValueError(f"workers must be at least 1, not {workers}.")
     if backend == "thread":
-        slots, end = _thread_slots(mixed, options, workers, deadline_s)
+        slots, end = _thread_slots(specs, options, workers, deadline_s)
         return AsyncVectorEnv(slots, names, autoreset, end)
     pool, end = _new_pool(backend, workers, address)
-    slots = _process_slots(pool, mixed, options, deadline_s)
+    slots = _process_slots(pool, specs, options, deadline_s)
     return AsyncVectorEnv(slots, names, autoreset, end, pool.together)
 
 

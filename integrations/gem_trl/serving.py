@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from trl.generation.vllm_client import VLLMClient
 
+CONNECTIONS = 1024
+"""Open connections that a client keeps, of as many as it has requests at a time; TRL's keeps 64."""
 Convert = Callable[[Request, tuple[list[int], list[float]]], Completion]
 """Makes a completion of a request and of the ids and log-probabilities that answer it."""
 
@@ -33,12 +35,19 @@ def has_server(trainer: Any) -> bool:
 def client_of_rank(generation: Any) -> VLLMClient:
     """Return TRL's client of the server; a new one on the ranks where TRL has none.
 
+    It then keeps `CONNECTIONS`: call this once.
+
     Args:
         generation: TRL's ``VLLMGeneration``. It has a client on the main process only.
     """
-    own: VLLMClient | None = getattr(generation, "vllm_client", None)
-    if own is not None:
-        return own
+    client: VLLMClient = getattr(generation, "vllm_client", None) or _new_client(generation)
+    adapter = client.session.get_adapter(client.base_url)
+    larger = type(adapter)(pool_maxsize=CONNECTIONS, max_retries=adapter.max_retries)
+    client.session.mount(client.base_url, larger)
+    return client
+
+
+def _new_client(generation: Any) -> VLLMClient:
     from trl.generation import vllm_client
 
     address = generation.server_base_url
@@ -65,7 +74,6 @@ class ServerPolicy:
         self.client = client
         self._convert = convert
         self._threads = ThreadPoolExecutor(requests, thread_name_prefix="gem-trl-server")
-        _keep_connections(client, requests)
         if trainer.state.global_step != trainer._last_loaded_step:  # as TRL before its own call
             self.generation.sync_weights()
             trainer._last_loaded_step = trainer.state.global_step
@@ -111,10 +119,3 @@ class ServerPolicy:
         )
         (ids,), (rows,) = output["completion_ids"], output["logprobs"]
         return ids, [row[0] for row in rows]
-
-
-def _keep_connections(client: VLLMClient, count: int) -> None:
-    """Have TRL's client keep so many connections open; its own number is 64."""
-    adapter = client.session.get_adapter(client.base_url)
-    larger = type(adapter)(pool_maxsize=count, max_retries=adapter.max_retries)
-    client.session.mount(client.base_url, larger)

@@ -152,7 +152,6 @@ def play(trainer, mode):
         "actions": [[t.action for t in e.turns] for e in mine],
         "advantages": [row[row != 0].tolist() for row in out["advantages"]],
         "calls": client.sizes if client else [],
-        "connections": client.session.kept if client else None,
         "in_main_thread": any(client.in_main_thread) if client else None,
         "items": int(out["num_items_in_batch"]),
         "critic": weights_of(trainer.critic.model) if trainer.critic else None,

@@ -15,7 +15,7 @@ from gem_core.episodes.rollout import Request
 from gem_core.errors import GemError
 from gem_core.registration import register
 from gem_core.training.tasks import train_task
-from gem_trl.serving import ServerPolicy, client_of_rank, has_server
+from gem_trl.serving import CONNECTIONS, ServerPolicy, client_of_rank, has_server
 
 STOP = 1
 OPTIONS = {
@@ -110,14 +110,13 @@ def test_a_turn_is_asked_for_as_in_trls_own_call(served):
     trainer = served(client)
     trainer._generate_single_turn([[5, 6]], None, {}, 1)
     policy = trainer.engine_policy
-    with ServerPolicy(trainer, client, policy._completion, 200) as server:
+    with ServerPolicy(trainer, client, policy._completion, 1) as server:
         answer = asyncio.run(server.complete(Request([5, 6], 4, None)))
     own, ours = client.calls
     own.pop("features")
     changed = {"max_tokens": 4, "generation_kwargs": {"stop_token_ids": [STOP], "max_tokens": 4}}
     assert ours == own | changed
     assert (answer.token_ids, answer.logprobs) == ([7, STOP], [-0.5, -0.5])
-    assert client.connections == (200, 3)
 
 
 def test_no_episode_waits_for_the_environment_of_another(served):
@@ -166,7 +165,12 @@ def test_what_the_server_cannot_do_ends_the_batch(served, answer, error):
 
 def test_the_other_ranks_make_clients_of_their_own(monkeypatch):
     made = []
-    monkeypatch.setattr(vllm_client, "VLLMClient", lambda **options: made.append(options))
+
+    def new_client(**options):
+        made.append(options)
+        return Client()
+
+    monkeypatch.setattr(vllm_client, "VLLMClient", new_client)
     engine = SimpleNamespace(
         server_base_url=None, server_host="10.0.0.1", server_port=8001, server_timeout=9.0
     )
@@ -176,8 +180,9 @@ def test_the_other_ranks_make_clients_of_their_own(monkeypatch):
     addresses = [options["base_url"] for options in made]
     assert addresses == ["http://10.0.0.1:8001", "http://there:80"]
     assert made[0]["connection_timeout"] == 9.0
-    engine.vllm_client = "TRL's"
-    assert client_of_rank(engine) == "TRL's" and len(made) == 2
+    engine.vllm_client = Client()
+    assert client_of_rank(engine) is engine.vllm_client and len(made) == 2
+    assert engine.vllm_client.connections == (CONNECTIONS, 3), "TRL's own retries"
 
 
 def test_who_has_a_server(served):
