@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
 
 from gem_core.errors import UnknownNameError, unknown
-from gem_core.registration import list_envs, make, spec
+from gem_core.registration import client_parameters, list_envs, make, spec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -124,6 +124,9 @@ def _show_env(env_id: str, template: str, episodes: int, kwargs: dict[str, objec
     print(f"\n{env_id}  [{env.spec.fingerprint()}]")
     print((type(env.unwrapped).__doc__ or "").strip().partition("\n")[0])
     print("parameters: " + json.dumps(dict(env.spec.kwargs), sort_keys=True))
+    declared = client_parameters(env_id)
+    listing = "; ".join(f"{name}: {kind}" for name, kind in declared.items()) or "nothing"
+    print(f"a client of a server may set: {listing}")
     observation, info = env.reset(seed=0)
     context = Context(get_template("no" if template == "chat" else template))
     prompt = context.start(observation, info)

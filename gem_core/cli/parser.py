@@ -244,6 +244,11 @@ def _serve(verbs: _Verbs) -> None:
         metavar="PATTERN",
         help="which environments, such as game:* (default: all)",
     )
+    _add_client_limits(verb)
+
+
+def _add_client_limits(verb: argparse.ArgumentParser) -> None:
+    """Add what clients of a server may use."""
     verb.add_argument(
         "--sessions", type=int, help="sessions at once (default: 2048; with --mcp 64)"
     )
@@ -270,7 +275,15 @@ def _serve(verbs: _Verbs) -> None:
     verb.add_argument(
         "--parameters",
         action="store_true",
-        help="let clients set parameters of environments, files of data included",
+        help="let clients set the parameters that environments declare (gem-core show ENV)",
+    )
+    verb.add_argument(
+        "--recipe",
+        action="append",
+        default=[],
+        metavar="BASELINE|FILE",
+        help="also let clients set just the values that this recipe of yours gives its "
+        "environments; may be repeated",
     )
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from gem_core.errors import GemError, MissingDependencyError
 
@@ -37,12 +39,23 @@ def _serve_http(arguments: argparse.Namespace) -> int:
         idle_s=arguments.idle,
         call_s=arguments.deadline,
         message_bytes=arguments.message_bytes,
-        parameters=arguments.parameters,
+        parameters=arguments.parameters or bool(arguments.recipe),
+        allowed=_allowed(arguments.recipe),
     )
     port = PORT if arguments.port is None else arguments.port
     token = os.environ.get(TOKEN_VARIABLE) or None
     program.run(limits, host=arguments.host, port=port, token=token)
     return 0
+
+
+def _allowed(recipes: Sequence[str]) -> tuple[tuple[str, Mapping[str, Any]], ...]:
+    """Return id and parameters of every environment of the operator's recipes."""
+    if not recipes:
+        return ()
+    from gem_core.training.recipe import load_recipe
+
+    loaded = [load_recipe(recipe) for recipe in recipes]
+    return tuple((env.id, env.kwargs) for one in loaded for env in [*one.env, *one.eval.env])
 
 
 def _serve_mcp(arguments: argparse.Namespace) -> int:
@@ -56,7 +69,8 @@ def _serve_mcp(arguments: argparse.Namespace) -> int:
         sessions=arguments.sessions or MCP_SESSIONS,
         idle_s=arguments.idle,
         call_s=arguments.deadline,
-        parameters=arguments.parameters,
+        parameters=arguments.parameters or bool(arguments.recipe),
+        allowed=_allowed(arguments.recipe),
     )
     sessions = EnvSessions(limits)
     if not sessions.environments():

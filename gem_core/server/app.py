@@ -15,11 +15,13 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from gem_core.registration import client_parameters
+from gem_core.registration.parameters import parameters_schema
 from gem_core.server import messages
 from gem_core.server.access import refusal
 from gem_core.server.limits import RefusedError, ServerLimits
 from gem_core.server.metrics import ServerMetrics
-from gem_core.server.sessions import Session, Sessions, served
+from gem_core.server.sessions import Session, Sessions, is_served, served
 
 _log = logging.getLogger(__name__)
 _POLICY = 1008  # WebSocket's code of a refused message
@@ -108,7 +110,11 @@ class EnvServer:
         return JSONResponse(served(self.limits.environments))
 
     async def _schema(self, request: Request) -> Response:
-        return JSONResponse(messages.SCHEMA)
+        name = request.path_params["id"]
+        if not is_served(name, self.limits.environments):
+            return JSONResponse(messages.SCHEMA)
+        declared = client_parameters(name) if self.limits.parameters else {}
+        return JSONResponse({**messages.SCHEMA, "parameters": parameters_schema(declared)})
 
     async def _about(self, request: Request) -> Response:
         name = request.path_params["id"]
@@ -154,7 +160,7 @@ class EnvServer:
             return
         await socket.accept()
         try:
-            parameters = _parameters(json.loads(socket.query_params.get("parameters", "{}")))
+            parameters = messages.read(socket.query_params.get("parameters", "{}"))
             session = await self.sessions.open(socket.path_params["id"], parameters)
         except (RefusedError, ValueError) as error:
             refused = error if isinstance(error, RefusedError) else RefusedError(str(error))

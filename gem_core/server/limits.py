@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from gem_core.errors import GemError
 
@@ -18,8 +19,9 @@ class ServerLimits(NamedTuple):
         call_s: wall seconds of a call of an environment.
         message_bytes: size of a message.
         threads: calls of environments that run at the same time.
-        parameters: whether clients may set parameters of environments, such as the file that data
-            are read from.
+        parameters: whether clients may set the parameters that environments declare for them.
+        allowed: what the operator allows besides, as (id, parameters): a client may set just these
+            values of the environment.
     """
 
     environments: tuple[str, ...] = ("*",)
@@ -29,6 +31,7 @@ class ServerLimits(NamedTuple):
     message_bytes: int = 1 << 20
     threads: int = 64
     parameters: bool = False
+    allowed: tuple[tuple[str, Mapping[str, Any]], ...] = ()
 
 
 class RefusedError(GemError, ValueError):

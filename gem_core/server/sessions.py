@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 from gem_core.core import Env
 from gem_core.episodes.env_threads import EnvThreads
 from gem_core.errors import GemError
-from gem_core.registration import list_envs, make
+from gem_core.registration import check_client_parameters, list_envs, make
+from gem_core.registration.parameters import ParameterError
 from gem_core.server.limits import RefusedError, ServerLimits
 from gem_core.server.metrics import ServerMetrics
 from gem_core.workers.errors import describe_error, remote_error
@@ -95,8 +96,8 @@ class Sessions:
         """Make an environment for a client.
 
         Raises:
-            RefusedError: the id is not served, parameters are not allowed, all sessions are taken,
-                or the environment cannot be made.
+            RefusedError: the id is not served, a parameter is not one that clients may set, all
+                sessions are taken, or the environment cannot be made.
         """
         self._check(environment, parameters)
         self._reserved += 1
@@ -198,6 +199,10 @@ class Sessions:
             raise RefusedError(
                 "This server does not allow parameters of environments: start it with --parameters."
             )
+        try:
+            check_client_parameters(environment, parameters, self.limits.allowed)
+        except ParameterError as error:
+            raise RefusedError(str(error)) from None
         if self.count >= self.limits.sessions:
             raise RefusedError(
                 f"All {self.limits.sessions} sessions are taken; --sessions of the server sets how "

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -117,3 +118,35 @@ def test_a_failed_reset_takes_no_session() -> None:
 def test_the_command_names_what_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["serve", "--mcp", "--environments", "nope:*"]) == 2
     assert "nope:*" in capsys.readouterr().err
+
+
+ATTACKS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("multi:Nim-v0-easy", {"game": "subprocess:Popen", "args": ["touch", "marker"]}),
+    ("multi:Nim-v0-easy", {"opponent": "os:system"}),
+    ("multi:ReturnsDesk-v0", {"user": "code:InteractiveConsole"}),
+    ("terminal:files-v0", {"level": "guarded"}),
+    ("math:GSM8K", {"dataset": "/etc/passwd"}),
+    ("game:WikiGame-v0-easy", {"url": "http://127.0.0.1:1/api.php"}),
+    (GAME, {"max_turns": 10**12}),
+)
+
+
+async def attack(folder: str) -> None:
+    command = ["-m", "gem_core.cli", "serve", "--mcp", "--parameters"]
+    server = StdioServerParameters(command=sys.executable, args=command, cwd=folder)
+    async with stdio_client(server) as (read, write), ClientSession(read, write) as session:
+        await session.initialize()
+        neighbour = content(await session.call_tool("reset", {"environment": GAME, "seed": 3}))
+        for environment, parameters in ATTACKS:
+            arguments = {"environment": environment, "parameters": parameters}
+            refused = await session.call_tool("reset", arguments)
+            assert refused.is_error and "gem-core serve --recipe" in refused.content[0].text
+        arguments = {"session": neighbour["session"], "action": "\\boxed{5}"}
+        assert content(await session.call_tool("step", arguments))["observation"]
+        arguments = {"environment": GAME, "parameters": {"max_turns": 3}}
+        assert content(await session.call_tool("reset", arguments))["session"]
+
+
+def test_no_client_runs_a_program_or_reads_a_file(tmp_path: Path) -> None:
+    asyncio.run(asyncio.wait_for(attack(str(tmp_path)), 120))
+    assert list(tmp_path.iterdir()) == []

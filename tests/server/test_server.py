@@ -405,7 +405,7 @@ def test_parameters_where_they_are_allowed(start: Callable[..., Any]) -> None:
     parameters = {"max_number": 5, "max_turns": 2}
     with RemoteEnv(GUESS, url=server.url, parameters=parameters) as env:
         assert play(env, 1) == play(gem_core.make(GUESS, **parameters), 1)
-    with pytest.raises(ServerError, match="max_numbr"):
+    with pytest.raises(ServerError, match="Did you mean 'max_number'"):
         RemoteEnv(GUESS, url=server.url, parameters={"max_numbr": 5}).reset(seed=1)
 
 

@@ -142,11 +142,14 @@ def main():
     import faulty_env
 
     from gem_core.registration import register
+    from gem_core.registration.parameters import Flag, Whole
     from gem_core.server.limits import ServerLimits
     from gem_core.server.program import make_program
 
     limits, turns = map(json.loads, sys.argv[1:])
-    register(faulty_env.ID, "faulty_env:Faulty", **({"turns": turns} if turns else {}))
+    declared = {"turns": Whole(1, 100), "slow": Flag()}
+    more = {"turns": turns} if turns else {}
+    register(faulty_env.ID, "faulty_env:Faulty", client_parameters=declared, **more)
     register(faulty_env.FAST, "faulty_env:Fast")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from gem_core.core import Env
 from gem_core.errors import GemError
-from gem_core.registration import list_envs, make
+from gem_core.registration import check_client_parameters, list_envs, make
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,8 +31,9 @@ class ServeLimits(NamedTuple):
         sessions: sessions at once.
         idle_s: seconds without a call after which a session may be closed for a new one.
         call_s: wall seconds of a call.
-        parameters: whether clients may set parameters of environments, such as the file that data
-            are read from.
+        parameters: whether clients may set the parameters that environments declare for them.
+        allowed: what the operator allows besides, as (id, parameters): a client may set just these
+            values of the environment.
     """
 
     environments: tuple[str, ...] = ("*",)
@@ -40,6 +41,7 @@ class ServeLimits(NamedTuple):
     idle_s: float = 1800.0
     call_s: float = 60.0
     parameters: bool = False
+    allowed: tuple[tuple[str, Mapping[str, Any]], ...] = ()
 
 
 class _Session:
@@ -76,6 +78,7 @@ class EnvSessions:
 
         Raises:
             ServeError: the id is not served, or every session is taken.
+            ParameterError: a parameter is not one that clients may set.
             GemError: the environment cannot be made.
         """
         if environment not in self.environments():
@@ -83,7 +86,10 @@ class EnvSessions:
                 f"There is no environment {environment!r:.80} here: list_environments lists them."
             )
         if parameters and not self.limits.parameters:
-            raise ServeError("This server does not allow parameters of environments.")
+            raise ServeError(
+                "This server does not allow parameters of environments: start it with --parameters."
+            )
+        check_client_parameters(environment, parameters or {}, self.limits.allowed)
         name = self._reserve()
         try:
             env = make(environment, **(parameters or {}))

@@ -26,7 +26,8 @@ def test_a_run_records_what_the_server_plays(serve, tmp_path):
     data = tmp_path / "rows.jsonl"
     data.write_text('{"problem": "1 + 1?", "answer": "2"}\n')
     table = {"id": "qa:HotpotQA", "kwargs": {"dataset": str(data), "part": "all"}}
-    server = serve()
+    allowed = [("qa:HotpotQA", {"dataset": str(data)})]
+    server = serve(allowed=allowed)
     relay = Relay(server.port)
     recipe = recipe_of(relay.url, table, eval={"episodes": 0})
     rows = describe_environments(recipe)
@@ -42,7 +43,7 @@ def test_a_run_records_what_the_server_plays(serve, tmp_path):
         server.wait_for("sessions", 0)
         server.kill()
         data.write_text('{"problem": "1 + 2?", "answer": "3"}\n')
-        relay.port = serve().port  # another server at the same address
+        relay.port = serve(allowed=allowed).port  # another server at the same address
         (episode,) = play_batch([MachineFactory(run.recipe).train(0)], Actions())
         assert episode.stop_reason is StopReason.ENV_ERROR
         assert "DataError: qa:HotpotQA: " in episode.error
@@ -72,8 +73,9 @@ def test_servers_with_different_data_are_refused(serve, tmp_path):
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "rows.jsonl").write_text(f'{{"problem": "{name}?", "answer": "2"}}\n')
-    one, two = (serve(folder=tmp_path / name) for name in ("one", "two"))
     table = {"id": "qa:HotpotQA", "kwargs": {"dataset": "rows.jsonl", "part": "all"}}
+    allowed = [("qa:HotpotQA", table["kwargs"])]
+    one, two = (serve(folder=tmp_path / name, allowed=allowed) for name in ("one", "two"))
     assert describe_environments(recipe_of([one.url], table))[0]["items"] == 1
     with pytest.raises(DataError, match=r"the servers of workers.address differ: .* same data"):
         describe_environments(recipe_of([one.url, two.url], table))
@@ -107,6 +109,10 @@ def test_what_cannot_be_served_is_refused_before_the_run(serve, impatient):
     table = {"id": GUESS, "kwargs": {"max_turns": 3}}
     with pytest.raises(RecipeError, match="start it with --parameters"):
         describe_environments(recipe_of(server.url, table))
+    declared_only = serve(environments=["qa:*"])
+    table = {"id": "qa:HotpotQA", "kwargs": {"dataset": "rows.jsonl"}}
+    with pytest.raises(RecipeError, match=r"dataset must be 'sample', .*--recipe"):
+        describe_environments(recipe_of(declared_only.url, table))
     server.kill()
     with pytest.raises(RecipeError, match=r"No server at .*\. Start it \(gem-core serve\)"):
         describe_environments(recipe_of(server.url, {"id": GUESS}))

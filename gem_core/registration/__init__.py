@@ -16,10 +16,11 @@ from gem_core.errors import DataError, RegistrationError, unknown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from typing import Any
 
     from gem_core.core import Env
+    from gem_core.registration.parameters import Declared
 
 _ID = re.compile(r"[A-Za-z0-9_.\-]+:[A-Za-z0-9_.\-]+")
 _GROUP = "gem_core.envs"
@@ -36,10 +37,17 @@ _plugins_loaded = False
 
 
 _registry: dict[str, EnvSpec] = {}
+_declared: dict[str, Declared] = {}
+"""What clients may set of the environments that `register` was called for."""
 
 
 def register(
-    id: str, entry_point: str, *, data_revision: str | None = None, **kwargs: Any
+    id: str,
+    entry_point: str,
+    *,
+    data_revision: str | None = None,
+    client_parameters: Declared | None = None,
+    **kwargs: Any,
 ) -> EnvSpec:
     """Register an environment under an id.
 
@@ -49,10 +57,13 @@ def register(
         id: ``namespace:Name``, with a version in the name (``my:Task-v0``).
         entry_point: ``"module:Class"``; imported at the first ``make``.
         data_revision: commit or hash of the data behind the task.
+        client_parameters: the keyword arguments that clients of an environment server may set, and
+            in which bounds, see `gem_core.registration.parameters`; ``None``: none.
         **kwargs: keyword arguments of the class.
 
     Raises:
-        RegistrationError: the id or the entry point is malformed, or the id is taken.
+        RegistrationError: the id or the entry point is malformed, or the id is taken, or was
+            registered with other ``client_parameters``.
     """
     if not _ID.fullmatch(id):
         raise RegistrationError(f"Malformed id {id!r}: write namespace:Name-v0, e.g. 'my:Task-v0'.")
@@ -64,8 +75,58 @@ def register(
         raise RegistrationError(
             f"{id!r} is already registered as {old!r}: choose another name or another version."
         )
+    _declare(id, client_parameters, new=old is None)
     _registry[id] = new
     return new
+
+
+def _declare(id: str, parameters: Declared | None, *, new: bool) -> None:
+    from gem_core.registration.parameters import parameters_schema
+
+    if new:
+        _declared[id] = dict(parameters or {})
+        return
+    known = parameters_schema(client_parameters(id))
+    if parameters is not None and parameters_schema(parameters) != known:
+        raise RegistrationError(
+            f"{id!r} is already registered with other client_parameters: name them once."
+        )
+
+
+def client_parameters(id: str) -> Declared:
+    """Return what clients of an environment server may set of an environment.
+
+    Raises:
+        UnknownNameError: nothing is registered under the id.
+    """
+    registered = spec(id)
+    if id in _declared:
+        return _declared[id]
+    if id not in _registry:  # of another package
+        return {}
+    from gem_core.envs import _client_parameters
+
+    return _client_parameters.client_parameters(registered)
+
+
+def check_client_parameters(
+    id: str, given: Mapping[str, Any], allowed: Iterable[tuple[str, Mapping[str, Any]]] = ()
+) -> None:
+    """Check that a client of an environment server may set these parameters.
+
+    Args:
+        id: of the environment.
+        given: what the client asks for.
+        allowed: what the operator allows besides, see `.parameters.check_declared`.
+
+    Raises:
+        ParameterError: it may not; the message says what may be set.
+        UnknownNameError: nothing is registered under the id.
+    """
+    from gem_core.registration.parameters import check_declared
+
+    tables = [table for other, table in allowed if other == id]
+    check_declared(id, client_parameters(id), given, tables)
 
 
 def spec(id: str) -> EnvSpec:
