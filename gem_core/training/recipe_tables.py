@@ -176,7 +176,8 @@ class AlgorithmConfig(Table, frozen=True, kw_only=True):
     """Correction for an engine whose probabilities are not quite the trainer's: ``"tis"``,
     truncated importance sampling, multiplies the policy loss of each action token by
     min(p_trainer / p_engine, ``rollout_cap``), where p_trainer is that before the step's first
-    update."""
+    update. Both are probabilities among all tokens, so ``sampling.top_p`` and ``sampling.top_k``
+    must be off."""
     rollout_cap: Positive = 2.0
     """Largest weight of a token with ``rollout_correction``."""
     epochs: AtLeastOne = 1
@@ -227,7 +228,8 @@ class BatchConfig(Table, frozen=True, kw_only=True):
 
 
 class SamplingConfig(Table, frozen=True, kw_only=True):
-    """How actions are sampled in training."""
+    """How actions are sampled in training. ``top_p`` and ``top_k`` are those of every evaluation,
+    too: before, in and after training, and by ``gem-core eval``."""
 
     temperature: Positive = 1.0
     """Divides the logits; must be positive."""
@@ -254,7 +256,9 @@ class EvalConfig(Table, frozen=True, kw_only=True):
     inside_episodes: AtLeastOne = 64
     """Episodes of an evaluation during training."""
     temperature: NotNegative = 1.0
-    """Sampling temperature; 0 = the most likely token."""
+    """Sampling temperature; 0 = the most likely token. The rest of how evaluations sample is that
+    of training: ``sampling.top_p`` and ``sampling.top_k``, ``limits.max_tokens_per_turn``, and the
+    stop tokens of ``context.template``."""
     engine: Literal["hf", "vllm"] = "hf"
     """What plays the evaluations before and after training, with every trainer: ``hf``, gem_core's
     engine over transformers, in the launcher's process; ``vllm``, in a process of its own that ends

@@ -11,6 +11,7 @@ from typing import Any
 
 from gem_core.adapters.estimate import needs_critic
 from gem_core.adapters.native_keys import core_keys, refuse_keys, refuse_native, refuse_values
+from gem_core.adapters.rollout_correction import refuse_truncated_sampling
 from gem_core.errors import RecipeError, unknown
 from gem_core.training.recipe import Recipe, get_key, recipe_keys
 from gem_oat import values
@@ -66,6 +67,7 @@ def translate(recipe: Recipe) -> list[str]:
     refuse_keys(recipe, "Oat", REFUSED)
     refuse_native(recipe, "oat", NATIVE_OWNED)
     _check_values(recipe)
+    refuse_truncated_sampling(recipe, "oat")
     defaults = {name: compute(recipe) for name, compute in NATIVE_DEFAULTS.items()}
     copied = {name: get_key(recipe, key) for name, key in _COPIED.items()}
     computed = {name: compute(recipe) for name, (_, compute) in _COMPUTED.items()}

@@ -185,7 +185,8 @@ class GemActor(PPOActor):
             step: training steps so far; not used.
             indices: of the evaluation tasks.
         """
-        policy = replace(self.policy, sampling={"temperature": self.recipe.eval.temperature})
+        at = {**self.policy.sampling, "temperature": self.recipe.eval.temperature}
+        policy = replace(self.policy, sampling=at)
         machines = self.play([eval_task(self.recipe, index) for index in indices], policy)
         return self.ipc_client.serialize_ipc([machine.episode for machine in machines])
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from gem_core.adapters.native_keys import core_keys, refuse_keys, refuse_native
+from gem_core.adapters.rollout_correction import refuse_truncated_sampling
 from gem_core.errors import RecipeError, did_you_mean
 from gem_core.training.recipe import Recipe, flatten, get_key, recipe_keys
 from gem_openrlhf import values
@@ -58,6 +59,7 @@ def flags(recipe: Recipe) -> dict[str, Any]:
     refuse_keys(recipe, "openrlhf", REFUSED)
     native = native_flags(recipe)
     check_values(recipe)
+    refuse_truncated_sampling(recipe, "openrlhf")
     check_native(recipe, native)
     copied = {flag: get_key(recipe, key) for flag, key in _COPIED.items()}
     computed = {flag: compute(recipe) for flag, (_, compute) in _COMPUTED.items()}

@@ -8,11 +8,14 @@ from typing import Any
 from gem_core.adapters.estimate import needs_critic
 from gem_core.adapters.hydra import followers, override, refuse_unknown
 from gem_core.adapters.native_keys import (
+    bare,
     core_keys,
+    native_table,
     refuse_keys,
     refuse_native,
     refuse_values,
 )
+from gem_core.adapters.rollout_correction import refuse_truncated_sampling
 from gem_core.tiny import model_source
 from gem_core.training.recipe import Recipe, TrainConfig, flatten, get_key, recipe_keys
 from gem_core.training.runs import RunDir
@@ -61,6 +64,8 @@ NAMES = {
     "hardware.tensor_parallel": "actor.tp_size",
 }
 """Recipe key -> its name in 0.0.2; ``+`` where RL2's own configuration does not have it."""
+OF_EVALUATIONS = {"sampling.top_p": f"+{TEST}.top_p", "sampling.top_k": f"+{TEST}.top_k"}
+"""Recipe key -> its second name, for evaluations, which are cut as training is."""
 APPLIED = frozenset(
     {
         "seed",
@@ -183,7 +188,7 @@ def translate(
     """
     _refuse(recipe, newer)
     keys: dict[str, Any] = dict(NATIVE_DEFAULTS)
-    for key, native in NAMES.items():
+    for key, native in [*NAMES.items(), *OF_EVALUATIONS.items()]:
         keys[native] = COMPUTED[key](recipe) if key in COMPUTED else get_key(recipe, key)
     # RL2's own filter would run before the statistics over the batch, and dies if nothing is left.
     keys["rollout.dynamic_filtering"] = False
@@ -221,7 +226,8 @@ def native_owned(newer: bool) -> dict[str, str]:
         newer: in the newer API's names. What follows them in RL2's own configuration is included
             where that API is installed.
     """
-    owned = {native: f"set {key} instead" for key, native in NAMES.items()}
+    names = [*NAMES.items(), *OF_EVALUATIONS.items()]
+    owned = {native: f"set {key} instead" for key, native in names}
     owned |= ADAPTER_OWNED
     from_actor: Sequence[str] = ("betas", "epochs")
     if newer:
@@ -267,6 +273,9 @@ def _refuse(recipe: Recipe, newer: bool) -> None:
     refuse_native(recipe, "rl2", NATIVE_OWNED if newer == NEWER else native_owned(newer))
     if newer == NEWER:
         refuse_unknown(recipe, "rl2", native_keys())
+    table = "rollout.train.sampling_params." if newer else f"{TRAIN}."
+    given = map(bare, native_table(recipe, "rl2"))
+    refuse_truncated_sampling(recipe, "rl2", [key for key in given if key.startswith(table)])
 
 
 def _newer_checks(recipe: Recipe) -> list[tuple[str, object, str]]:

@@ -10,7 +10,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from gem_core.adapters.native_keys import core_keys, refuse_keys, refuse_native, refuse_values
+from gem_core.adapters.native_keys import (
+    core_keys,
+    native_table,
+    refuse_keys,
+    refuse_native,
+    refuse_values,
+)
+from gem_core.adapters.rollout_correction import refuse_truncated_sampling
 from gem_core.errors import RecipeError, did_you_mean
 from gem_core.training.recipe import Recipe, get_key, merge, recipe_keys
 from gem_trl.batching import batching, generations, updates_per_step
@@ -65,6 +72,8 @@ def translate(recipe: Recipe) -> dict[str, Any]:
     refuse_keys(recipe, "TRL", REFUSED)
     _check_values(recipe)
     native = native_keys(recipe)
+    changing = [key for key in native_table(recipe, "trl") if key.split(".")[0] in _SAMPLING]
+    refuse_truncated_sampling(recipe, "trl", changing)
     copied = {field: get_key(recipe, key) for field, key in _COPIED.items()}
     computed = {field: compute(recipe) for field, (_, compute) in _COMPUTED.items()}
     config = {**copied, **computed, **_FIXED}
@@ -288,6 +297,8 @@ _REPLACED = {
     "generation_kwargs.stop_strings": "context.template",
 }
 """Field that would compete with a recipe key -> that key."""
+_SAMPLING = ("min_p", "repetition_penalty", "generation_kwargs")
+"""Free fields that change the probabilities of tokens."""
 _FIXED: dict[str, Any] = {
     "vllm_importance_sampling_mode": "token_truncate",
     "vllm_importance_sampling_clip_min": None,

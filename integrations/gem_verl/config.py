@@ -17,6 +17,7 @@ from gem_core.adapters.native_keys import (
     refuse_native,
     refuse_values,
 )
+from gem_core.adapters.rollout_correction import refuse_truncated_sampling
 from gem_core.training.recipe import Recipe, get_key
 from gem_verl.native import native_keys
 from gem_verl.owned import OF_THE_RUN, REPLACED, UNSOUND
@@ -141,3 +142,4 @@ def _refuse(recipe: Recipe) -> None:
          hardware.gpus % hardware.engine_tensor_parallel, "it must divide the number of GPUs"),
     ])  # fmt: skip
     refuse_native(recipe, "verl", NATIVE_OWNED)
+    refuse_truncated_sampling(recipe, "verl")

@@ -61,8 +61,9 @@ DIRECT: dict[str, tuple[str, ...]] = {
         f"{ROLLOUT}.log_prob_micro_batch_size_per_gpu",
     ),
     "sampling.temperature": (f"{ROLLOUT}.temperature",),
-    "sampling.top_p": (f"{ROLLOUT}.top_p",),
-    "sampling.top_k": (f"{ROLLOUT}.top_k",),
+    # Evaluations are cut in the same way: those before and after training are, too.
+    "sampling.top_p": (f"{ROLLOUT}.top_p", f"{ROLLOUT}.val_kwargs.top_p"),
+    "sampling.top_k": (f"{ROLLOUT}.top_k", f"{ROLLOUT}.val_kwargs.top_k"),
     "eval.temperature": (f"{ROLLOUT}.val_kwargs.temperature",),
     "train.steps": ("trainer.total_training_steps",),
     "train.keep_checkpoints": (

@@ -8,9 +8,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+from msgspec.structs import asdict
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from gem_core.episodes.rollout import play_batch
+from gem_core.evaluation.local import evaluation_episodes
 from gem_core.evaluation.policy import HFPolicy
 from gem_core.tiny import model_path
 from gem_core.training.recipe import load_recipe
@@ -24,6 +26,10 @@ SETTINGS = (
     "train.log_episodes=8",
     'env.0.tools=["python"]',
     "env.0.tool_use.instructions=false",
+    "sampling.temperature=0.9",
+    "sampling.top_p=0.95",
+    "sampling.top_k=5",
+    "eval.temperature=0.7",
 )
 BUSY = """
 import random, time
@@ -102,6 +108,7 @@ def test_a_run_repeats_to_the_digit_and_plays_what_every_trainer_plays(
     assert numbers(first.evals()) == numbers(second.evals())
     assert weights(first) == weights(second)
     assert_first_step_is_the_cores(first)
+    assert_last_evaluation_is_the_cores(first)
     assert_tools_are_recorded_and_counted(first)
 
 
@@ -128,12 +135,29 @@ def assert_first_step_is_the_cores(directory):
     model = AutoModelForCausalLM.from_pretrained(folder)
     factory = MachineFactory(recipe, AutoTokenizer.from_pretrained(folder))
     machines = [factory.train(index) for index in range(recipe.batch.episodes)]
-    episodes = play_batch(machines, HFPolicy(model, factory.stop_ids))
+    sampling = asdict(recipe.sampling)
+    episodes = play_batch(machines, HFPolicy(model, factory.stop_ids, **sampling))
     logged = {key[2]: rows for key, rows in played(directory).items() if key[:2] == (1, "train")}
     assert len(logged) == recipe.batch.episodes
     for episode in episodes:
         tokens = [segment.token_ids for segment in episode.segments]
         assert [ids for ids, _ in logged[episode.index]] == tokens
+
+
+def assert_last_evaluation_is_the_cores(directory):
+    """Evaluations in training sample as those before and after it: the one that follows the last
+    step plays what the evaluator plays with the model of the run.
+
+    So its requests have the recipe's temperature, top_p, top_k, caps, stop tokens and seeds.
+    """
+    recipe = directory.recipe
+    episodes = evaluation_episodes(recipe, directory.model, recipe.eval.inside_episodes)
+    last = (recipe.train.steps, "eval")
+    logged = {key[2]: rows for key, rows in played(directory).items() if key[:2] == last}
+    assert len(logged) == len(episodes)
+    for episode in episodes:
+        tokens = [segment.token_ids for segment in episode.segments]
+        assert [ids for ids, _ in logged[episode.index]] == tokens, episode.index
 
 
 def assert_tools_are_recorded_and_counted(directory):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from importlib import import_module
 
 import numpy as np
@@ -9,8 +10,10 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
+from gem_core.errors import RecipeError
 from gem_core.parity.reference import compare, reference
 from gem_core.parity.replay import expected_rows
+from gem_core.training.recipe import recipe_from_dict
 
 CAP = 0.006
 """The frozen episodes say that their tokens were likely, and the random model that they were not:
@@ -48,3 +51,31 @@ def test_each_token_is_weighted_by_its_truncated_ratio(package, tiny, model_dir,
 
     plain = adapter.replay(tiny(*SETTINGS), episodes(), model_dir)
     assert compare(plain.gradients, expected.gradients)[1] > 10  # by default there is no weight
+
+
+NATIVE = {
+    "trl": ({"min_p": 0.1}, {"generation_kwargs": {"typical_p": 0.9}}),
+    "rl2": ({"+rollout.train_sampling_params.min_p": 0.1},),
+}
+"""Native keys that change the probabilities, of trainers that have any."""
+
+
+def with_native(recipe, trainer, table):
+    """``recipe`` with ``table`` as ``[trainer.<trainer>]``."""
+    return recipe_from_dict(recipe.to_dict() | {"trainer": {trainer: table}})
+
+
+@pytest.mark.parametrize("key", ["sampling.top_p=0.9", "sampling.top_k=5"])
+def test_a_correction_is_refused_where_the_engine_samples_from_a_part(config, tiny, key):
+    name = key.partition("=")[0]
+    with pytest.raises(RecipeError, match=rf"^{re.escape(name)}.*rollout_correction"):
+        config.translate(tiny(key, *TIS))
+    config.translate(tiny(key))
+    config.translate(tiny(*TIS, "sampling.top_p=1", "sampling.top_k=-1"))
+
+
+def test_native_keys_that_change_the_probabilities_are_refused_with_it(config, tiny, trainer_name):
+    for table in NATIVE.get(trainer_name, ()):
+        config.translate(with_native(tiny(), trainer_name, table))
+        with pytest.raises(RecipeError, match=r"^trainer\..*rollout_correction"):
+            config.translate(with_native(tiny(*TIS), trainer_name, table))

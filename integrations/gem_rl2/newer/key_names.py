@@ -23,6 +23,8 @@ RENAMED = {
     "rollout.train_sampling_params.stop": "rollout.train.sampling_params.stop",
     "rollout.train_sampling_params.stop_token_ids": "rollout.train.sampling_params.stop_token_ids",
     "rollout.test_sampling_params.temperature": "rollout.test.sampling_params.temperature",
+    "+rollout.test_sampling_params.top_p": "+rollout.test.sampling_params.top_p",
+    "+rollout.test_sampling_params.top_k": "+rollout.test.sampling_params.top_k",
     "rollout.test_sampling_params.max_new_tokens": "rollout.test.sampling_params.max_new_tokens",
     "rollout.test_sampling_params.no_stop_trim": "rollout.test.sampling_params.no_stop_trim",
     "rollout.test_sampling_params.stop": "rollout.test.sampling_params.stop",

@@ -87,8 +87,14 @@ EXPECTED = {
         f"{TRAIN}.temperature": r.sampling.temperature,
         "actor.temperature": r.sampling.temperature,
     },
-    "sampling.top_p": lambda r: {f"{TRAIN}.top_p": r.sampling.top_p},
-    "sampling.top_k": lambda r: {f"{TRAIN}.top_k": r.sampling.top_k},
+    "sampling.top_p": lambda r: {
+        f"{TRAIN}.top_p": r.sampling.top_p,
+        "rollout.test_sampling_params.top_p": r.sampling.top_p,
+    },
+    "sampling.top_k": lambda r: {
+        f"{TRAIN}.top_k": r.sampling.top_k,
+        "rollout.test_sampling_params.top_k": r.sampling.top_k,
+    },
     "limits.max_tokens_per_turn": lambda r: {
         f"{TRAIN}.max_new_tokens": r.limits.max_tokens_per_turn
     },
