@@ -33,7 +33,10 @@ layers, each over the one before: the defaults below, a baseline (`recipes/basel
 table, and `--set key=value` (`--set env.0.max_turns=3` sets a key of the first `[[env]]` table,
 `--set eval.env.0.id=game:Sudoku-v0-easy` of the first `[[eval.env]]` table, or adds that).
 Unknown keys and values out of range are errors; numbers are finite. A key that a trainer
-cannot honour is refused by name, never ignored.
+cannot honour is refused by name, never ignored; so is one that has no effect because another key
+is missing (`workers.number` without worker processes, `algorithm.kl_in` without a KL term). A
+default that is written out is no error. Where `--set` takes away what keys of the files need,
+these keys go with it: `--set algorithm.estimator=rebn` drops the critic's.
 
 `gem-core show BASELINE --profile PROFILE` prints the value of every key and its source.
 

@@ -33,7 +33,7 @@ def discounted_returns(batch: TurnBatch, gamma: float) -> FloatArray:
     return _backward(batch.rewards, batch.ends, _unit("gamma", gamma))
 
 
-@register_estimator("reinforce")
+@register_estimator("reinforce", ignores=("lam",))
 @on_valid_turns
 def reinforce(
     batch: TurnBatch, *, gamma: float, lam: float = 1.0, reduce: Reduce = identity
@@ -42,7 +42,7 @@ def reinforce(
     return discounted_returns(batch, gamma)
 
 
-@register_estimator("rebn")
+@register_estimator("rebn", ignores=("lam",))
 @on_valid_turns
 def rebn(
     batch: TurnBatch,
@@ -73,7 +73,7 @@ def rebn(
     return normalise(returns, cell, cells, reduce=reduce, ddof=ddof, eps=eps, floor=floor)
 
 
-@register_estimator("grpo", needs_groups=True)
+@register_estimator("grpo", needs_groups=True, ignores=("gamma", "lam"))
 @on_valid_turns
 def grpo(
     batch: TurnBatch,
@@ -107,7 +107,7 @@ def grpo(
     return (deviation / scale[groups])[of_turn]
 
 
-@register_estimator("dr_grpo", needs_groups=True)
+@register_estimator("dr_grpo", needs_groups=True, ignores=("gamma", "lam"))
 @on_valid_turns
 def dr_grpo(
     batch: TurnBatch,
@@ -122,7 +122,7 @@ def dr_grpo(
     return deviation[of_turn]
 
 
-@register_estimator("rloo", needs_groups=True)
+@register_estimator("rloo", needs_groups=True, ignores=("gamma", "lam"))
 @on_valid_turns
 def rloo(
     batch: TurnBatch,

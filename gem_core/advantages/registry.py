@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from inspect import Parameter, signature
 from typing import Any, NamedTuple, TypeVar
@@ -35,18 +35,23 @@ class EstimatorNeeds(NamedTuple):
     Attributes:
         values: ``TurnBatch.values`` and ``bootstrap``: the trainer trains a critic.
         groups: ``TurnBatch.group``: several episodes share an initial state.
+        ignores: which of ``gamma`` and ``lam`` it does not read: setting them is refused.
     """
 
     values: bool = False
     groups: bool = False
+    ignores: frozenset[str] = frozenset()
 
 
-def declare_needs(*, needs_values: bool = False, needs_groups: bool = False) -> Callable[[F], F]:
+def declare_needs(
+    *, needs_values: bool = False, needs_groups: bool = False, ignores: Iterable[str] = ()
+) -> Callable[[F], F]:
     """Declare what the decorated estimator needs, without giving it a name in this process.
 
     It is for estimators that are found by an entry point or as ``"module:function"``. Trainers
     train a critic for an estimator that needs values; a recipe without groups is refused for one
-    that needs groups. What wraps the estimator (`functools.wraps`) needs the same.
+    that needs groups, and one that sets ``gamma`` or ``lam`` for one that ignores it. What wraps
+    the estimator (`functools.wraps`) needs the same.
 
     Raises:
         RegistrationError: attributes of the estimator cannot be set.
@@ -54,7 +59,11 @@ def declare_needs(*, needs_values: bool = False, needs_groups: bool = False) -> 
 
     def declare(estimator: F) -> F:
         before = _declared(estimator)
-        needs = EstimatorNeeds(before.values or needs_values, before.groups or needs_groups)
+        needs = EstimatorNeeds(
+            before.values or needs_values,
+            before.groups or needs_groups,
+            before.ignores | frozenset(ignores),
+        )
         if needs == before:
             return estimator
         try:
@@ -69,7 +78,11 @@ def declare_needs(*, needs_values: bool = False, needs_groups: bool = False) -> 
 
 
 def register_estimator(
-    name: str, *, needs_values: bool = False, needs_groups: bool = False
+    name: str,
+    *,
+    needs_values: bool = False,
+    needs_groups: bool = False,
+    ignores: Iterable[str] = (),
 ) -> Callable[[F], F]:
     """Register the decorated function as estimator ``name``, in this process.
 
@@ -82,6 +95,7 @@ def register_estimator(
         name: of the estimator in recipes.
         needs_values: it reads ``TurnBatch.values``, see `declare_needs`.
         needs_groups: it reads ``TurnBatch.group``.
+        ignores: which of ``gamma`` and ``lam`` it does not read.
 
     Raises:
         RegistrationError: the name is malformed or taken, or the signature does not fit.
@@ -99,7 +113,9 @@ def register_estimator(
                 f"The estimator name {name!r} is taken by {_origin(known)}: choose another name."
             )
         _check_signature(name, estimator)
-        declare_needs(needs_values=needs_values, needs_groups=needs_groups)(estimator)
+        declare_needs(needs_values=needs_values, needs_groups=needs_groups, ignores=ignores)(
+            estimator
+        )
         _registered[name] = estimator
         return estimator
 

@@ -10,6 +10,7 @@ from typing import Any
 from gem_core.compare.grid import Cell
 from gem_core.compare.results import CellResult
 from gem_core.errors import RecipeError, RunError
+from gem_core.training.key_needs import without_idle
 from gem_core.training.recipe import Recipe, flatten
 from gem_core.training.runs import RunDir
 
@@ -34,7 +35,8 @@ def differing_keys(stored: Recipe, asked: Recipe) -> list[str]:
 def why_stale(folder: Path, asked: Recipe) -> str | None:
     """Return why the run in ``folder`` is not one of ``asked``; ``None`` if it is.
 
-    Keys that were added to the schema after the run count with their defaults.
+    Keys that were added to the schema after the run count with their defaults, keys without effect
+    not at all.
     """
     try:
         differences = differing_keys(RunDir(folder).recipe, asked)
@@ -95,5 +97,5 @@ def _mixed(members: Sequence[CellResult]) -> list[str]:
 
 
 def _values(recipe: Recipe) -> dict[str, str]:
-    flat: dict[str, Any] = flatten(recipe.to_dict())
+    flat: dict[str, Any] = flatten(without_idle(recipe).to_dict())
     return {key: json.dumps(value, sort_keys=True) for key, value in flat.items()}

@@ -28,7 +28,7 @@ from gem_core.adapters.program import run_program
 from gem_core.episodes.data import Episode
 from gem_core.episodes.rollout import play_many, require_healthy
 from gem_core.errors import GemError, RunError
-from gem_core.training.recipe import Recipe, recipe_from_dict
+from gem_core.training.recipe import Recipe, stored_recipe
 from gem_core.training.run_workers import close_run_pools
 from gem_core.training.runs import RUN_VARIABLE
 
@@ -113,7 +113,7 @@ def main(arguments: Sequence[str]) -> None:
     folder = Path(arguments[0])
     request = msgspec.json.decode((folder / REQUEST).read_bytes())
     try:
-        answer = _play(recipe_from_dict(request["recipe"]), request["model"], request["episodes"])
+        answer = _play(stored_recipe(request["recipe"]), request["model"], request["episodes"])
     except Exception as error:
         if isinstance(error, GemError):
             print(f"{type(error).__name__}: {error}", file=sys.stderr)

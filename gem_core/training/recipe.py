@@ -16,6 +16,7 @@ import msgspec
 
 from gem_core.episodes.machine import Limits
 from gem_core.errors import RecipeError, did_you_mean
+from gem_core.training.key_needs import drop_idle, refuse_idle
 from gem_core.training.ranges import RunSeed, Text
 from gem_core.training.recipe_checks import validate
 from gem_core.training.recipe_errors import explain
@@ -23,6 +24,7 @@ from gem_core.training.recipe_files import (
     flatten,
     merge,
     merge_overrides,
+    overridden,
     parse_override,
     read_tables,
     recipe_dirs,
@@ -74,6 +76,7 @@ __all__ = [
     "recipe_from_dict",
     "recipe_keys",
     "shipped",
+    "stored_recipe",
     "validate",
 ]
 
@@ -142,24 +145,42 @@ def load_recipe(
         overrides: ``dotted.key=value`` strings; the value is TOML (a bare word is a string).
 
     Raises:
-        RecipeError: there is no such file, or a key is unknown, has a wrong type or an impossible
-            value.
+        RecipeError: there is no such file, or a key is unknown, has a wrong type, an impossible
+            value or no effect.
     """
-    return _with_known_trainers(recipe_from_dict(read_tables(baseline, profile, overrides)))
+    tables = read_tables(baseline, profile, overrides)
+    if overrides:
+        before = read_tables(baseline, profile, ())
+        tables = drop_idle(tables, overridden(overrides), before)
+    return _with_known_trainers(recipe_from_dict(tables))
 
 
 def override(recipe: Recipe, overrides: Sequence[str]) -> Recipe:
     """Return ``recipe`` with ``dotted.key=value`` overrides.
 
     Raises:
-        RecipeError: a key is unknown, has a wrong type or an impossible value.
+        RecipeError: a key is unknown, has a wrong type or an impossible value, or an override has
+            no effect.
     """
     data = merge_overrides(recipe.to_dict(), overrides)
-    return _with_known_trainers(recipe_from_dict(data))
+    return _with_known_trainers(recipe_from_dict(drop_idle(data, overridden(overrides))))
 
 
 def recipe_from_dict(data: Mapping[str, Any]) -> Recipe:
     """Build and validate a recipe from plain types.
+
+    Raises:
+        RecipeError: a key is unknown, has a wrong type, an impossible value or no effect.
+    """
+    recipe = stored_recipe(data)
+    refuse_idle(recipe)
+    return recipe
+
+
+def stored_recipe(data: Mapping[str, Any]) -> Recipe:
+    """Build and validate a recipe that was written by a program, as that of a run.
+
+    It may have keys without effect: runs from before they were refused do.
 
     Raises:
         RecipeError: a key is unknown, has a wrong type or an impossible value.

@@ -38,11 +38,10 @@ def validate(recipe: Recipe) -> None:
     _check_hardware(recipe)
     check_workers(recipe)
     _check_eval_engine(recipe)
-    constant = recipe.algorithm.loss_aggregation == "constant"
     _require(
-        constant == (recipe.algorithm.loss_constant is not None),
+        recipe.algorithm.loss_aggregation != "constant" or recipe.algorithm.loss_constant,
         "algorithm.loss_constant",
-        'goes with algorithm.loss_aggregation = "constant" and only with it',
+        'must be set with algorithm.loss_aggregation = "constant"',
     )
     _require(recipe.sampling.top_k != 0, "sampling.top_k", "must not be 0; -1 = off")
     tiny = recipe.model.tiny
@@ -72,24 +71,14 @@ def _check_environments(recipe: Recipe) -> None:
             with _named(f"{key}.kwargs"):
                 check_kwargs(env.id, env.kwargs)
         _check_kinds(f"{key}.kwargs", env.kwargs, registered)
-        _check_tools(key, env, recipe.context.template)
+        _check_tools(key, env)
 
 
-def _check_tools(key: str, env: EnvConfig, template: str) -> None:
+def _check_tools(key: str, env: EnvConfig) -> None:
     """Check the names of tools, and the names and kinds of their options."""
     from gem_core.tools import check_tool
     from gem_core.training.run_tools import wanted_tools
 
-    _require(
-        env.tools is not None or env.tool_use == type(env.tool_use)(),
-        f"{key}.tool_use",
-        f"goes with {key}.tools and only with it",
-    )
-    _require(
-        not env.tool_use.native or template == "chat",
-        f"{key}.tool_use.native",
-        'goes with context.template = "chat" and only with it',
-    )
     for number, (name, options) in enumerate(wanted_tools(env, key)):
         with _named(f"{key}.tools.{number}"):
             defaults = check_tool(name, options)
@@ -104,9 +93,9 @@ def _check_context(recipe: Recipe) -> None:
         with _named("context.template"):
             get_template(context.template)
     _require(
-        (context.history == "window") == (context.window is not None),
+        context.history != "window" or context.window is not None,
         "context.window",
-        'goes with context.history = "window" and only with it',
+        'must be set with context.history = "window"',
     )
 
 
@@ -169,13 +158,6 @@ def _check_batch(recipe: Recipe) -> None:
 
 
 def _check_hardware(recipe: Recipe) -> None:
-    lora = recipe.model.lora
-    for key, default in (("alpha", type(lora)().alpha), ("targets", ())):
-        _require(
-            lora.rank > 0 or getattr(lora, key) == default,
-            f"model.lora.{key}",
-            "goes with model.lora.rank >= 1 and only with it",
-        )
     hardware = recipe.hardware
     parallel = hardware.tensor_parallel * hardware.sequence_parallel
     for key, shared in (
@@ -209,6 +191,6 @@ def _check_eval_engine(recipe: Recipe) -> None:
     )
 
 
-def _require(holds: bool, key: str, message: str) -> None:
+def _require(holds: object, key: str, message: str) -> None:
     if not holds:
         raise RecipeError(f"{key}: {message}.")

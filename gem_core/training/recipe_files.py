@@ -72,6 +72,11 @@ def merge_overrides(tables: Mapping[str, Any], overrides: Sequence[str]) -> dict
     return merged
 
 
+def overridden(overrides: Sequence[str]) -> set[str]:
+    """Return the dotted keys that overrides set."""
+    return {key for override in overrides for key in flatten(parse_override(override))}
+
+
 def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     """Return ``base`` with ``over`` merged over it: tables are merged, other values replaced.
 

@@ -28,8 +28,9 @@ from typing import Any, Literal
 from gem_core.episodes.data import Episode
 from gem_core.errors import RunError
 from gem_core.training import episode_store as store
+from gem_core.training.key_needs import without_idle
 from gem_core.training.machine import describe_machine
-from gem_core.training.recipe import Recipe, flatten, recipe_from_dict
+from gem_core.training.recipe import Recipe, flatten, stored_recipe
 from gem_core.training.run_lock import LOCK_FILE
 
 RUN_VARIABLE = "GEM_CORE_RUN"
@@ -113,7 +114,7 @@ class RunDir:
     @property
     def recipe(self) -> Recipe:
         """The resolved recipe of the run."""
-        return recipe_from_dict(self._read("recipe.json"))
+        return stored_recipe(self._read("recipe.json"))
 
     @property
     def info(self) -> dict[str, Any]:
@@ -319,16 +320,18 @@ def continue_from(recipe: Recipe, run: RunDir) -> Recipe:
     if not (run.model / "config.json").exists():
         raise RunError(f"{run.path} has no model yet: finish it with gem-core train --resume.")
     before = run.recipe.train
-    return replace(
+    continued = replace(
         recipe,
         model=replace(recipe.model, path=str(run.model.resolve()), revision=None),
         train=replace(recipe.train, start=before.start + before.steps),
     )
+    return without_idle(continued)
 
 
 def _flat(recipe: Recipe) -> dict[str, str]:
-    """Return the values of a recipe by dotted key, as JSON."""
-    return {key: json.dumps(value) for key, value in flatten(recipe.to_dict()).items()}
+    """Return the values of a recipe by dotted key, as JSON; those without effect do not count."""
+    values = flatten(without_idle(recipe).to_dict())
+    return {key: json.dumps(value) for key, value in values.items()}
 
 
 def _episode_key(number: int, row: Mapping[str, Any]) -> tuple[Any, ...]:

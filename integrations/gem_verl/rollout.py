@@ -21,7 +21,7 @@ from gem_core.episodes.data import Completion, Episode, Segment
 from gem_core.episodes.machine import EpisodeMachine
 from gem_core.episodes.rollout import Request, play
 from gem_core.errors import GemError
-from gem_core.training.recipe import Recipe, recipe_from_dict
+from gem_core.training.recipe import Recipe, stored_recipe
 from gem_core.training.tasks import MachineFactory, Task, eval_task, train_task
 
 EVALUATION = "gem:eval"
@@ -33,7 +33,7 @@ TRAIN = "gem:train"
 @lru_cache(maxsize=8)
 def read_recipe(text: str) -> Recipe:
     """Read the recipe in ``data.gem_recipe``."""
-    return recipe_from_dict(json.loads(text))
+    return stored_recipe(json.loads(text))
 
 
 @lru_cache(maxsize=8)

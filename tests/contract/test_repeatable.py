@@ -27,9 +27,9 @@ SETTINGS = (
     'env.0.tools=["python"]',
     "env.0.tool_use.instructions=false",
     "sampling.temperature=0.9",
-    "sampling.top_p=0.95",
-    "sampling.top_k=5",
-    "eval.temperature=0.7",
+    "sampling.top_p=0.9",
+    "sampling.top_k=3",
+    "eval.temperature=1.5",
 )
 BUSY = """
 import random, time

@@ -52,7 +52,7 @@ GAME = "game:GuessTheNumber-v0-easy"
         ("algorithm.minibatches=97", "algorithm.minibatches: must be at most batch.episodes = 96"),
         ("algorithm.estimator=grpo", "batch.group_size: algorithm.estimator = 'grpo'"),
         ("algorithm.gamma=1.5", "algorithm.gamma: must be at most 1"),
-        ("algorithm.loss_aggregation=constant", "algorithm.loss_constant: goes with"),
+        ("algorithm.loss_aggregation=constant", "algorithm.loss_constant: must be set with"),
         ("seed=-1", "seed: must be at least 0"),
         ("sampling.temperature=0", "sampling.temperature: must be greater than 0"),
         ("nonsense", "write dotted.key=value"),
@@ -256,7 +256,7 @@ def test_unknown_files_are_guessed(tmp_path):
 def test_later_layers_win(tmp_path):
     (tmp_path / "b.toml").write_text(
         'name="b"\nenv=[{id="game:GuessTheNumber-v0-easy"}]\n'
-        "[algorithm]\nlr=1.0\ngamma=0.5\nlam=0.1\n"
+        '[algorithm]\nestimator="gae"\nlr=1.0\ngamma=0.5\nlam=0.1\n'
         "[profiles.p.algorithm]\nlam=0.3\nlr=0.3\n"
     )
     (tmp_path / "p.toml").write_text("[algorithm]\nlr=0.2\ngamma=0.2\nlam=0.2\n")

@@ -148,7 +148,7 @@ def test_members_of_a_group_share_the_seed(tiny, engine, tokenizer):
 
 
 def test_rows_cover_the_run_and_the_evaluation(tiny):
-    recipe = tiny("train.steps=3", "batch.group_size=2", "eval.inside_episodes=5")
+    recipe = tiny("train.steps=3", "batch.group_size=2", "eval.every=1", "eval.inside_episodes=5")
     rows = rollout.dataset_rows(recipe, "train")
     assert [row["label"] for row in rows] == [
         f"train/{k}" for k in range(0, 3 * recipe.batch.episodes, 2)

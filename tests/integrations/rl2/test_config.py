@@ -55,7 +55,7 @@ def test_paper_profile_on_gpus():
 
 def test_the_critic_follows_the_actor(tiny):
     keys = ["algorithm.lr_schedule=cosine", "algorithm.betas=[0.8, 0.9]", "algorithm.epochs=3"]
-    config = composed(tiny(*keys, "algorithm.critic_lr=0.25"))
+    config = composed(tiny(*keys, "algorithm.estimator=gae", "algorithm.critic_lr=0.25"))
     assert config.critic.scheduler == "cosine"
     assert list(config.critic.betas) == [0.8, 0.9]
     assert config.critic.epochs == 3

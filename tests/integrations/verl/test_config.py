@@ -303,7 +303,7 @@ def test_a_recipe_arrives_as_it_was_sent(text):
 
 
 def test_the_dataset_is_the_recipes_tasks(tiny):
-    recipe = tiny("train.steps=3", "eval.inside_episodes=5")
+    recipe = tiny("train.steps=3", "eval.every=1", "eval.inside_episodes=5")
     data = configuration(recipe, "model").data
     assert len(TaskDataset(data.train_files, data)) == 24
     assert len(TaskDataset(data.val_files, data)) == 5
