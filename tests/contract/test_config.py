@@ -19,7 +19,11 @@ TOGETHER = {
         "algorithm.loss_constant": 99,
     },
     "algorithm.kl_in": {"algorithm.kl_in": "reward", "algorithm.kl_coef": 0.1},
-    "algorithm.estimator": {"algorithm.estimator": "grpo", "batch.group_size": 4},
+    "algorithm.estimator": {
+        "algorithm.estimator": "grpo",
+        "algorithm.gamma": 1.0,
+        "batch.group_size": 4,
+    },
     "algorithm.options": {"algorithm.options": {"eps": 1e-3}},
     "algorithm.lam": {"algorithm.lam": 0.5, "algorithm.estimator": "gae"},
     "algorithm.rollout_correction": {
