@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import signal
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
+from pathlib import PurePath
+from types import CodeType
+
+_LONGEST_TEXT = 4000
+"""Characters of an exception's message that are kept."""
 
 
 class GemError(Exception):
@@ -34,6 +42,10 @@ class EpisodeStateError(GemError, RuntimeError):
 
 class EnvResultError(GemError, TypeError):
     """What an environment returned is not what `gem_core.core.Env` promises."""
+
+
+class KindError(GemError, TypeError):
+    """An argument of another kind than its function or class takes."""
 
 
 class AdvantageError(GemError, ValueError):
@@ -74,3 +86,124 @@ def unknown(kind: str, name: str, known: Iterable[str], listing: str = "") -> Un
     """Build the error for an unknown ``name``; ``listing`` tells how to list the ``kind``."""
     hint = did_you_mean(name, known)
     return UnknownNameError(f"Unknown {kind} {name!r}.{hint}{' ' + listing if listing else ''}")
+
+
+def require_kind(name: str, value: object, kind: type | tuple[type, ...], hint: str = "") -> None:
+    """Check an argument of a public class or function where it is given.
+
+    Args:
+        name: the function and the argument, for the message.
+        value: what was given.
+        kind: what it must be an instance of; ``None`` is allowed by ``type(None)`` among them.
+        hint: how to make one.
+
+    Raises:
+        KindError: it is not.
+    """
+    if not isinstance(value, kind):
+        kinds = kind if isinstance(kind, tuple) else (kind,)
+        wanted = " or ".join("None" if k is type(None) else k.__name__ for k in kinds)
+        raise KindError(f"{name} is a {wanted}, not a {type(value).__name__}.{hint and ' ' + hint}")
+
+
+def require_methods(name: str, value: object, methods: Iterable[str], hint: str) -> None:
+    """Check an argument that may be of any class with these attributes; see `require_kind`.
+
+    Raises:
+        KindError: an attribute is missing, or a class was given where its instance is needed.
+    """
+    missing = [method for method in methods if not hasattr(value, method)]
+    if isinstance(value, type):
+        raise KindError(f"{name} is an object, not the class {value.__name__}. {hint}")
+    if missing:
+        kind = type(value).__name__
+        raise KindError(f"{name} needs {', '.join(missing)}, which a {kind} has not. {hint}")
+
+
+def is_interruption(error: BaseException) -> bool:
+    """Return whether an exception asks this program to stop, so that it must not be recorded.
+
+    These are ``KeyboardInterrupt``, the cancellation of a task, and what a signal handler of this
+    process raised. Everything else that comes out of an environment or a tool is its own failure:
+    also ``SystemExit``, which foreign code raises where it should raise an error.
+    """
+    if isinstance(error, Exception):
+        return False
+    asyncio = sys.modules.get("asyncio")  # without it there are no tasks
+    if isinstance(error, KeyboardInterrupt):
+        return True
+    if asyncio is not None and isinstance(error, asyncio.CancelledError):
+        return True
+    handlers = set(_signal_handlers())
+    place = error.__traceback__
+    while place is not None:
+        if place.tb_frame.f_code in handlers:
+            return True
+        place = place.tb_next
+    return False
+
+
+def _signal_handlers() -> Iterator[CodeType]:
+    """Yield the code of the Python functions that handle signals of this process."""
+    for number in signal.valid_signals():
+        handler = signal.getsignal(number)
+        code = getattr(getattr(handler, "func", handler), "__code__", None)
+        if code is not None:
+            yield code
+
+
+def text_of(error: BaseException) -> str:
+    """Return the message of an exception as text that any file can hold; never raises for it.
+
+    Foreign exceptions may raise in ``__str__``, have lone surrogates (names of files) or megabytes.
+    """
+    try:
+        text = str(error)
+    except BaseException as second:
+        if is_interruption(second):
+            raise
+        return f"(its message cannot be shown: {type(second).__name__})"
+    text = text.encode(errors="backslashreplace").decode()
+    return text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]} ..."
+
+
+def error_line(error: BaseException) -> str:
+    """Return the class and the message of an exception, see `text_of`.
+
+    >>> error_line(SystemExit(3))
+    'SystemExit: 3'
+    """
+    return f"{type(error).__name__}: {text_of(error)}"
+
+
+def place_of(error: BaseException) -> str:
+    """Return where an exception was raised, as the end of a message: `` (my_env.py:12)``.
+
+    ``""`` for those of gem-core, whose message says what to do, and where it is not known.
+    """
+    place = error.__traceback__
+    if isinstance(error, GemError) or place is None:
+        return ""
+    while place.tb_next is not None:
+        place = place.tb_next
+    return f" ({PurePath(place.tb_frame.f_code.co_filename).name}:{place.tb_lineno})"
+
+
+@contextmanager
+def no_exit(what: str) -> Iterator[None]:
+    """Inside the block foreign code cannot end the program: ``sys.exit`` is an error like others.
+
+    Args:
+        what: what the block does, for the message.
+
+    Raises:
+        GemError: the block raised what is neither an ``Exception`` nor an interruption.
+    """
+    try:
+        yield
+    except Exception:
+        raise
+    except BaseException as error:
+        if is_interruption(error):
+            raise
+        raise GemError(f"{what}: {error_line(error)}{place_of(error)}") from error

@@ -287,6 +287,61 @@ def test_a_fault_has_its_own_name_also_when_all_checks_run(
     assert caught.value.check == check
 
 
+class ExitsInStep(Good):
+    def _step(self, action: str) -> Any:
+        raise SystemExit(0)
+
+
+class ExitsInReset(Good):
+    def _reset(self, options: Any) -> Any:
+        raise GeneratorExit
+
+
+class ExitsMadeAgain(Good):
+    made = 0
+
+    def __init__(self) -> None:
+        type(self).made += 1
+        if type(self).made > 1:
+            raise SystemExit(0)
+
+
+class ExitsOnMalformed(Good):
+    def _step(self, action: str) -> Any:
+        if not action:
+            raise SystemExit(0)
+        return super()._step(action)
+
+
+class ExitsInState(Good):
+    def get_state(self) -> Any:
+        raise Unshown
+
+
+class Unshown(BaseException):
+    def __str__(self) -> str:
+        raise SystemExit(0)
+
+    __repr__ = __str__
+
+
+@pytest.mark.parametrize(
+    ("cls", "check", "words"),
+    [
+        (ExitsInStep, "api", r"raised SystemExit: 0 \(test_checker.py:\d+\)"),
+        (ExitsInReset, "api", "raised GeneratorExit"),
+        (ExitsMadeAgain, "slow", "raised SystemExit: 0"),
+        (ExitsOnMalformed, "malformed", r"step\(''\) raised SystemExit: 0"),
+        (ExitsInState, "distinct_seeds", "its message cannot be shown"),
+    ],
+)
+def test_an_environment_that_exits_fails_its_check(cls: type[Env], check: str, words: str) -> None:
+    """An exit would end the program that checks it, with the code of success."""
+    with pytest.raises(EnvCheckError, match=words) as caught:
+        check_env(cls, skip=("process",))
+    assert caught.value.check == check
+
+
 def test_a_slow_environment_that_says_so_passes() -> None:
     check_env(SaysSo, skip=[name for name in CHECKS if name != "slow"])
 

@@ -137,6 +137,8 @@ def environments():
     gem_core.register("plug:Guess-v0", "gem_core.envs.games.guess_the_number:GuessTheNumber")
 def broken():
     raise RuntimeError("no data here")
+def exits():
+    raise SystemExit(0)
 """
 
 
@@ -146,7 +148,7 @@ def test_entry_points_are_loaded_only_when_an_id_is_unknown(tmp_path: Path) -> N
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: plug\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text(
-        "[gem_core.envs]\nplug = plug:environments\nbad = plug:broken\n"
+        "[gem_core.envs]\nplug = plug:environments\nbad = plug:broken\nexits = plug:exits\n"
     )
     code = (
         "import sys, gem_core\n"
@@ -168,3 +170,4 @@ def test_entry_points_are_loaded_only_when_an_id_is_unknown(tmp_path: Path) -> N
     )
     assert child.returncode == 0, child.stderr
     assert "'bad'" in child.stderr and "no data here" in child.stderr
+    assert "'exits'" in child.stderr and "SystemExit: 0" in child.stderr

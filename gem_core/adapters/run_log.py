@@ -12,6 +12,7 @@ from gem_core.adapters.turn_batch import turn_batch
 from gem_core.advantages.registry import estimator_needs
 from gem_core.episodes.data import Episode
 from gem_core.episodes.metrics import episode_metrics
+from gem_core.episodes.rollout import require_healthy
 from gem_core.training.runs import RunDir
 
 TYPE_CHECKING = False
@@ -73,7 +74,12 @@ def turn_advantages(
 
 
 def log_evaluation(run: RunDir, step: int, episodes: Sequence[Episode]) -> None:
-    """Write the evaluation after training step ``step``, and its first episodes."""
+    """Write the evaluation after training step ``step``, and its first episodes.
+
+    Raises:
+        GemError: more than half of the episodes failed.
+    """
     played = sorted(episodes, key=lambda episode: episode.index)
+    require_healthy(played)
     run.log_eval(step, "during", episode_metrics(played))
     run.log_episodes(step, played[: run.recipe.train.log_episodes], split="eval")

@@ -13,7 +13,7 @@ import numpy as np
 from gem_core.advantages._arrays import FloatArray
 from gem_core.advantages.batch import TurnBatch
 from gem_core.advantages.stats import Reduce, identity
-from gem_core.errors import AdvantageError, RegistrationError, unknown
+from gem_core.errors import AdvantageError, RegistrationError, no_exit, unknown
 
 ENTRY_POINT_GROUP = "gem_core.advantages"
 Estimator = Callable[..., FloatArray]
@@ -223,7 +223,8 @@ def _find(name: str) -> Estimator:
 def _load(name: str, point: EntryPoint) -> Estimator:
     """Import the estimator of an entry point; an error names the module and the function."""
     try:
-        estimator = point.load()
+        with no_exit(f"Estimator {name!r} cannot be loaded from {point.value!r}"):
+            estimator = point.load()
     except (ImportError, AttributeError) as error:
         raise RegistrationError(
             f"Estimator {name!r} cannot be loaded from {point.value!r}: {error}"

@@ -9,9 +9,9 @@ from copy import deepcopy
 from typing import Any
 
 from gem_core.checker.inputs import MALFORMED, WRONG_TYPES
-from gem_core.checker.subject import Subject, play_to_end, trace
+from gem_core.checker.subject import Subject, play_to_end, shown, trace
 from gem_core.core import Env
-from gem_core.errors import ActionTypeError, EpisodeStateError
+from gem_core.errors import ActionTypeError, EpisodeStateError, is_interruption
 
 _OBSERVATION_SLACK = 1000
 """How many characters an observation may gain because of a malformed action."""
@@ -97,8 +97,10 @@ def _play_malformed(subject: Subject, env: Env, action: str, turns: int, longest
     call = f"turn {turns + 1}: step({action!r:.60})"
     try:
         result = env.step(action)
-    except Exception as error:
-        raise subject.fail("malformed", f"{call} raised {error!r:.200}") from error
+    except BaseException as error:
+        if is_interruption(error):
+            raise
+        raise subject.fail("malformed", f"{call} raised {shown(error)}") from error
     _check_step(subject, "malformed", call, result)
     size = len(result[0]) + len(result[4].get("suffix", ""))
     if size > longest:
@@ -132,9 +134,11 @@ def _expect(subject: Subject, error: type[Exception], env: Env, action: Any, cal
         env.step(action)
     except error:
         return
-    except Exception as other:
+    except BaseException as other:
+        if is_interruption(other):
+            raise
         raise subject.fail(
-            "episode_state", f"{call} raised {other!r:.100}, not {error.__name__}."
+            "episode_state", f"{call} raised {shown(other)}, not {error.__name__}."
         ) from other
     raise subject.fail("episode_state", f"{call} must raise {error.__name__}.")
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from gem_core.checker import calls, repeatable, seeding, state, whole_episodes
-from gem_core.checker.subject import EnvCheckError, Subject
+from gem_core.checker.subject import EnvCheckError, Subject, shown
 from gem_core.core import Env
 from gem_core.env_spec import EnvSpec
-from gem_core.errors import unknown
+from gem_core.errors import is_interruption, unknown
 from gem_core.registration import make, spec
 
 CHECKS: dict[str, Callable[[Subject], None]] = {
@@ -69,8 +69,10 @@ def check_env(
             check(subject)
         except EnvCheckError:
             raise
-        except Exception as error:
-            raise subject.fail(name, f"raised {error!r:.300}") from error
+        except BaseException as error:  # an environment's SystemExit would end the caller
+            if is_interruption(error):
+                raise
+            raise subject.fail(name, f"raised {shown(error)}") from error
 
 
 class _Make:

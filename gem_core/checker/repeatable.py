@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 
-from gem_core.checker.subject import Subject, Trace, advance, as_json, difference, trace
+from gem_core.checker.subject import Subject, Trace, advance, as_json, difference, shown, trace
 
 
 def check_determinism(subject: Subject) -> None:
@@ -70,7 +70,7 @@ def check_threads(subject: Subject) -> None:
     for seed, expected in zip(subject.seeds, alone, strict=True):
         actual = played[seed]
         if isinstance(actual, BaseException):
-            raise subject.fail("threads", f"raised in a thread: {actual!r}") from actual
+            raise subject.fail("threads", f"raised in a thread: {shown(actual)}") from actual
         if actual != expected:
             raise subject.fail(
                 "threads", f"seed {seed} differs in a thread; {difference(expected, actual)}"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from gem_core.core import Env
-from gem_core.errors import GemError
+from gem_core.errors import GemError, error_line, place_of
 
 Trace = list[Any]
 
@@ -46,6 +46,11 @@ class Subject:
     def fail(self, check: str, message: str) -> EnvCheckError:
         """Build the error of the check called ``check``."""
         return EnvCheckError(check, f"{self.name}: {message}")
+
+
+def shown(error: BaseException) -> str:
+    """Return an exception of an environment for the message of a check."""
+    return f"{error_line(error):.300}{place_of(error)}"
 
 
 def trace(env: Env, seed: int, steps: int, pause: Callable[[], None] | None = None) -> Trace:

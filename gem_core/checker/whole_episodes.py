@@ -8,8 +8,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from gem_core.checker.subject import Subject
+from gem_core.checker.subject import Subject, shown
 from gem_core.core import Env
+from gem_core.errors import is_interruption
 
 _EPISODES = 4
 """Episodes per seed."""
@@ -52,9 +53,11 @@ def _turns(subject: Subject, env: Env, seed: int, deadline: float) -> int | None
         action = env.random_action(chooser)
         try:
             _, _, terminated, truncated, _ = env.step(action)
-        except Exception as error:
+        except BaseException as error:
+            if is_interruption(error):
+                raise
             raise subject.fail(
-                "mid_game", f"seed {seed}, turn {turn}: step({action!r:.60}) raised {error!r:.200}"
+                "mid_game", f"seed {seed}, turn {turn}: step({action!r:.60}) raised {shown(error)}"
             ) from error
         if terminated or truncated:
             return turn

@@ -26,6 +26,7 @@ from gem_core.engines.kv_store import ROWS_MULTIPLE, KVStore, round_up
 from gem_core.engines.sampling import Sampling, sample
 from gem_core.engines.slots import Slot, SlotTable
 from gem_core.episodes.data import Completion, FinishReason
+from gem_core.errors import require_methods
 
 CACHE_BYTES = 2**31
 """Keys and values of ended requests are kept up to this size."""
@@ -108,6 +109,8 @@ class Engine:
         max_batch: int = 512,
         cache_bytes: int = CACHE_BYTES,
     ) -> None:
+        hint = "It is a loaded causal language model of transformers."
+        require_methods("Engine(model)", model, ("config", "forward"), hint)
         positions = getattr(model.config.get_text_config(), "max_position_embeddings", None)
         self.model = model
         self.max_model_len: int = max_model_len or positions or sys.maxsize

@@ -38,7 +38,8 @@ class Sampling:
     top_k: int = -1
 
     def __post_init__(self) -> None:
-        if self.temperature < 0 or not 0 < self.top_p <= 1 or (self.top_k < 1 and self.top_k != -1):
+        possible = self.temperature >= 0 and 0 < self.top_p <= 1  # also false for NaN
+        if not possible or (self.top_k < 1 and self.top_k != -1):
             raise ValueError(
                 f"Impossible sampling: temperature={self.temperature}, top_p={self.top_p}, "
                 f"top_k={self.top_k}."

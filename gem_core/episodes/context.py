@@ -8,16 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, get_args
 
 from gem_core.episodes.chat import ChatRenderer, same_text
 from gem_core.episodes.special_tokens import SpecialTokens, added_tokens
 from gem_core.episodes.token_cache import TokenCache
 from gem_core.episodes.turn_ends import find_stop_ids, split_turn_end
-from gem_core.errors import RecipeError, unknown
+from gem_core.errors import RecipeError, require_kind, require_methods, unknown
 
 History = Literal["append", "last", "window", "concat", "concat_with_action"]
 _SLOT = "{observation}"
+_GET_TEMPLATE = "gem_core.episodes.context.get_template(name, tokenizer) returns one."
+_LOAD_TOKENIZER = "transformers.AutoTokenizer.from_pretrained(...) returns one."
+_WRAP_TOKENIZER = "HFTokenizer(tokenizer, template) makes one of a Hugging Face tokenizer."
 
 
 @dataclass(frozen=True)
@@ -114,6 +117,8 @@ class HFTokenizer:
     def __init__(
         self, tokenizer: Any, template: Template | None = None, revision: str | None = None
     ) -> None:
+        require_methods("HFTokenizer(tokenizer)", tokenizer, ("encode", "decode"), _LOAD_TOKENIZER)
+        require_kind("HFTokenizer(template=)", template, (Template, type(None)), _GET_TEMPLATE)
         closing = template.close if template else ""
         self._set_up(tokenizer, find_stop_ids(tokenizer, closing, revision))
 
@@ -251,6 +256,10 @@ class Context:
             (instructions and the current observation), ``window`` (instructions and the last
             ``window`` turns), ``concat`` (all observations), ``concat_with_action``.
         window: number of past turns kept by ``window``.
+
+    Raises:
+        KindError: an argument is of another kind.
+        RecipeError: there is no such history, or ``window`` does not fit it.
     """
 
     template: Template
@@ -265,6 +274,13 @@ class Context:
     _close_id: int | None = None
 
     def __post_init__(self) -> None:
+        require_kind("Context(template)", self.template, Template, _GET_TEMPLATE)
+        if self.tokenizer is not None:
+            needed = ("encode", "decode", "stop_ids")
+            require_methods("Context(tokenizer=)", self.tokenizer, needed, _WRAP_TOKENIZER)
+        require_kind("Context(window=)", self.window, (int, type(None)))
+        if self.history not in get_args(History):
+            raise unknown("history", str(self.history), get_args(History))
         if (self.history == "window") != (self.window is not None):
             raise RecipeError("history='window' and window=<number of turns> go together.")
         if isinstance(self.tokenizer, HFTokenizer):

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Literal, TypeAlias
+from functools import cache
+from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
+
+from gem_core.errors import KindError
 
 _AtLeastOne: TypeAlias = Annotated[int, msgspec.Meta(ge=1)]
 _Seconds: TypeAlias = Annotated[float, msgspec.Meta(gt=0, le=sys.float_info.max)]
@@ -32,3 +35,16 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     (``invalid``) or the text (``pass``)."""
     train_on_failed: bool = False
     """Train on failed episodes (environment error, deadline, abort) up to the failure."""
+
+    def __post_init__(self) -> None:
+        """Check the values. Raises KindError: one is of another kind, or out of its range."""
+        for name, kind in _kinds():  # msgspec checks only what it decodes
+            try:
+                msgspec.convert(getattr(self, name), kind)
+            except msgspec.ValidationError as error:
+                raise KindError(f"Limits({name}=): {error}.") from None
+
+
+@cache
+def _kinds() -> tuple[tuple[str, Any], ...]:
+    return tuple((field.name, field.type) for field in msgspec.structs.fields(Limits))

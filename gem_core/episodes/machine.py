@@ -23,8 +23,15 @@ from gem_core.episodes.endings import exclude_turn, trim
 from gem_core.episodes.env_results import check_reset, check_step, stop_reason
 from gem_core.episodes.limits import Limits
 from gem_core.episodes.request_seed import Split, request_seed
-from gem_core.errors import EpisodeStateError
+from gem_core.errors import (
+    EpisodeStateError,
+    error_line,
+    is_interruption,
+    require_kind,
+    require_methods,
+)
 from gem_core.workers import EnvDeadlineError, RemoteCallsEnv, WorkerPoolError
+from gem_core.workers.errors import remote_place
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,6 +51,23 @@ class EpisodeMachine:
     Where the environment lives in a worker process or behind a server, nothing need wait:
     `submit_start` and `submit_feed` begin what `start` and `feed` do, `receive` ends it, and the
     caller closes the environment (`submit_close`, `receive_close`).
+
+    Only what the environment raises ends its episode as `StopReason.ENV_ERROR`. What the context,
+    the tokenizer or the machine itself raise is raised.
+
+    Args:
+        env: the environment, of this episode alone.
+        context: renders its prompts, of this episode alone.
+        limits: what may end it besides the task.
+        seed: of the environment's reset.
+        group: see `gem_core.episodes.data.Episode`.
+        index: position of its task in a run, -1 outside one.
+        env_id: the environment in records; ``None``: as its spec says.
+        run_seed: of the run, see `gem_core.episodes.request_seed`.
+        split: whether it is trained on.
+
+    Raises:
+        KindError: an argument is of another kind.
     """
 
     def __init__(
@@ -59,6 +83,7 @@ class EpisodeMachine:
         run_seed: int = 0,
         split: Split = "train",
     ) -> None:
+        _check_arguments(env, context, limits, seed)
         self.env = env
         self.context = context
         self.limits = limits or Limits()
@@ -258,7 +283,9 @@ class EpisodeMachine:
             self._closed = True
         try:
             self.env.close()
-        except Exception as error:
+        except BaseException as error:
+            if is_interruption(error):
+                raise
             self._close_failed(error)
 
     def add_seconds(self, kind: str, seconds: float) -> None:
@@ -323,11 +350,11 @@ class EpisodeMachine:
             raise
         except EnvDeadlineError as error:
             return self._fail(StopReason.DEADLINE, str(error))
-        except Exception as error:
+        except BaseException as error:
+            if is_interruption(error):
+                self._busy = False
+                raise
             return self._fail(StopReason.ENV_ERROR, self._described(error))
-        except BaseException:
-            self._busy = False
-            raise
         finally:
             self._spent(began)
         with self._lock:
@@ -338,11 +365,8 @@ class EpisodeMachine:
         """Build the first prompt."""
         self._observation = observation
         self._info = info
-        try:
-            text = self.context.start(observation, info)
-            ids = self._encode(text)
-        except Exception as error:  # only the observation is new, so it cannot be rendered
-            return self._finish_with_error(error)
+        text = self.context.start(observation, info)
+        ids = self._encode(text)
         self._prompt_text = self.context.plain(text)
         self._episode.segments.append(Segment())
         self._segment().add_context(ids)
@@ -410,11 +434,8 @@ class EpisodeMachine:
             return self._finish(stop_reason(terminated, info))
         if self.limits.max_turns is not None and self.turn >= self.limits.max_turns:
             return self._finish(StopReason.TRUNCATED_TURNS)
-        try:
-            extension = self.context.extend(turn.action, self._turn_closed, observation, info)
-            ids = self._encode(extension.text)
-        except Exception as error:  # only the observation is new, so it cannot be rendered
-            return self._finish_with_error(error)
+        extension = self.context.extend(turn.action, self._turn_closed, observation, info)
+        ids = self._encode(extension.text)
         if extension.fresh:
             self._prompt_text = self.context.plain(extension.text)
             self._episode.segments.append(Segment())
@@ -453,9 +474,6 @@ class EpisodeMachine:
             if not self._over:
                 self._finish(reason, self._placed(what))
         return None
-
-    def _finish_with_error(self, error: Exception) -> list[int] | None:
-        return self._finish(StopReason.ENV_ERROR, self._placed(self._described(error)))
 
     def _placed(self, what: str) -> str:
         """Return an error with the environment and the seed."""
@@ -498,7 +516,7 @@ class EpisodeMachine:
 
     @staticmethod
     def _described(error: BaseException) -> str:
-        return f"{type(error).__name__}: {error}"
+        return f"{error_line(error)}{remote_place(error)}"
 
     def _segment(self) -> Segment:
         return self._episode.segments[-1]
@@ -508,3 +526,12 @@ class EpisodeMachine:
 
     def _spent(self, began: float) -> None:
         self.add_seconds("env", time.perf_counter() - began)
+
+
+def _check_arguments(env: Any, context: Any, limits: Any, seed: Any) -> None:
+    hint = "gem_core.make(id) returns one."
+    require_methods("EpisodeMachine(env)", env, ("reset", "step", "close"), hint)
+    require_kind("EpisodeMachine(context)", context, Context, "Context(template, tokenizer).")
+    require_kind("EpisodeMachine(limits)", limits, (Limits, type(None)), "Limits(max_turns=...).")
+    if seed is not None:
+        require_methods("EpisodeMachine(seed=)", seed, ("__index__",), "It is an integer, or None.")

@@ -35,7 +35,7 @@ from gem_core.episodes.env_calls import (
 )
 from gem_core.episodes.machine import EpisodeMachine
 from gem_core.episodes.pacing import pace
-from gem_core.errors import GemError
+from gem_core.errors import GemError, require_kind, require_methods
 
 
 @dataclass(slots=True)
@@ -74,12 +74,45 @@ class BatchPolicy(Protocol):
         """Sample one completion per request, in the same order."""
 
 
+_MAKE_MACHINE = "EpisodeMachine(env, context, limits, seed=...) makes one."
+
+
+def check_machines(where: str, machines: Sequence[EpisodeMachine]) -> None:
+    """Check what is to be played, before any of it begins.
+
+    Raises:
+        KindError: it is not a sequence of machines.
+    """
+    for machine in machines:
+        require_kind(f"{where}: what it plays", machine, EpisodeMachine, _MAKE_MACHINE)
+
+
+def check_policy(where: str, policy: Policy) -> None:
+    """Check that a policy is an asynchronous one.
+
+    Raises:
+        KindError: it is not.
+    """
+    hint = "MicroBatcher(policy) makes one of a policy that takes batches."
+    require_methods(f"{where}: its policy", policy, ("complete",), hint)
+
+
+def _check_batch_policy(where: str, policy: BatchPolicy) -> None:
+    hint = "play_many takes a policy with complete()."
+    require_methods(f"{where}: its policy", policy, ("complete_batch",), hint)
+
+
 async def play(machine: EpisodeMachine, policy: Policy) -> Episode:
     """Play one episode to its end.
 
-    Errors of the environment and deadlines are recorded in the episode. Errors of the policy are
-    raised.
+    Errors of the environment and deadlines are recorded in the episode. Errors of the policy, and
+    of what renders the prompts, are raised.
+
+    Raises:
+        KindError: an argument is of another kind.
     """
+    check_machines("play", [machine])
+    check_policy("play", policy)
     limit = machine.limits.episode_deadline_s
     ends_at = None if limit is None else time.monotonic() + limit
     deadline = call_deadline(machine)
@@ -118,8 +151,13 @@ async def play_many(
     """Play all ``machines``, at most ``concurrency`` at a time; return the episodes in their order.
 
     No episode waits for another. The first error of the policy cancels the others and is raised.
-    Every environment is closed in any case.
+    Every environment is closed in any case. Episodes whose environment failed are among those that
+    are returned: `require_healthy` raises where these are too many.
+
+    Raises:
+        KindError: an argument is of another kind.
     """
+    require_kind("play_many: its machines", machines, Iterable, _MAKE_MACHINE)
     return await play_all(list(machines), policy, asyncio.Semaphore(concurrency))
 
 
@@ -132,7 +170,12 @@ async def play_all(
         machines: what is played.
         policy: the engine.
         gate: bounds the episodes that are played at the same time, also over several calls.
+
+    Raises:
+        KindError: an argument is of another kind.
     """
+    check_machines("play_many", machines)
+    check_policy("play_many", policy)
 
     async def one(machine: EpisodeMachine) -> Episode:
         async with gate:
@@ -154,8 +197,14 @@ async def play_all(
 def play_batch(machines: Sequence[EpisodeMachine], policy: BatchPolicy) -> list[Episode]:
     """Play all ``machines`` turn by turn, with one engine call per turn for all running episodes.
 
-    The episodes are returned in the order of the machines.
+    The episodes are returned in the order of the machines; as to failed ones, see `play_many`.
+
+    Raises:
+        KindError: an argument is of another kind.
     """
+    require_kind("play_batch: its machines", machines, Sequence, _MAKE_MACHINE)
+    check_machines("play_batch", machines)
+    _check_batch_policy("play_batch", policy)
     try:
         _play_batch(machines, policy)
     except BaseException as error:
@@ -201,6 +250,7 @@ class MicroBatcher:
     def __init__(
         self, policy: BatchPolicy, *, max_batch: int = 256, max_wait_s: float = 0.002
     ) -> None:
+        _check_batch_policy("MicroBatcher", policy)
         self.policy = policy
         self.max_batch = max_batch
         self.max_wait_s = max_wait_s
@@ -286,15 +336,17 @@ def require_healthy(episodes: Sequence[Episode], max_failed: float = 0.5) -> Non
         max_failed: the largest fraction of them that may have failed.
 
     Raises:
-        GemError: more episodes failed; the message has the most frequent reason.
+        GemError: more episodes failed; the message has the most frequent reason, and the first.
     """
     share = failed_fraction(episodes)
     if share > max_failed:
         reasons = Counter(_reason(e) for e in episodes if e.stop_reason.failed)
         reason, count = reasons.most_common(1)[0]
+        first = next(iter(reasons))
+        also = "" if first == reason else f"; the first: {first}"
         raise GemError(
             f"{share:.0%} of the batch's {len(episodes)} episodes failed; most often "
-            f"({count}x): {reason}. Fix the environment, or raise its deadlines."
+            f"({count}x): {reason}{also}. Fix the environment, or raise its deadlines."
         )
 
 

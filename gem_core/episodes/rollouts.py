@@ -17,8 +17,14 @@ from typing import Literal, TypeAlias, get_args
 
 from gem_core.episodes.data import Episode
 from gem_core.episodes.machine import EpisodeMachine
-from gem_core.episodes.rollout import Policy, play_all
-from gem_core.errors import GemError
+from gem_core.episodes.rollout import (
+    Policy,
+    check_machines,
+    check_policy,
+    play_all,
+    require_healthy,
+)
+from gem_core.errors import GemError, require_kind
 
 Unfinished: TypeAlias = Literal["cancel", "carry"]
 """What becomes of the groups that a batch did not wait for."""
@@ -111,6 +117,7 @@ class Rollouts:
         concurrency: largest number of episodes that are played at the same time.
 
     Raises:
+        KindError: an argument is of another kind.
         ValueError: an argument is out of its range.
 
     Example:
@@ -132,6 +139,8 @@ class Rollouts:
         concurrency: int = 1024,
     ) -> None:
         _check(oversample, unfinished, max_batches, concurrency)
+        require_kind("Rollouts(groups)", groups, Iterable, "It yields lists of EpisodeMachines.")
+        check_policy("Rollouts", policy)
         self._source = iter(groups)
         self._policy = policy
         self._oversample = oversample
@@ -146,9 +155,13 @@ class Rollouts:
         """Return so many ended groups, in the order in which they were begun.
 
         Raises:
-            GemError: the source has no more groups, and fewer are left.
+            GemError: the source has no more groups, and fewer are left; or every episode of the
+                batch failed, with the reason.
         """
         ended = [group async for group in self.stream(groups)]
+        played = [episode for group in ended for episode in group.episodes]
+        if all(episode.stop_reason.failed for episode in played):
+            require_healthy(played)
         return sorted(ended, key=lambda group: group.number)
 
     async def stream(self, groups: int) -> AsyncIterator[EndedGroup]:
@@ -179,6 +192,8 @@ class Rollouts:
             machines = next(self._source, None)
             if machines is None:
                 return
+            require_kind("A group of Rollouts", machines, Sequence, "A list of EpisodeMachines.")
+            check_machines("Rollouts", machines)
             run = _Running(machines, self.counts.begun, self._batch)
             run.task = asyncio.ensure_future(play_all(machines, self._policy, self._gate))
             self._running[run.task] = run

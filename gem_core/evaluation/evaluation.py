@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -101,6 +102,7 @@ def _result(
     expected = sum(counts) * samples
     if [row.item for row in rows] != list(range(expected)):
         raise GemError(f"{folder.path} has {len(rows)} of {expected} items: resume it.")
+    _require_results(rows)
     return {
         "format": RESULT_FORMAT,
         "kind": "evaluation",
@@ -110,6 +112,21 @@ def _result(
         "seconds": round(seconds, 2),
         **provenance(folder.run),
     }
+
+
+def _require_results(rows: Sequence[Row]) -> None:
+    """Check that some item has a result: a score of nothing would look like a bad model.
+
+    Raises:
+        GemError: none has; the message has the most frequent reason.
+    """
+    reasons = Counter(row.error.message for row in rows if row.error is not None)
+    if rows and len(rows) == sum(reasons.values()):
+        reason, count = reasons.most_common(1)[0]
+        raise GemError(
+            f"None of the {len(rows)} items has a result; most often ({count}x): {reason}. "
+            "Repair that, and play them again with --resume --retry-errors."
+        )
 
 
 def result_of(rows: Sequence[Row], samples: int) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from hashlib import blake2b
 from typing import Any
 
@@ -10,6 +10,7 @@ from gem_core.engines.engine import Engine, EngineRequest
 from gem_core.engines.sampling import Sampling
 from gem_core.episodes.data import Completion
 from gem_core.episodes.rollout import Request
+from gem_core.errors import require_kind, require_methods
 
 
 class HFPolicy:
@@ -41,6 +42,9 @@ class HFPolicy:
         seed: int = 0,
         max_batch: int = 512,
     ) -> None:
+        require_kind("HFPolicy(stop_ids)", stop_ids, Collection, "The ids of tokens.")
+        for stop_id in stop_ids:
+            require_methods("Each of HFPolicy(stop_ids)", stop_id, ("__index__",), "A token's id.")
         self.sampling = Sampling(temperature, top_p, top_k)
         self.stop_ids = frozenset(stop_ids)
         self.seed = seed

@@ -15,6 +15,8 @@ import sys
 from importlib import import_module
 from typing import Any, BinaryIO
 
+from gem_core.errors import error_line
+
 
 def main(target: str, memory_mb: int) -> None:
     """Serve until the parent closes the pipe."""
@@ -25,8 +27,8 @@ def main(target: str, memory_mb: int) -> None:
     try:
         module, _, name = target.partition(":")
         function = getattr(import_module(module), name)
-    except Exception as error:
-        _send(replies, {"error": f"{type(error).__name__}: {error}"})
+    except BaseException as error:  # an exit is a failure like others
+        _send(replies, {"error": error_line(error)})
         return
     _limit(memory_mb)
     _send(replies, {"result": "ready"})
@@ -36,8 +38,8 @@ def main(target: str, memory_mb: int) -> None:
         signal.setitimer(signal.ITIMER_REAL, 2 * message["deadline_s"] + 5)
         try:
             reply = {"result": function(message["job"])}
-        except Exception as error:
-            reply = {"error": f"{type(error).__name__}: {error!s:.500}"}
+        except BaseException as error:
+            reply = {"error": f"{error_line(error):.500}"}
         signal.setitimer(signal.ITIMER_REAL, 0)
         _send(replies, reply)
 

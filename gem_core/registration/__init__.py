@@ -12,7 +12,14 @@ from __future__ import annotations
 import re
 
 from gem_core.env_spec import EnvSpec
-from gem_core.errors import DataError, RegistrationError, unknown
+from gem_core.errors import (
+    DataError,
+    RegistrationError,
+    error_line,
+    is_interruption,
+    no_exit,
+    unknown,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -161,12 +168,13 @@ def make(id: str | EnvSpec, **kwargs: Any) -> Env:
     """
     base = spec(id) if isinstance(id, str) else id
     full = base.replace(**kwargs) if kwargs else base
-    factory = full.load()
-    try:
-        env: Env = factory(**full.kwargs)
-    except TypeError:
-        _check_kwargs(full, factory)
-        raise
+    with no_exit(f"{full.id} cannot be made"):
+        factory = full.load()
+        try:
+            env: Env = factory(**full.kwargs)
+        except TypeError:
+            _check_kwargs(full, factory)
+            raise
     env.spec = _with_revision(full, getattr(env, "data_revision", None))
     return env
 
@@ -240,12 +248,14 @@ def _load_plugins() -> None:
     for entry in entry_points(group=_GROUP):
         try:
             entry.load()()
-        except Exception as error:
+        except BaseException as error:  # one plugin's exit is not that of the program
+            if is_interruption(error):
+                raise
             import warnings
 
             warnings.warn(
                 f"Entry point {entry.name!r} of group {_GROUP!r} ({entry.value}) failed, so its "
-                f"environments are missing: {type(error).__name__}: {error}",
+                f"environments are missing: {error_line(error)}",
                 RuntimeWarning,
                 stacklevel=3,
             )

@@ -12,8 +12,10 @@ import json
 from typing import Any
 
 from gem_core.core import Env
+from gem_core.errors import error_line
 from gem_core.server.limits import RefusedError
 from gem_core.server.sessions import Session, Sessions, as_json
+from gem_core.workers.errors import remote_place
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -68,14 +70,18 @@ def error_message(error: Exception) -> Message:
     """Return the message that tells a client of an error.
 
     Beside OpenEnv's ``message`` and ``code`` it has ``exception``, the class of an environment's
-    own, or ``deadline_s``, how long a call was allowed to take.
+    own, and ``place``, where it was raised; or ``deadline_s``, how long a call was allowed to take.
     """
     if isinstance(error, RefusedError):
         data = {"message": str(error), "code": error.code}
         late = {} if error.deadline_s is None else {"deadline_s": error.deadline_s}
         return {"type": "error", "data": {**data, **late}}
-    kind = type(error).__name__
-    data = {"message": f"{kind}: {error}", "code": "EXECUTION_ERROR", "exception": kind}
+    data = {
+        "message": error_line(error),
+        "code": "EXECUTION_ERROR",
+        "exception": type(error).__name__,
+        "place": remote_place(error),
+    }
     return {"type": "error", "data": data}
 
 

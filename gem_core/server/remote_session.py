@@ -143,7 +143,8 @@ class RemoteSession:
         if "exception" in error.data:
             name = str(error.data["exception"])
             text = str(error).removeprefix(f"{name}: ")
-            return remote_error({"kind": name, "message": text, "traceback": ""})
+            place = str(error.data.get("place", ""))
+            return remote_error({"kind": name, "message": text, "traceback": "", "place": place})
         if "deadline_s" in error.data:
             seconds = float(error.data["deadline_s"])
             self.lose(f"the environment did not answer within the server's {seconds:g} s")

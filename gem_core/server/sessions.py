@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import secrets
 import threading
 import time
@@ -13,7 +14,7 @@ from typing import Any, TypeVar
 
 from gem_core.core import Env
 from gem_core.episodes.env_threads import EnvThreads
-from gem_core.errors import GemError
+from gem_core.errors import GemError, error_line, text_of
 from gem_core.registration import check_client_parameters, list_envs, make
 from gem_core.registration.parameters import ParameterError
 from gem_core.server.limits import RefusedError, ServerLimits
@@ -21,6 +22,7 @@ from gem_core.server.metrics import ServerMetrics
 from gem_core.workers.errors import describe_error, remote_error
 
 T = TypeVar("T")
+_log = logging.getLogger(__name__)
 REAP_S = 1.0
 """Longest time between two looks for idle sessions."""
 
@@ -58,7 +60,7 @@ class Session:
                 self._running = False
                 late = self.broken
             if late:
-                self.env.close()
+                close_logged(self)
 
     def give_up(self) -> bool:
         """Let no call follow; return whether none is running, so that it must be closed now."""
@@ -107,8 +109,11 @@ class Sessions:
             raise RefusedError(
                 f"{environment} was not made within {self.limits.call_s:g} s.", "FACTORY_ERROR", 504
             ) from None
-        except (GemError, TypeError, ValueError) as error:
-            raise RefusedError(f"{environment}: {error}", "FACTORY_ERROR") from None
+        except Exception as error:  # of a class that anybody may have written
+            if not isinstance(error, (GemError, TypeError, ValueError)):
+                _log.warning("%s could not be made", environment, exc_info=error)
+            text = text_of(error) if isinstance(error, GemError) else error_line(error)
+            raise RefusedError(f"{environment}: {text}", "FACTORY_ERROR") from None
         finally:
             self._reserved -= 1
         session = Session(secrets.token_urlsafe(16), environment, env)
@@ -143,7 +148,7 @@ class Sessions:
         except TimeoutError:
             self._forget(session, "deadline")
             if session.give_up():  # it returned at the last moment
-                await self._in_thread(session.env.close)
+                await self._in_thread(lambda: close_logged(session))
             raise RefusedError(
                 f"The environment did not answer within {self.limits.call_s:g} s; its session is "
                 "closed.",
@@ -161,8 +166,12 @@ class Sessions:
             return
         while session.busy:  # a call of it is running: close() must not come in between
             await asyncio.sleep(0.01)
-        if not session.broken:
-            await self._in_thread(session.env.close)
+        if session.broken:
+            return
+        try:
+            await self._in_thread(lambda: close_logged(session))
+        except TimeoutError:
+            _log.warning("%s: close() did not return", session.environment)
 
     async def close_all(self) -> None:
         """End every session."""
@@ -225,11 +234,24 @@ class Sessions:
 
 
 def _without_exit(function: Callable[[], T]) -> T:
-    """Call a function; where it would end the whole server, that is an error of its session."""
+    """Call a function; where it would end the whole server, that is an error of its session.
+
+    A thread gets neither a cancellation nor Ctrl-C: whatever is raised in it is its own.
+    """
     try:
         return function()
-    except (SystemExit, KeyboardInterrupt) as error:
+    except Exception:
+        raise
+    except BaseException as error:
         raise remote_error(describe_error(error)) from None
+
+
+def close_logged(session: Session) -> None:
+    """Close the environment of a session; that it fails to is no client's error, but is logged."""
+    try:
+        session.env.close()
+    except BaseException as error:  # in a thread, see `_without_exit`
+        _log.warning("%s: close() failed: %s", session.environment, error_line(error))
 
 
 def is_served(environment: str, patterns: tuple[str, ...]) -> bool:

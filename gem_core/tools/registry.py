@@ -8,7 +8,7 @@ from importlib.metadata import EntryPoint, entry_points
 from inspect import signature
 from typing import Any
 
-from gem_core.errors import RegistrationError, unknown
+from gem_core.errors import RegistrationError, error_line, is_interruption, unknown
 from gem_core.tools.base import Tool
 
 GROUP = "gem_core.tools"
@@ -85,8 +85,9 @@ def _points() -> dict[str, EntryPoint]:
 def _loaded(point: EntryPoint) -> Any:
     try:
         return point.load()
-    except Exception as error:
+    except BaseException as error:
+        if is_interruption(error):
+            raise
         raise RegistrationError(
-            f"The tool {point.name!r} ({point.value}) cannot be imported: "
-            f"{type(error).__name__}: {error}"
+            f"The tool {point.name!r} ({point.value}) cannot be imported: {error_line(error)}"
         ) from error

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from typing import Any, NamedTuple
 
 from gem_core.core import Env, Wrapper
-from gem_core.errors import EpisodeStateError
+from gem_core.errors import EpisodeStateError, error_line, is_interruption
 from gem_core.parsing import get_parser, render
 from gem_core.tools.base import Call, Tool, ToolResult
 from gem_core.tools.formats import FORMATS, first_broken_call
@@ -153,9 +154,11 @@ class ToolEnv(Wrapper):
 
     def close(self) -> None:
         """Close the inner environment and end what the tools keep."""
-        self._stop_sessions()
         self.running = False
-        self.env.close()
+        try:
+            self._stop_sessions()
+        finally:
+            self.env.close()
 
     def get_state(self) -> State:
         """Return the state, with what the tools keep of the episode."""
@@ -232,8 +235,10 @@ class ToolEnv(Wrapper):
         left = self.budget.seconds - self.seconds
         try:
             return self.tools[call.tool].run(call, self._sessions[call.tool], left)
-        except Exception as error:  # an agent's episode does not end because a tool is broken
-            text = f"[The tool failed: {type(error).__name__}: {error!s:.300}]"
+        except BaseException as error:  # an agent's episode does not end because a tool is broken
+            if is_interruption(error):
+                raise
+            text = f"[The tool failed: {error_line(error):.300}]"
             return ToolResult(text, "tool_exception", time.monotonic() - started)
 
     def _noted(self, call: Call, result: ToolResult) -> dict[str, Any]:
@@ -289,9 +294,14 @@ class ToolEnv(Wrapper):
 
     def _stop_sessions(self) -> None:
         if self._sessions is not None:
-            for tool in self._owners():
-                tool.stop(self._sessions[tool.name])
-            self._sessions = None
+            sessions, self._sessions = self._sessions, None
+            self._stop_each(sessions)
+
+    def _stop_each(self, sessions: dict[str, Any]) -> None:
+        """Stop the sessions of all tools, also after one that fails to; then raise its error."""
+        with ExitStack() as stack:
+            for tool in reversed(self._owners()):
+                stack.callback(tool.stop, sessions[tool.name])
 
     def _owners(self) -> list[Tool]:
         """Return the tools that start sessions: of those that share one, the first."""

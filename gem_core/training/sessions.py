@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from gem_core.errors import error_line
 from gem_core.training.machine import installed_versions
 from gem_core.training.provenance import commit
 from gem_core.training.runs import SESSIONS_FILE, RunDir
@@ -105,7 +106,7 @@ def recorded(run: RunDir) -> Iterator[SessionLog]:
         log.end("stopped")
         raise
     except Exception as error:
-        log.end(f"failed: {type(error).__name__}: {error}"[:500])
+        log.end(f"failed: {error_line(error)}"[:500])
         raise
     except BaseException:
         log.end("interrupted")

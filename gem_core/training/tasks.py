@@ -29,7 +29,7 @@ from gem_core.episodes.context import (
 )
 from gem_core.episodes.data import Episode
 from gem_core.episodes.machine import EpisodeMachine
-from gem_core.errors import GemError, RecipeError
+from gem_core.errors import GemError, RecipeError, require_kind
 from gem_core.server.opening import Wanted
 from gem_core.training.recipe import EnvConfig, Recipe, Split
 from gem_core.training.run_data import compare_served, env_key, make_for_run
@@ -128,6 +128,7 @@ class MachineFactory:
         one_segment: bool = False,
         inline: bool = False,
     ) -> None:
+        require_kind("MachineFactory(recipe)", recipe, Recipe, "load_recipe(...) returns one.")
         self.recipe = recipe
         self._backend = "inline" if inline else recipe.workers.backend
         self._builders: dict[tuple[Split, int], bytes] = {}

@@ -15,7 +15,7 @@ from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, v
 from importlib.util import find_spec
 from typing import Any
 
-from gem_core.errors import MissingDependencyError, unknown
+from gem_core.errors import MissingDependencyError, no_exit, unknown
 from gem_core.training.memory_layout import MemoryLayout
 
 TYPE_CHECKING = False
@@ -85,7 +85,7 @@ class Status:
 
 def list_trainers() -> dict[str, Trainer]:
     """Return all trainers whose adapter is installed, by name."""
-    return {name: point.load() for name, point in sorted(_points().items())}
+    return {name: _load(point) for name, point in sorted(_points().items())}
 
 
 def trainer_names() -> list[str]:
@@ -102,7 +102,12 @@ def get_trainer(name: str) -> Trainer:
     points = _points()
     if name not in points:
         raise unknown("trainer", name, points, f"Known: {sorted(points)}.")
-    trainer: Trainer = points[name].load()
+    return _load(points[name])
+
+
+def _load(point: EntryPoint) -> Trainer:
+    with no_exit(f"The trainer {point.name!r} ({point.value}) cannot be imported"):
+        trainer: Trainer = point.load()
     return trainer
 
 

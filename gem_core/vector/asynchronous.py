@@ -8,6 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any, Literal, TypeAlias
 
 from gem_core.vector.env import (
@@ -17,11 +18,14 @@ from gem_core.vector.env import (
     Seeds,
     Steps,
     VectorEnv,
+    close_each,
     failed_step,
     stacked,
     with_final,
 )
 from gem_core.vector.slots import Slot
+from gem_core.workers.errors import RemoteError
+from gem_core.workers.outcome import Outcome
 
 _Doing: TypeAlias = Literal["step", "reset", "next"]
 """A step; a reset; the reset that ``same_step`` adds to a step."""
@@ -122,12 +126,13 @@ class AsyncVectorEnv(VectorEnv):
         if self.closed:
             return
         self.closed = True
-        closing = [future for slot in self._slots if (future := slot.close()) is not None]
-        ends_at = time.monotonic() + 2.0
-        for future in closing:
-            # What remains ends with its process.
-            future.wait(max(0.0, ends_at - time.monotonic()))
-        self._end()
+        closing: list[Outcome[Any]] = []
+        try:
+            close_each([partial(_begin_close, slot, closing) for slot in self._slots])
+            ends_at = time.monotonic() + 2.0
+            close_each([partial(_wait_for_close, one, ends_at) for one in closing])
+        finally:
+            self._end()
 
     # -- one environment -------------------------------------------------------------------------
 
@@ -162,7 +167,7 @@ class AsyncVectorEnv(VectorEnv):
         del self._pending[index]
         try:
             result = self._slots[index].receive(call)
-        except Exception as error:
+        except BaseException as error:
             return self._ended(index, failed_step(error), begins=doing != "step")
         if doing == "step":
             return self._ended(index, result)
@@ -230,3 +235,18 @@ class AsyncVectorEnv(VectorEnv):
             if failed is not None:
                 self._pending[index] = (doing, failed)
                 self._arrivals.put((index, failed))
+
+
+def _begin_close(slot: Slot, closing: list[Outcome[Any]]) -> None:
+    """Close an environment; where that is only begun, add what tells of its end."""
+    future = slot.close()
+    if future is not None:
+        closing.append(future)
+
+
+def _wait_for_close(future: Outcome[Any], ends_at: float) -> None:
+    """Wait for the closing of an environment; what remains then ends with its process."""
+    if future.wait(max(0.0, ends_at - time.monotonic())):
+        error = future.exception()
+        if isinstance(error, RemoteError):  # its own; the others tell that it is gone already
+            raise error

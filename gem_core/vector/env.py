@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import operator
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gem_core.errors import EpisodeStateError
+from gem_core.errors import EpisodeStateError, error_line, is_interruption
 from gem_core.workers import EnvDeadlineError
+from gem_core.workers.errors import remote_place
 
 Autoreset: TypeAlias = Literal["next_step", "same_step", "disabled"]
 """When an environment whose episode is over is reset, as in Gymnasium."""
@@ -189,14 +190,36 @@ class VectorEnv(ABC):
 
 
 def failed_step(error: BaseException) -> One:
-    """Return the step of an environment that failed."""
+    """Return the step of an environment that failed.
+
+    Raises:
+        BaseException: ``error`` itself, if it asks this program to stop.
+    """
+    if is_interruption(error):
+        raise error
     reason = "deadline" if isinstance(error, EnvDeadlineError) else "env_error"
     info = {
         "success": False,
         "stop_reason": reason,
-        "exception": f"{type(error).__name__}: {error}",
+        "exception": f"{error_line(error)}{remote_place(error)}",
     }
     return "", 0.0, False, True, info
+
+
+def close_each(closes: Iterable[Callable[[], object]]) -> None:
+    """Close environments: each, also after one that failed to.
+
+    Raises:
+        BaseException: the first that one of them raised.
+    """
+    first: BaseException | None = None
+    for close in closes:
+        try:
+            close()
+        except BaseException as error:
+            first = first or error
+    if first is not None:
+        raise first
 
 
 def with_final(result: One, obs: str, info: dict[str, Any]) -> One:

@@ -54,14 +54,14 @@ class ThreadCall:
         self.finished = False
         self.given_up = False
         self.result: Any = None
-        self.error: Exception | None = None
+        self.error: BaseException | None = None
 
     def run(self) -> None:
         """Make the call, and tell that it is done."""
         self.started_at = time.monotonic()
         try:
             self.result = self.function()
-        except Exception as error:
+        except BaseException as error:  # else its thread would end, and nobody would get an answer
             self.error = error
         self.finished = True
         self.done(self)

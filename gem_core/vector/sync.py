@@ -17,6 +17,7 @@ from gem_core.vector.env import (
     Seeds,
     Steps,
     VectorEnv,
+    close_each,
     failed_step,
     stacked,
     with_final,
@@ -85,7 +86,7 @@ class SyncVectorEnv(VectorEnv):
         try:
             # After an exception `results` has what came before it.
             results.extend(map(call, self._steps, actions))
-        except Exception as error:
+        except BaseException as error:
             results = self._continue(results, error, actions)
         obs, rewards, terminated, truncated, infos = zip(*results, strict=False)
         size = self.num_envs
@@ -119,9 +120,9 @@ class SyncVectorEnv(VectorEnv):
                 continue
             try:
                 texts[index], info = self._resets[index]()
-            except Exception as error:
-                self._stop(index)
+            except BaseException as error:
                 texts[index], _, _, _, info = failed_step(error)
+                self._stop(index)
             last = results[index]
             infos[index] = {**info, "final_obs": last[0], "final_info": last[4]}
 
@@ -144,8 +145,7 @@ class SyncVectorEnv(VectorEnv):
         """See `VectorEnv.close`."""
         if not self.closed:
             self.closed = True
-            for env in self.envs:
-                env.close()
+            close_each([env.close for env in self.envs])
 
     def _all_can_step(self, actions: Sequence[str]) -> bool:
         """Return whether each environment can be stepped with a text, as `Env.step` requires."""
@@ -170,7 +170,7 @@ class SyncVectorEnv(VectorEnv):
             return self._begin(index)
         try:
             result = self.envs[index].step(action)
-        except Exception as error:
+        except BaseException as error:
             result = failed_step(error)
         return self._ended(index, result)
 
@@ -179,9 +179,10 @@ class SyncVectorEnv(VectorEnv):
         self._begun.add(index)
         try:
             obs, info = self.envs[index].reset(**named)
-        except Exception as error:
+        except BaseException as error:
+            failed = failed_step(error)
             self._stop(index)
-            return failed_step(error)
+            return failed
         self._over.discard(index)
         self._steps[index] = self._own[index]
         return obs, 0.0, False, False, info
@@ -203,22 +204,24 @@ class SyncVectorEnv(VectorEnv):
         if self.autoreset == "same_step":
             try:
                 obs, info = self.envs[index].reset()
-            except Exception as error:
-                self._stop(index)
+            except BaseException as error:
                 obs, _, _, _, info = failed_step(error)
+                self._stop(index)
             return with_final(result, obs, info)
         end_episode(self.envs[index])
         self._stop(index)
         return result
 
-    def _continue(self, results: list[One], error: Exception, actions: Sequence[str]) -> list[One]:
+    def _continue(
+        self, results: list[One], error: BaseException, actions: Sequence[str]
+    ) -> list[One]:
         """Step the environments behind one that raised."""
         while True:
             results = [*results, failed_step(error)]
             rest = len(results)
             try:
                 results.extend(map(call, self._steps[rest:], actions[rest:]))
-            except Exception as another:
+            except BaseException as another:
                 error = another
             else:
                 return results

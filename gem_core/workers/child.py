@@ -28,6 +28,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from gem_core.core import Env
+from gem_core.errors import error_line, text_of
 from gem_core.workers.blocking import never_blocks
 from gem_core.workers.errors import describe_error
 from gem_core.workers.job_threads import Job, JobThreads
@@ -92,7 +93,10 @@ class Child:
                 break
             job(_MAIN)
         for env in self._envs.values():
-            env.close()
+            try:
+                env.close()
+            except BaseException as error:  # the others are closed all the same
+                sys.stderr.write(f"gem-core worker: close failed: {error_line(error)}\n")
 
     def send(self, message: tuple[Any, ...]) -> None:
         """Send one message now; messages of several threads do not mix."""
@@ -243,9 +247,9 @@ def _repeat(env: Env, history: list[tuple[str, bytes]]) -> None:
         positional, named = pickle.loads(arguments)
         try:
             getattr(env, method)(*positional, **named)
-        except Exception as error:
+        except BaseException as error:
             # A call that failed for its caller fails again; the episode knows of it.
-            sys.stderr.write(f"gem-core worker: a repeated {method} failed: {error!r}\n")
+            sys.stderr.write(f"gem-core worker: a repeated {method} failed: {error_line(error)}\n")
 
 
 def _pickled(result: Any) -> bytes:
@@ -253,7 +257,8 @@ def _pickled(result: Any) -> bytes:
         return pickle.dumps(result, protocol=pickle.HIGHEST_PROTOCOL)
     except Exception as error:
         raise TypeError(
-            f"what the environment returned cannot be sent to the trainer's process ({error}): "
+            f"what the environment returned cannot be sent to the trainer's process "
+            f"({text_of(error)}): "
             "return plain data, or play it with workers.backend = 'inline' or 'thread'"
         ) from None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gem_core.errors import GemError
+from gem_core.errors import GemError, place_of, text_of
 
 
 class WorkerDiedError(GemError, RuntimeError):
@@ -35,9 +35,11 @@ class RemoteError(Exception):
 
     Attributes:
         remote_traceback: the worker's traceback as text.
+        place: where it was raised, see `gem_core.errors.place_of`.
     """
 
     remote_traceback: str = ""
+    place: str = ""
 
 
 def describe_error(error: BaseException) -> dict[str, Any]:
@@ -46,19 +48,24 @@ def describe_error(error: BaseException) -> dict[str, Any]:
 
     kind = type(error).__name__
     text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-    return {"kind": kind, "message": _text_of(error), "traceback": text}
+    return {
+        "kind": kind,
+        "message": text_of(error),
+        "traceback": text,
+        "place": remote_place(error),
+    }
 
 
 def remote_error(described: dict[str, Any]) -> RemoteError:
     """Return an exception whose class name and message are those of the original."""
-    kind = type(described["kind"], (RemoteError,), {})
+    name = described["kind"]
+    kind = type(name if name.isidentifier() else "RemoteError", (RemoteError,), {})
     error: RemoteError = kind(described["message"])
     error.remote_traceback = described["traceback"]
+    error.place = described["place"]
     return error
 
 
-def _text_of(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception as second:
-        return f"(its message cannot be shown: {type(second).__name__})"
+def remote_place(error: BaseException) -> str:
+    """Return where an exception was raised, here or where its environment lives."""
+    return error.place if isinstance(error, RemoteError) else place_of(error)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Literal, TypeAlias
 
-from gem_core.errors import GemError
+from gem_core.errors import GemError, error_line
 from gem_core.workers.channel import Channel
 from gem_core.workers.errors import (
     EnvDeadlineError,
@@ -227,8 +227,8 @@ class Fleet:
             if answer is None:
                 raise GemError(f"nothing answers {name!r}")
             reply = (True, pickle.dumps(answer(name, pickle.loads(value)), protocol=5))
-        except Exception as error:
-            reply = (False, f"{type(error).__name__}: {error}")
+        except BaseException as error:  # in the thread of the pool, which all environments need
+            reply = (False, error_line(error))
         with self._lock:
             if number in worker.calls:
                 self._send(worker, ("answer", number, *reply))

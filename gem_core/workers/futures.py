@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from gem_core.errors import error_line
 from gem_core.workers.outcome import Outcome
 from gem_core.workers.records import Call
 
@@ -32,8 +33,8 @@ def without_result(call: Call) -> Callable[[], None]:
 def _set_result(future: Outcome[Any], facts: bytes | None, result: bytes) -> None:
     try:
         value = pickle.loads(result), None if facts is None else pickle.loads(facts)
-    except Exception as error:
-        text = f"what the environment returned cannot be read here: {type(error).__name__}: {error}"
+    except BaseException as error:  # classes of the environment, in the thread of the pool
+        text = f"what the environment returned cannot be read here: {error_line(error)}"
         _set_error(future, TypeError(text))
     else:
         _set_value(future, value)

@@ -117,7 +117,8 @@ def test_the_rest_of_the_batch_plays_on(kit, name):
         assert reasons[2:] == [StopReason.TERMINATED] * 2
 
 
-def test_an_observation_that_cannot_be_encoded_or_shown_is_a_failed_episode(kit):
+@pytest.mark.parametrize("play", ["play_many", "play_batch"])
+def test_what_the_tokenizer_raises_is_no_error_of_the_environment(kit, play):
     class Choosy(kit.Bytes):
         def encode(self, text):
             if "unsayable" in text:
@@ -125,13 +126,13 @@ def test_an_observation_that_cannot_be_encoded_or_shown_is_a_failed_episode(kit)
             return super().encode(text)
 
     for steps in (Raw(reset=("unsayable", {})), Raw(step=("unsayable", *GOOD[1:]))):
-        machine = EpisodeMachine(
-            steps, Context(kit.template, Choosy()), seed=11, env_id="their:Env"
-        )
-        if machine.start() is not None:
-            machine.feed(kit.complete("a"))
-        require_failure(machine.episode, steps)
-        assert "RuntimeError: no such text" in machine.episode.error
+        machine = EpisodeMachine(steps, Context(kit.template, Choosy()))
+        with pytest.raises(RuntimeError, match="no such text"):
+            if play == "play_many":
+                asyncio.run(play_many([machine], kit.Echo()))
+            else:
+                play_batch([machine], kit.Echo())
+        assert machine.episode.stop_reason is StopReason.ABORTED and steps.closed == 1
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 
 import pytest
@@ -182,7 +183,7 @@ def test_environment_fault_keeps_the_episode_and_trains_on_none_of_it(kit):
     assert machine.feed(kit.complete("b")) is None
     episode = machine.episode
     assert episode.stop_reason is StopReason.ENV_ERROR and episode.stop_reason.failed
-    assert episode.error == "Script, seed 3: RuntimeError: boom"
+    assert re.fullmatch(r"Script, seed 3: RuntimeError: boom \(conftest.py:\d+\)", episode.error)
     assert [t.action for t in episode.turns] == ["a", "b"]
     assert all(t.aborted for t in episode.turns) and not any(episode.segments[0].loss_mask)
     assert machine.env.closed == 1

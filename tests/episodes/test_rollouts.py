@@ -190,17 +190,36 @@ def test_nothing_is_lost_over_random_schedules(source, unfinished):
 
 
 def test_an_environment_that_fails_is_an_episode_of_its_group(source, monkeypatch):
+    step = Two._step
+
+    def fail_in_the_first(env, action):
+        if env in [machine.env for machine in source.made[:2]]:
+            raise OSError("on purpose")
+        return step(env, action)
+
+    monkeypatch.setattr(Two, "_step", fail_in_the_first)
+
+    async def run():
+        async with Rollouts(source(2), Paced({})) as rollouts:
+            return await rollouts.batch(2)
+
+    ends = [[e.stop_reason for e in group.episodes] for group in asyncio.run(run())]
+    assert ends == [[StopReason.ENV_ERROR] * 2, [StopReason.TERMINATED] * 2]
+
+
+def test_a_batch_in_which_every_episode_failed_is_an_error_with_its_reason(source, monkeypatch):
     def fail(env, action):
         raise OSError("on purpose")
 
     async def run():
         async with Rollouts(source(2), Paced({})) as rollouts:
-            first = await rollouts.batch(1)
+            await rollouts.batch(1)
             monkeypatch.setattr(Two, "_step", fail)
-            return first + await rollouts.batch(1)
+            await rollouts.batch(2)
 
-    ends = [[e.stop_reason for e in group.episodes] for group in asyncio.run(run())]
-    assert ends == [[StopReason.TERMINATED] * 2, [StopReason.ENV_ERROR] * 2]
+    reason = r"100% of the batch's 4 episodes failed.*OSError: on purpose \(test_rollouts.py:\d+\)"
+    with pytest.raises(GemError, match=reason):
+        asyncio.run(run())
 
 
 @pytest.mark.parametrize("broken", [0, 2])

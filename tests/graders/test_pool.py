@@ -22,6 +22,8 @@ def run(job):
         time.sleep(job["s"])
     if kind == "raise":
         raise KeyError("no such thing")
+    if kind == "quit":
+        raise SystemExit(3)
     if kind == "die":
         os._exit(3)
     if kind == "print":
@@ -53,6 +55,8 @@ def test_errors_are_reported_and_cost_no_worker(pool: WorkerPool) -> None:
     pid = pool.call({}, 30)["pid"]
     with pytest.raises(WorkerError, match="KeyError: 'no such thing'"):
         pool.call({"do": "raise"}, 30)
+    with pytest.raises(WorkerError, match="SystemExit: 3"):
+        pool.call({"do": "quit"}, 30)
     with pytest.raises(WorkerError, match="not JSON"):
         pool.call({"do": "object"}, 30)
     with pytest.raises(WorkerError, match="MemoryError"):

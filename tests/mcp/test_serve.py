@@ -15,10 +15,13 @@ import pytest
 from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
+from mcp.server.mcpserver.exceptions import ToolError
 
 import gem_core
 from gem_core.cli import main
+from gem_core.envs.games.guess_the_number import GuessTheNumber
 from gem_core.errors import GemError
+from gem_core.tools.mcp.env_server import make_server
 from gem_core.tools.mcp.env_sessions import EnvSessions, ServeError, ServeLimits
 
 GAME = "game:GuessTheNumber-v0-easy"
@@ -113,6 +116,25 @@ def test_a_failed_reset_takes_no_session() -> None:
             sessions.reset(GAME, 0, {"no_such_parameter": 1})
     assert sessions.reset(GAME, 0, {"max_turns": 2})["session"]
     sessions.close_all()
+
+
+def test_an_environment_that_exits_is_an_error_of_its_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def quit_program(self: Any, action: str) -> None:
+        raise SystemExit(3)
+
+    async def run() -> None:
+        sessions = EnvSessions()
+        server = make_server(sessions)
+        started = await server.call_tool("reset", {"environment": GAME, "seed": 3})
+        name = content(started)["session"]
+        monkeypatch.setattr(GuessTheNumber, "_step", quit_program)
+        with pytest.raises(ToolError, match="The environment failed: SystemExit: 3"):
+            await server.call_tool("step", {"session": name, "action": "x"})
+        sessions.close_all()
+
+    asyncio.run(run())
 
 
 def test_the_command_names_what_is_missing(capsys: pytest.CaptureFixture[str]) -> None:

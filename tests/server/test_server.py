@@ -45,8 +45,9 @@ def watched() -> Iterator[set[int]]:
     from watched_env import OPEN
 
     gem_core.register("test:Watched-v0", "watched_env:WatchedEnv")
+    gem_core.register("test:Quits-v0", "watched_env:WatchedEnv", quits=True)
     yield OPEN
-    del _registry["test:Watched-v0"]
+    del _registry["test:Watched-v0"], _registry["test:Quits-v0"]
     OPEN.clear()
 
 
@@ -217,6 +218,35 @@ def test_an_exception_of_the_environment_is_told_and_the_session_lives(
             env.step("fail")
         assert caught.value.code == "EXECUTION_ERROR"
         assert env.step("go")[0] == "go"
+
+
+def test_an_exit_of_the_environment_is_told_and_the_session_lives(
+    start: Callable[..., Any], watched: set[int]
+) -> None:
+    server = start()
+    with gem_core.make("remote:test:Watched-v0", url=server.url) as env:
+        env.reset(seed=0)
+        for action, told in (("quit", "SystemExit: 3"), ("end", "Ends: on request")):
+            with pytest.raises(ServerError, match=told):
+                env.step(action)
+        with pytest.raises(ServerError, match="Ends: no state"):
+            env.get_state()
+        assert env.step("go")[0] == "go"
+    status, text = server.http("/sessions", b'{"environment": "test:Quits-v0"}')
+    assert status == 400 and "cannot be made: SystemExit: 3 (watched_env.py:" in text
+
+
+def test_sessions_whose_environment_cannot_be_closed_expire_all_the_same(
+    start: Callable[..., Any], watched: set[int]
+) -> None:
+    """One that raised when it was closed ended what looks for idle sessions."""
+    server = start(idle_s=0.5)
+    for _ in range(2):
+        session = open_by_http(server, "test:Watched-v0")
+        assert server.http(f"/sessions/{session}/reset", b"{}")[0] == 200
+        assert server.http(f"/sessions/{session}/step", b'{"text": "stay"}')[0] == 200
+        server.wait_for("sessions", 0)
+    until_open(watched, 0)
 
 
 @pytest.mark.parametrize("given", [None, "wrong", "right-toke", "right-token2", ""])

@@ -22,6 +22,11 @@ from gem_core.tools.python import PythonTool
 ROOT = Path(__file__).resolve().parents[2]
 
 
+class Unshown(BaseException):
+    def __str__(self) -> str:
+        raise SystemExit(0)
+
+
 class Search(Tool):
     """A tool whose result and faults a test chooses."""
 
@@ -42,6 +47,10 @@ class Search(Tool):
             return ToolResult("not found", "no_result", 0.25)
         if query == "raise":
             raise RuntimeError("the index is broken")
+        if query == "quit":
+            raise SystemExit(3)
+        if query == "unshown":
+            raise Unshown
         if query == "long":
             return ToolResult("begin" + "x" * 10_000 + "end")
         session.append(query)
@@ -131,6 +140,8 @@ def test_what_is_not_a_call_is_passed_on(action: str) -> None:
     [
         ("<search>fail</search>", "no_result", "not found"),
         ("<search>raise</search>", "tool_exception", "RuntimeError: the index is broken"),
+        ("<search>quit</search>", "tool_exception", "SystemExit: 3"),
+        ("<search>unshown</search>", "tool_exception", "(its message cannot be shown: SystemExit)"),
         ("<python>1 / 0</python>", "error", "ZeroDivisionError: division by zero"),
         ("<python>import os; os.fork()</python>", "error", "not permitted"),
         ("<tool_call>not json</tool_call>", "invalid_call", "must be JSON"),

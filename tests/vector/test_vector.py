@@ -22,6 +22,7 @@ from gem_core.errors import (
 from gem_core.registration import make
 from gem_core.vector import make_vec
 from gem_core.vector.make import mix
+from gem_core.workers.errors import RemoteError
 from gem_core.workers.ray_process import leave_cluster
 
 FOLDER = str(Path(__file__).parent)
@@ -140,10 +141,37 @@ def test_one_that_fails_ends_its_episode_and_no_other(backend):
         assert steps.truncated.tolist() == [True, True, *[False] * 4]
         assert steps.obs[:2] == ("", "") or steps.obs[:2] == ["", ""]
         assert steps.infos[0]["stop_reason"] == "env_error" and not steps.infos[0]["success"]
-        assert steps.infos[0]["exception"] == "ValueError: on purpose"
+        assert steps.infos[0]["exception"].startswith("ValueError: on purpose (vec_envs.py:")
         steps = envs.step(["b"] * 6)
         assert not steps.truncated.any() and steps.obs[0].startswith("draw ")
         assert steps.infos[2] == {"turn": 2}
+
+
+def test_one_that_exits_ends_its_episode_and_no_other(backend):
+    """A thread or a worker that an exit ended would leave the vector waiting for ever."""
+    with make_vec([WAITS, FAST], 4, backend=backend, workers=2) as envs:
+        envs.reset(seed=1)
+        for actions in (["quit", "a", "a", "quit"], ["b"] * 4, ["a", "quit", "a", "a"]):
+            steps = envs.step(actions)
+            ends = [action == "quit" for action in actions]
+            assert steps.truncated.tolist() == ends
+            texts = [info.get("exception", "") for info in steps.infos]
+            assert [text.startswith("SystemExit: 4 (vec_envs.py:") for text in texts] == ends
+
+
+def test_each_is_closed_also_after_one_that_exits(backend):
+    broken = EnvSpec("vec:Open-v0", "vec_envs:Waits", {"closes": False})
+    import vec_envs
+
+    vec_envs.CLOSED.clear()
+    envs = make_vec([broken, WAITS], 4, backend=backend, workers=1)
+    envs.reset(seed=1)
+    ends = SystemExit if backend in ("sync", "thread") else RemoteError
+    with pytest.raises(ends, match="5"):
+        envs.close()
+    assert envs.closed
+    if ends is SystemExit:
+        assert vec_envs.CLOSED == [False, True, False, True]
 
 
 def test_a_reset_that_fails_is_repeated_by_the_next_step(backend):
@@ -155,7 +183,7 @@ def test_a_reset_that_fails_is_repeated_by_the_next_step(backend):
                 steps = envs.step(["a", "a"])
             assert steps.terminated.all()
             if autoreset == "same_step":
-                assert steps.infos[0]["exception"] == "OSError: no second episode"
+                assert "OSError: no second episode (vec_envs.py:" in steps.infos[0]["exception"]
                 assert steps.infos[0]["final_info"] == {"turn": 3}
             steps = envs.step(["a", "a"])
             assert steps.truncated.all() and steps.infos[1]["stop_reason"] == "env_error"

@@ -8,9 +8,12 @@ from pathlib import Path
 
 from gem_core.core import Env
 
+CLOSED: list[bool] = []
+
 
 class Waits(Env):
-    """``sleep SECONDS`` waits, ``fail`` raises, ``exit`` ends the process; three turns.
+    """``sleep SECONDS`` waits, ``fail`` raises, ``quit`` raises ``SystemExit``,
+    ``exit`` ends the process; three turns.
 
     ``until FILE`` waits until there is such a file.
 
@@ -18,6 +21,7 @@ class Waits(Env):
         slow: what a subclass promises.
         reset_s: how long a reset sleeps.
         broken_resets: whether every reset but the first one fails.
+        closes: whether it can be closed; if not, closing it exits.
         meeting: a directory in which each reset leaves a file; it goes on when there are `at_once`.
         at_once: how many resets must be under way together.
     """
@@ -29,6 +33,7 @@ class Waits(Env):
         slow: bool = True,
         reset_s: float = 0.0,
         broken_resets: bool = False,
+        closes: bool = True,
         meeting: str = "",
         at_once: int = 0,
     ):
@@ -37,6 +42,7 @@ class Waits(Env):
         self.at_once = at_once
         self.reset_s = reset_s
         self.broken_resets = broken_resets
+        self.closes = closes
         self.resets = 0
 
     def _reset(self, options):
@@ -48,6 +54,11 @@ class Waits(Env):
             self._meet(Path(self.meeting))
         self.turn = 0
         return f"draw {self.rng.random()}", {"options": options} if options else {}
+
+    def _close(self):
+        CLOSED.append(self.closes)
+        if not self.closes:
+            raise SystemExit(5)
 
     def _meet(self, place):
         (place / str(self.rng.random())).touch()
@@ -63,6 +74,8 @@ class Waits(Env):
                 time.sleep(0.01)
         elif kind == "fail":
             raise ValueError("on purpose")
+        elif kind == "quit":
+            raise SystemExit(4)
         elif kind == "exit":
             os._exit(3)
         self.turn += 1

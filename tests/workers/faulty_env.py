@@ -20,8 +20,18 @@ class Faulty(Env):
 
     _state_fields = ("turns",)
 
-    def __init__(self, slow: bool = False, turns: int = 3, build: str = "", reset_s: float = 0.0):
+    def __init__(
+        self,
+        slow: bool = False,
+        turns: int = 3,
+        build: str = "",
+        reset_s: float = 0.0,
+        at_reset: str = "",
+        at_close: str = "",
+    ):
         super().__init__()
+        self.at_reset = at_reset
+        self.at_close = at_close
         self.slow = slow
         self.last = turns
         self.turns = 0
@@ -30,6 +40,7 @@ class Faulty(Env):
 
     def _reset(self, options):
         self.turns = 0
+        break_in(self.at_reset)
         time.sleep(self.reset_s)
         return f"draw {self.rng.random()}", {"pid": os.getpid()} if options else {}
 
@@ -40,8 +51,31 @@ class Faulty(Env):
         info = {"success": True} if over else {}
         return f"{action}: {self.rng.random()}", self.rng.random(), over, False, info
 
+    def _close(self):
+        break_in(self.at_close)
+
     def random_action(self, rng):
         return f"a{rng.random()}"
+
+
+class Ends(BaseException):
+    """What a foreign package may raise where it should raise an error."""
+
+
+class Unshown(Exception):
+    """An exception whose message ends the program that asks for it."""
+
+    def __str__(self):
+        raise SystemExit(5)
+
+    __repr__ = __str__
+
+
+class EndsReader:
+    """A value that ends the program that unpickles it."""
+
+    def __reduce__(self):
+        return sys.exit, (6,)
 
 
 class Unpicklable(Faulty):
@@ -75,6 +109,14 @@ def break_in(kind: str) -> None:
         re.match(r"(a+)+$", "a" * 60 + "b")
     if kind == "exit":
         os._exit(7)
+    if kind == "base":
+        raise Ends("on purpose")
+    if kind == "generator":
+        raise GeneratorExit("on purpose")
+    if kind == "unshown":
+        raise Unshown
+    if kind == "surrogates":
+        raise OSError("no file \udcff")
     if kind == "quit":
         sys.exit(3)
     if kind == "kill":
@@ -128,3 +170,15 @@ class Heavy(Faulty):
         while time.process_time() < ends_at:
             pass
         return "done", 1.0, True, False, {"success": True}
+
+
+class EndsCaller(Faulty):
+    """Its second step returns what ends the program that unpickles it."""
+
+    def _step(self, action):
+        obs, reward, over, cut, info = super()._step(action)
+        return obs, reward, over, cut, {**info, "value": EndsReader()}
+
+
+def ends_caller():
+    return EndsCaller()

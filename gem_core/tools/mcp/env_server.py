@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
 
-from gem_core.errors import GemError
+from gem_core.errors import GemError, no_exit
 from gem_core.tools.mcp.env_sessions import EnvSessions
 from gem_core.tools.mcp.session import require_sdk
 
@@ -61,10 +61,15 @@ async def _call(seconds: float, function: Callable[..., T], *arguments: Any) -> 
     try:
         with anyio.fail_after(seconds):
             result: T = await anyio.to_thread.run_sync(
-                partial(function, *arguments), abandon_on_cancel=True
+                partial(_run, function, *arguments), abandon_on_cancel=True
             )
             return result
     except TimeoutError:
         raise exceptions.ToolError(f"The environment did not answer in {seconds:g} s.") from None
     except (GemError, TypeError) as error:
         raise exceptions.ToolError(str(error)) from error
+
+
+def _run(function: Callable[..., T], *arguments: Any) -> T:
+    with no_exit("The environment failed"):  # an exit would end the server
+        return function(*arguments)

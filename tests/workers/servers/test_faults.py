@@ -53,7 +53,7 @@ def test_an_environment_that_exits_costs_its_episode_and_not_the_server(play_all
     episodes = played(play_all, recipe_of(server.url), 4, Actions({1: ["a", "quit"]}))
     reasons = [episode.stop_reason for episode in episodes]
     assert reasons == [StopReason.TERMINATED, StopReason.ENV_ERROR, *[StopReason.TERMINATED] * 2]
-    assert episodes[1].error.endswith("SystemExit: 3")
+    assert "SystemExit: 3 (faulty_env.py:" in episodes[1].error
 
 
 @pytest.mark.slow
