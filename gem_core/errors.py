@@ -40,6 +40,10 @@ class EpisodeStateError(GemError, RuntimeError):
     """A call in the wrong state: ``step`` before ``reset`` or after the end."""
 
 
+class StateError(GemError, ValueError):
+    """A state that is not one of this environment; the environment is as it was before."""
+
+
 class EnvResultError(GemError, TypeError):
     """What an environment returned is not what `gem_core.core.Env` promises."""
 

@@ -52,6 +52,9 @@ class ForeignEnv(Env):
     uses_global_random: bool = True
 
     _state_fields = ("_episode_seed", "_options", "_actions")
+    _episode_seed: int
+    _options: dict[str, Any] | None
+    _actions: list[str]
 
     def __init__(self, name: str, **kwargs: Any) -> None:
         self.name = name
@@ -133,6 +136,9 @@ class ForeignEnv(Env):
 
     def _close(self) -> None:
         self._foreign_close()
+
+    def _consistent(self) -> bool:
+        return 0 <= self._episode_seed < SEED_LIMIT
 
     def _restored(self) -> None:
         actions = self._actions

@@ -259,6 +259,12 @@ def _add_client_limits(verb: argparse.ArgumentParser) -> None:
         help="size of a client's message (default: %(default)s)",
     )
     verb.add_argument(
+        "--memory-mb",
+        type=float,
+        default=4096.0,
+        help="memory of the server from which on it opens no session (default: %(default)g)",
+    )
+    verb.add_argument(
         "--idle",
         type=float,
         default=1800.0,

@@ -16,6 +16,8 @@ or a proxy."""
 PORT = 8000
 MCP_SESSIONS = 64
 HTTP_SESSIONS = 2048
+MORE_CONNECTIONS = 256
+"""Connections beyond the sessions."""
 
 
 def serve(arguments: argparse.Namespace) -> int:
@@ -33,12 +35,15 @@ def _serve_http(arguments: argparse.Namespace) -> int:
     from gem_core.server.addresses import TOKEN_VARIABLE
     from gem_core.server.limits import ServerLimits
 
+    sessions = arguments.sessions or HTTP_SESSIONS
     limits = ServerLimits(
         environments=tuple(arguments.environments),
-        sessions=arguments.sessions or HTTP_SESSIONS,
+        sessions=sessions,
         idle_s=arguments.idle,
         call_s=arguments.deadline,
         message_bytes=arguments.message_bytes,
+        connections=sessions + MORE_CONNECTIONS,
+        memory_mb=arguments.memory_mb,
         parameters=arguments.parameters or bool(arguments.recipe),
         allowed=_allowed(arguments.recipe),
     )

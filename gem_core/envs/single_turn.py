@@ -161,6 +161,9 @@ class SingleTurn(Env):
             raise OptionError(f"index must be from 0 to {self._count - 1}, not {index!r:.40}.")
         return index
 
+    def _consistent(self) -> bool:
+        return 0 <= self._item < self._count
+
     def _restored(self) -> None:
         self._load()
 

@@ -258,6 +258,18 @@ class WebShop(Game):
         obs, info = super()._reset(options)
         return obs, {**info, "sample": True} if self.is_sample else info
 
+    def _consistent(self) -> bool:
+        count = len(self._shop.products)
+        return (
+            super()._consistent()
+            and self._goal in self._goals
+            and self._page in ("search", "results", "product")
+            and len(self._found) <= count
+            and all(0 <= item < count for item in self._found)
+            and self._first >= 0
+            and -(self._page != "product") <= self._item < count
+        )
+
     def _rules(self) -> str:
         request = self._shop.products[self._goal].category
         if self._wanted:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from gem_core.sandbox.results import Limits, Result, SandboxError
 from gem_core.sandbox.sandbox import shared
+from gem_core.sandbox.shell_state import check_shell
 
 HOME = "/home/agent"
 """What a shell calls its folder."""
@@ -165,7 +166,13 @@ class Shell:
         return deepcopy(state)
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Restore what `get_state` returned."""
+        """Restore what `get_state` returned.
+
+        Raises:
+            StateError: it is something else: a path outside of the shell's folder, or below a link;
+                more than a shell keeps.
+        """
+        check_shell(state, self.limits.files, int(self.limits.files_kb * 1024))
         self._files = deepcopy(dict(state["files"]))
         self._cwd = state["cwd"]
         self._variables = state["variables"]
@@ -178,10 +185,10 @@ class Shell:
                 the files.
         """
         other = Shell(level=self.level, limits=self.limits)
-        other.set_state(self.get_state())
-        if not keep_variables:
-            other._cwd = HOME
-            other._variables = ""
+        other._files = deepcopy(self._files)
+        if keep_variables:
+            other._cwd = self._cwd
+            other._variables = self._variables
         return other
 
     def _in_sandbox(self, command: str) -> Result:

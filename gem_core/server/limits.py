@@ -19,6 +19,10 @@ class ServerLimits(NamedTuple):
         call_s: wall seconds of a call of an environment.
         message_bytes: size of a message.
         threads: calls of environments that run at the same time.
+        connections: connections at once, those without a session included.
+        request_s: seconds in which a client must send the head of a request, its body, or a
+            message that it has begun, and in which it must read an answer.
+        memory_mb: memory of the server's process from which on no session is opened.
         parameters: whether clients may set the parameters that environments declare for them.
         allowed: what the operator allows besides, as (id, parameters): a client may set just these
             values of the environment.
@@ -30,6 +34,9 @@ class ServerLimits(NamedTuple):
     call_s: float = 60.0
     message_bytes: int = 1 << 20
     threads: int = 64
+    connections: int = 2304
+    request_s: float = 20.0
+    memory_mb: float = 4096.0
     parameters: bool = False
     allowed: tuple[tuple[str, Mapping[str, Any]], ...] = ()
 

@@ -12,7 +12,7 @@ import json
 from typing import Any
 
 from gem_core.core import Env
-from gem_core.errors import error_line
+from gem_core.errors import StateError, error_line
 from gem_core.server.limits import RefusedError
 from gem_core.server.sessions import Session, Sessions, as_json
 from gem_core.workers.errors import remote_place
@@ -46,7 +46,10 @@ async def answer(sessions: Sessions, session: Session, message: Message) -> Mess
     if kind == "save":
         return {"type": "save", "data": await sessions.call(session, lambda e: e.get_state())}
     if kind == "load":
-        await sessions.call(session, lambda env: env.set_state(data))
+        try:
+            await sessions.call(session, lambda env: env.set_state(data))
+        except StateError as error:
+            raise RefusedError(str(error)) from None
         return {"type": "load", "data": {}}
     return {"type": "state", "data": state(session)}
 

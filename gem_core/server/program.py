@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import sqlite3
 import sys
+from contextlib import closing
 
 import uvicorn
 
 from gem_core.errors import GemError
 from gem_core.server.addresses import TOKEN_VARIABLE, is_loopback
 from gem_core.server.app import EnvServer
+from gem_core.server.connections import connection_classes
 from gem_core.server.file_limit import raise_file_limit
 from gem_core.server.limits import ServerLimits
 
+SQLITE_MB = 256
+"""Memory of all SQLite databases in the server's process."""
 PING_S = 20.0
 """Seconds between two pings; a client that answers none in as long is gone."""
 
@@ -35,13 +40,16 @@ def make_program(
             f"Serving on {host} needs a token: set {TOKEN_VARIABLE}, here and where clients "
             "run. It travels unencrypted: put a proxy with TLS in front."
         )
-    raise_file_limit(limits.sessions)
+    _bound_sqlite()
+    raise_file_limit(limits.connections)
+    http, ws = connection_classes(limits)
     config = uvicorn.Config(
         EnvServer(limits, token).app(),
         host=host,
         port=port,
         log_level="warning",
-        ws="websockets-sansio",
+        http=http,
+        ws=ws,
         ws_max_size=limits.message_bytes,
         ws_ping_interval=PING_S,
         ws_ping_timeout=PING_S,
@@ -50,6 +58,12 @@ def make_program(
         backlog=2048,
     )
     return uvicorn.Server(config)
+
+
+def _bound_sqlite() -> None:
+    """Bound the memory of all databases of this process, whatever environments do with them."""
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.execute(f"PRAGMA hard_heap_limit = {SQLITE_MB << 20}")
 
 
 def run(limits: ServerLimits, *, host: str, port: int, token: str | None) -> None:

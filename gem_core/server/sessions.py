@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 import secrets
 import threading
 import time
@@ -23,6 +24,8 @@ from gem_core.workers.errors import describe_error, remote_error
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
+CLOSE_S = 5.0
+"""Seconds in which the environments must close when the server ends."""
 REAP_S = 1.0
 """Longest time between two looks for idle sessions."""
 
@@ -174,9 +177,14 @@ class Sessions:
             _log.warning("%s: close() did not return", session.environment)
 
     async def close_all(self) -> None:
-        """End every session."""
-        for session in list(self._open.values()):
-            await self.close(session, "server")
+        """End every session, as far as that can be done in `CLOSE_S` seconds."""
+        closing = [
+            asyncio.create_task(self.close(session, "server")) for session in self._open.values()
+        ]
+        if closing:
+            _, late = await asyncio.wait(closing, timeout=CLOSE_S)
+            for task in late:
+                task.cancel()
 
     async def close_idle(self) -> None:
         """Run until cancelled: end the sessions that had no message for too long."""
@@ -212,6 +220,14 @@ class Sessions:
             check_client_parameters(environment, parameters, self.limits.allowed)
         except ParameterError as error:
             raise RefusedError(str(error)) from None
+        used = memory_mb()
+        if used > self.limits.memory_mb:
+            raise RefusedError(
+                f"The server uses {used:.0f} MB of memory; it opens no session beyond "
+                f"{self.limits.memory_mb:.0f} MB (--memory-mb of the server).",
+                "CAPACITY_REACHED",
+                503,
+            )
         if self.count >= self.limits.sessions:
             raise RefusedError(
                 f"All {self.limits.sessions} sessions are taken; --sessions of the server sets how "
@@ -252,6 +268,16 @@ def close_logged(session: Session) -> None:
         session.env.close()
     except BaseException as error:  # in a thread, see `_without_exit`
         _log.warning("%s: close() failed: %s", session.environment, error_line(error))
+
+
+def memory_mb() -> float:
+    """Return the resident memory of this process in MB; 0 where the system does not say."""
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:
+            pages = int(file.read().split()[1])
+    except OSError:
+        return 0.0
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
 def is_served(environment: str, patterns: tuple[str, ...]) -> bool:

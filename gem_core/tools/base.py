@@ -131,6 +131,13 @@ class Tool(ABC):
         """Return the session that `save` described."""
         return self.start()
 
+    def check(self, state: Any) -> None:  # noqa: B027
+        """Check what `load` will be given; it may come from anywhere.
+
+        Raises:
+            StateError: `save` did not return it.
+        """
+
     def describe(self) -> dict[str, Any]:
         """Return what a run records of the tool on this machine, besides its version and data.
 

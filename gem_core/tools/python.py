@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from gem_core.errors import StateError
 from gem_core.sandbox import KINDS, Limits, Result, Sandbox, Session, shared
 from gem_core.tools.base import Call, Tool, ToolResult
 
@@ -66,6 +67,13 @@ class PythonTool(Tool):
     def save(self, session: _Interpreter | None) -> list[str] | None:
         """Return the programs that made the state."""
         return None if session is None else list(session.programs)
+
+    def check(self, state: Any) -> None:
+        """Check that a state is a list of programs."""
+        if state is not None and not (
+            isinstance(state, list) and all(isinstance(program, str) for program in state)
+        ):
+            raise StateError("The state of the Python tool is its programs.")
 
     def load(self, state: list[str] | None) -> _Interpreter | None:
         """Return an interpreter that repeats the programs at its first call."""

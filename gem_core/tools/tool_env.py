@@ -8,7 +8,8 @@ from contextlib import ExitStack
 from typing import Any, NamedTuple
 
 from gem_core.core import Env, Wrapper
-from gem_core.errors import EpisodeStateError, error_line, is_interruption
+from gem_core.core.states import check_data
+from gem_core.errors import EpisodeStateError, StateError, error_line, is_interruption
 from gem_core.parsing import get_parser, render
 from gem_core.tools.base import Call, Tool, ToolResult
 from gem_core.tools.formats import FORMATS, first_broken_call
@@ -76,6 +77,10 @@ class ToolEnv(Wrapper):
     """
 
     _state_fields = ("calls", "failures", "seconds", "running")
+    calls: int
+    failures: int
+    seconds: float
+    running: bool
 
     def __init__(
         self,
@@ -175,6 +180,20 @@ class ToolEnv(Wrapper):
         saved = state["tools"]
         if saved is not None:
             self._sessions = self._shared({t.name: t.load(saved[t.name]) for t in self._owners()})
+
+    def _check_state(self, state: State) -> None:
+        super()._check_state(state)
+        saved = state.get("tools")
+        check_data(saved)
+        names = {tool.name for tool in self._owners()}
+        if saved is None:
+            if state["fields"]["running"]:
+                raise StateError("The state of a running episode has that of its tools.")
+        elif not isinstance(saved, dict) or set(saved) != names:
+            raise StateError(f"The state of the tools is that of {', '.join(sorted(names))}.")
+        else:
+            for tool in self._owners():
+                tool.check(saved[tool.name])
 
     def _find(self, action: str) -> list[Call]:
         """Return the calls that are to be run, in their order."""

@@ -20,6 +20,7 @@ class TimeLimit(Wrapper):
     """
 
     _state_fields = ("steps",)
+    steps: int
 
     def __init__(self, env: Env, max_steps: int):
         super().__init__(env)

@@ -36,9 +36,9 @@ def test_there_are_enough_tasks_and_each_id_has_some() -> None:
 def test_every_task_is_solved_by_its_solution_and_not_before(name: str) -> None:
     for seed in range(30):
         rng = Random(seed)
-        script = draw_shop(rng)
-        problem = TASKS[name].draw(rng, in_memory(script))
-        assert tables_of(in_memory(script)) != tables_of(expected(script, problem)), seed
+        tables = draw_shop(rng)
+        problem = TASKS[name].draw(rng, in_memory(tables))
+        assert tables_of(in_memory(tables)) != tables_of(expected(tables, problem)), seed
 
 
 @pytest.mark.parametrize("name", TASKS)

@@ -14,6 +14,7 @@ import pytest
 
 from gem_core.tools.mcp import McpServer, McpSession
 from gem_core.tools.mcp.database_server import DatabaseError, Sqlite, answer
+from gem_core.tools.mcp.sqlite_guard import SqlLimits
 
 
 @pytest.fixture
@@ -65,8 +66,8 @@ def test_everything_else_is_refused(database: Sqlite, tmp_path: Path, tool: str,
     assert answer(database, "query", sql="SELECT count(*) FROM things").endswith("[60]")
 
 
-def test_an_endless_query_ends(database: Sqlite, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gem_core.tools.mcp.database_server._SECONDS", 0.2)
+def test_an_endless_query_ends(database: Sqlite) -> None:
+    database.limits = SqlLimits(seconds=0.2)
     endless = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT max(x) FROM c"
     with pytest.raises(DatabaseError, match="interrupted"):
         answer(database, "query", sql=endless)

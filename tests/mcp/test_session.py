@@ -77,7 +77,7 @@ def test_what_cannot_be_started_says_why() -> None:
         McpSession(McpServer((sys.executable, "-c", "input()\ninput()")), start_seconds=0.3)
     with pytest.raises(McpError):
         McpSession(McpServer(url="http://127.0.0.1:9/mcp"))
-    with pytest.raises(ValueError, match="a command or a url"):
+    with pytest.raises(ValueError, match="one of command, url and here"):
         McpSession(McpServer())
 
 

@@ -339,7 +339,7 @@ def test_a_body_without_a_length_is_refused_when_it_is_too_big(start: Callable[.
         ('{"type": "reset", "data": {"seed": "1"}}', "VALIDATION_ERROR"),
         ('{"type": "step", "data": {"move": "1"}}', "VALIDATION_ERROR"),
         ('{"type": "step", "data": {"text": "1"}}', "EXECUTION_ERROR"),
-        ('{"type": "load", "data": {"env": "Other"}}', "EXECUTION_ERROR"),
+        ('{"type": "load", "data": {"env": "Other"}}', "VALIDATION_ERROR"),
     ],
 )
 def test_malformed_messages_are_answered(start: Callable[..., Any], sent: str, code: str) -> None:

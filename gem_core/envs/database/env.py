@@ -8,16 +8,25 @@ from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any
 
-from gem_core.envs.database.lease import Database, lend
-from gem_core.envs.database.shop import draw_shop, in_memory, tables_of
+from gem_core.envs.database.lease import Database
+from gem_core.envs.database.shop import (
+    draw_shop,
+    in_memory,
+    read_rows,
+    rows_of,
+    tables_of,
+    write_rows,
+)
 from gem_core.envs.database.tasks import TASKS, Problem, expected, tasks_of
 from gem_core.envs.games.game import Game
+from gem_core.errors import StateError
 from gem_core.parsing import get_parser, render
 from gem_core.tools.mcp.session import McpError, require_sdk
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gem_core.core import State, StepResult
+    from gem_core.envs.database.shop import Tables
 
 SUBMIT = "submit"
 """The answer that ends an episode."""
@@ -34,11 +43,12 @@ execute(sql) runs one INSERT, UPDATE or DELETE statement."""
 class DatabaseEnv(Game):
     """Change a database as asked, through the tools of an MCP server.
 
-    The server is a process of its own that serves an SQLite file, and is spoken to by the Model
-    Context Protocol. Each action is a call,
+    The server serves an SQLite database in the memory of this process, and is spoken to by the
+    Model Context Protocol. Each action is a call,
     ``<tool_call>{"name": ..., "arguments": {...}}</tool_call>``; the observation is the server's
-    answer. The answer ``submit`` ends the episode: it is solved when every table has exactly the
-    rows that it should have, in any order.
+    answer. A statement may use 300,000 instructions of SQLite, and values of 8,000 bytes. The
+    answer ``submit`` ends the episode: it is solved when every table has exactly the rows that it
+    should have, in any order.
 
     Args:
         group: ``"insert"``, ``"update"``, ``"delete"`` or ``"report"``; ``None``: all.
@@ -55,6 +65,7 @@ class DatabaseEnv(Game):
     """
 
     slow = True
+    version = 1 + Game.version  # 1: statements are bounded by instructions, values by 8,000 bytes
     _state_fields = (*Game._state_fields, "_task", "_draw")
     _task: str
     _draw: int
@@ -86,7 +97,6 @@ class DatabaseEnv(Game):
         self._tasks = tasks_of(group, tasks)
         self._parse = _Parser(answer_format)
         self._database: Database | None = None
-        self._content = ""  # the script of a database that is not made yet
 
     def peek(self) -> str:
         """Return the next call of the reference solution; ``submit`` when it is reached."""
@@ -110,28 +120,39 @@ class DatabaseEnv(Game):
         return rng.choice(actions)
 
     def get_state(self) -> State:
-        """Return the state with the content of the database."""
-        return {**super().get_state(), "database": self._dump()}
+        """Return the state with the rows of the database."""
+        return {**super().get_state(), "database": self._rows()}
 
     def set_state(self, state: State) -> None:
         """Restore a state; see `gem_core.core.Env.set_state`."""
         super().set_state(state)
-        self._content = state["database"]
-        if self._database is not None and self._content:
-            self._database.fill(self._content)
+        rows = state["database"]
+        if rows is not None:
+            self._fill(read_rows(rows))
+        else:
+            self._close()
+
+    def _check_state(self, state: State) -> None:
+        super()._check_state(state)
+        rows = state.get("database")
+        if rows is not None:
+            in_memory(read_rows(rows)).close()
+        elif state["status"] != 0:
+            raise StateError("The state of a started episode has the rows of its database.")
+
+    def _consistent(self) -> bool:
+        return super()._consistent() and self._task in TASKS
 
     def _start(self) -> None:
         self._task = self._tasks[int(self.rng.random() * len(self._tasks))].name
         self._draw = self.rng.randrange(_SEEDS)
         self._restored()
-        self._content = self._script
-        if self._database is not None:
-            self._database.fill(self._content)
+        self._fill(self._drawn)
 
     def _restored(self) -> None:
         rng = Random(self._draw)
-        self._script = draw_shop(rng)
-        self._problem: Problem = TASKS[self._task].draw(rng, in_memory(self._script))
+        self._drawn = draw_shop(rng)
+        self._problem: Problem = TASKS[self._task].draw(rng, in_memory(self._drawn))
 
     def _rules(self) -> str:
         example = write_call("describe", table="orders")
@@ -156,7 +177,8 @@ class DatabaseEnv(Game):
         return self._continue(self._answered(*call), self._reward["step"])
 
     def _answered(self, tool: str, arguments: dict[str, Any]) -> str:
-        reply = self._served().call(tool, arguments, self.seconds)
+        assert self._database is not None
+        reply = self._database.call(tool, arguments, self.seconds)
         text = reply.text.encode(errors="replace").decode()
         if reply.error in ("server_gone", "cannot_start"):
             raise McpError(reply.error, text)
@@ -173,32 +195,25 @@ class DatabaseEnv(Game):
         return bool(self._tables() == self._expected_tables(self._problem))
 
     def _expected_tables(self, problem: Problem) -> Any:
-        return tables_of(expected(self._script, problem))
+        return tables_of(expected(self._drawn, problem))
 
     def _tables(self) -> Any:
-        if self._database is None:
-            return tables_of(in_memory(self._content))
-        connection = self._database.open()
-        try:
-            return tables_of(connection)
-        finally:
-            connection.close()
+        assert self._database is not None
+        return tables_of(self._database.connection)
 
-    def _served(self) -> Database:
-        """Return the database with its server, made at the first call of an episode."""
+    def _fill(self, tables: Tables) -> None:
         if self._database is None:
-            self._database = lend(self)
-            self._database.fill(self._content)
-        return self._database
+            self._database = Database(tables)
+        else:
+            self._database.fill(tables)
 
-    def _dump(self) -> str:
-        if self._database is None:
-            return self._content
-        connection = self._database.open()
-        try:
-            return "\n".join(connection.iterdump())
-        finally:
-            connection.close()
+    def _rows(self) -> Any:
+        return None if self._database is None else write_rows(rows_of(self._database.connection))
+
+    def _close(self) -> None:
+        if self._database is not None:
+            self._database.close()
+            self._database = None
 
     def _submit_action(self) -> str:
         return render(SUBMIT, self.answer_format)
@@ -210,7 +225,12 @@ class DatabaseEnv(Game):
         return write_call("list_tables")
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_database": None, "_content": self._dump()}
+        return {**self.__dict__, "_database": self._rows()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        rows = state["_database"]
+        made = None if rows is None else Database(read_rows(rows))
+        self.__dict__.update({**state, "_database": made})
 
 
 class _Parser:

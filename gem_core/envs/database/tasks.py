@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import NamedTuple
 
-from gem_core.envs.database.shop import CITIES, in_memory
+from gem_core.envs.database.shop import CITIES, Tables, in_memory
 from gem_core.errors import unknown
 
 
@@ -205,9 +205,9 @@ def tasks_of(group: str | None, names: Sequence[str] | None) -> list[Task]:
     return [task for task in TASKS.values() if group in (None, task.group)]
 
 
-def expected(script: str, problem: Problem) -> sqlite3.Connection:
+def expected(tables: Tables, problem: Problem) -> sqlite3.Connection:
     """Return the database as it must be at the end."""
-    connection = in_memory(script)
+    connection = in_memory(tables)
     for statement in problem.solution:
         connection.execute(statement)
     return connection

@@ -89,6 +89,22 @@ class Crosswords(Game):
             lines.append(f"{k}. {where}, {len(word)} letters: {drawn[word]}")
         self._clues = "\n".join(lines)
 
+    def _consistent(self) -> bool:
+        cols = self._cols
+        cells = self._solution
+        if not (0 < cols <= 99 and 0 < self._rows <= 99 and len(cells) == self._rows * cols):
+            return False
+        drawn = _draw([cells[k : k + cols] for k in range(0, len(cells), cols)])
+        return (
+            super()._consistent()
+            and cells.count(EMPTY) < len(cells)
+            and len(self._text) == len(drawn)
+            and all(
+                a == b or (b == "_" and a.isalpha()) for a, b in zip(self._text, drawn, strict=True)
+            )
+            and self._left == self._text.count("_")
+        )
+
     def _rules(self) -> str:
         return (
             "You are playing Crosswords.\n"

@@ -74,6 +74,17 @@ class FifteenPuzzle(Game):
         rows = (" ".join(names[r : r + side]) for r in range(0, last + 1, side))
         self._text = "\n".join(rows)
 
+    def _consistent(self) -> bool:
+        side = self._side
+        if not (super()._consistent() and 2 <= side <= 9 and 0 <= self._empty < side * side):
+            return False
+        at = 3 * self._empty
+        return (
+            len(self._text) == len(_solved(side))
+            and self._text[at : at + 2] == "__"
+            and sorted(self._text.split()) == sorted(_solved(side).split())
+        )
+
     def _rules(self) -> str:
         last = self._side**2 - 1
         return (

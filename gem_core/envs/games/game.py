@@ -84,6 +84,9 @@ class Game(Env):
         self._parse = self._gem_parser() if compat and self._gem_form else get_parser(answer_format)
         self._reward = merge_rewards(rewards) if rewards else REWARDS
 
+    def _consistent(self) -> bool:
+        return 0 <= self._turn <= self._budget
+
     def _reset(self, options: dict[str, Any] | None) -> ResetResult:
         self._turn = 0
         if self.max_turns is not None:

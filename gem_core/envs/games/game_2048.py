@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _DIRECTIONS = ("up", "down", "left", "right")
 _SIZES = ((16, 20), (32, 30), (64, 50))
+_LARGEST = 1 << 65  # of a tile that a board of 8x8 can have
 """(target, turns) from which the random variant draws."""
 
 
@@ -74,6 +75,20 @@ class Game2048(Game):
         self._add_tile()
         self._first = max(map(max, self._rows))
         self._best = self._first
+
+    def _consistent(self) -> bool:
+        size = self.board_size
+        rows = self._rows
+        tiles = [tile for row in rows for tile in row]
+        return (
+            super()._consistent()
+            and [len(row) for row in rows] == [size] * size
+            and all(tile == 0 or _is_tile(tile) for tile in tiles)
+            and any(tiles)
+            and _is_tile(self._target)
+            and 2 <= self._first < self._target
+            and self._first <= self._best
+        )
 
     def _restored(self) -> None:
         self._rows = tuple(map(tuple, self._rows))
@@ -148,6 +163,10 @@ class Game2048(Game):
     def random_action(self, rng: Random) -> str:
         """Return one of the four directions, drawn from ``rng``."""
         return self._answer(_DIRECTIONS[int(rng.random() * 4)])
+
+
+def _is_tile(number: int) -> bool:
+    return 2 <= number <= _LARGEST and number & (number - 1) == 0
 
 
 def slide(rows: tuple[Row, ...], direction: str) -> tuple[Row, ...]:

@@ -73,6 +73,9 @@ class GuessTheNumber(Game):
         self._guessed = []
         self._last = low - 1
 
+    def _consistent(self) -> bool:
+        return super()._consistent() and self._low <= self._target <= self._high > self._low
+
     def _rules(self) -> str:
         return (
             "You are playing Guess The Number.\n"

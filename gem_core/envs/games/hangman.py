@@ -64,6 +64,14 @@ class Hangman(Game):
         self._shown = "_" * length
         self._guessed = ""
 
+    def _consistent(self) -> bool:
+        word = self._word
+        return (
+            super()._consistent()
+            and 0 < len(word) == len(self._shown)
+            and all(s in ("_", w) for w, s in zip(word, self._shown, strict=True))
+        )
+
     def _rules(self) -> str:
         goal = "Give the whole word" if self.compat else "Reveal all letters, or give the word,"
         return (

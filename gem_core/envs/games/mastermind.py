@@ -73,6 +73,15 @@ class Mastermind(Game):
         self._best = 0
         self._restored()
 
+    def _consistent(self) -> bool:
+        return (
+            super()._consistent()
+            and self._numbers in (self.num_numbers, *[numbers for _, numbers, _ in _SIZES])
+            and len(self._code) > 0
+            and all(n.isdecimal() and 1 <= int(n) <= self._numbers for n in self._code)
+            and 0 <= self._best <= len(self._code)
+        )
+
     def _restored(self) -> None:
         self._symbols = _symbols(self._numbers)
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 _DIGITS = {str(n): n for n in range(30)}
 _PROMPT = "Enter your next move."
+_CONTENTS = "*012345678"
 _GEM_RULE = (
     " To win, all mines must be flagged when the last cell without a mine is revealed: flags that "
     "are placed later do not count."
@@ -88,6 +89,24 @@ class Minesweeper(Game):
         self._cells = ""
         self._left = rows * cols - mines
         self._text = _empty(rows, cols)
+
+    def _consistent(self) -> bool:
+        rows, cols = self._rows, self._cols
+        if (rows, cols) != (self.rows, self.cols) and not 5 <= rows == cols <= 8:
+            return False
+        empty = _empty(rows, cols)
+        text = self._text
+        return (
+            super()._consistent()
+            and 1 <= self._mines <= rows * cols - 9
+            and len(self._cells) in (0, rows * cols)
+            and set(self._cells) <= set(_CONTENTS)
+            and len(text) == len(empty)
+            and all(
+                a == b or (b == "." and a in f"F{_CONTENTS}")
+                for a, b in zip(text, empty, strict=True)
+            )
+        )
 
     def _rules(self) -> str:
         return (

@@ -80,6 +80,23 @@ class Sokoban(Game):
         self._boxes = boxes
         self._left = boxes
 
+    def _consistent(self) -> bool:
+        text = self._text
+        lines = [line.split(" ") for line in text.split("\n")]
+        edges = [cell for line in lines for cell in (line[0], line[-1])]
+        cells = [cell for line in lines for cell in line]
+        return (
+            super()._consistent()
+            and all(len(line) == self._width for line in lines)
+            and all(len(cell) == 1 and cell in "#_OX√PS" for cell in cells)
+            and all(cell == "#" for cell in (*lines[0], *lines[-1], *edges))
+            and cells.count("P") + cells.count("S") == 1
+            and 0 <= self._player < len(text)
+            and text[self._player] in "PS"
+            and self._left == cells.count("X")
+            and 0 < self._boxes == self._left + cells.count("√")
+        )
+
     def _rules(self) -> str:
         return (
             "You are playing Sokoban.\n"

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from gem_core.core import StepResult
 
 _SIZES = ((4, 10, 15), (9, 50, 50))
+_SIDES = (4, 9)
 """(side, cells tried, turns) from which the random variant draws."""
 _DIGITS = {str(n): n for n in range(1, 10)}
 
@@ -83,6 +84,23 @@ class Sudoku(Game):
         """The numbers on the board, row by row, 0 for an empty cell."""
         text = self._text
         return [int(text[at]) if text[at] != "." else 0 for at in _positions(self._side)]
+
+    def _consistent(self) -> bool:
+        side = self._side
+        if side not in _SIDES or len(self._solution) != side * side:
+            return False
+        text = self._text
+        empty = _draw([0] * side * side, side)
+        cells = set(_positions(side))
+        digits = "123456789"[:side]
+        return (
+            super()._consistent()
+            and len(text) == len(empty)
+            and all(a in f".{digits}" if k in cells else a == empty[k] for k, a in enumerate(text))
+            and all(digit in digits for digit in self._solution)
+            and self._left == sum(text[at] == "." for at in cells)
+            and self._holes > 0
+        )
 
     def _rules(self) -> str:
         side = self._side

@@ -68,6 +68,16 @@ class TowerOfHanoi(Game):
             if self._pegs[2] != tower:
                 break
 
+    def _consistent(self) -> bool:
+        pegs = self._pegs
+        return (
+            super()._consistent()
+            and 1 <= self._disks <= 9
+            and len(pegs) == 3
+            and sorted("".join(pegs)) == list("123456789"[: self._disks])
+            and all(list(peg) == sorted(peg, reverse=True) for peg in pegs)
+        )
+
     def _rules(self) -> str:
         return (
             f"You are playing Tower of Hanoi with {self._disks} disks on three pegs, A, B and C. "

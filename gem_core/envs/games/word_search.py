@@ -88,6 +88,24 @@ class WordSearch(Game):
         self._found = []
         self._tried = []
 
+    def _consistent(self) -> bool:
+        side = self._side
+        ends = self._ends
+        return (
+            super()._consistent()
+            and side > 0
+            and len(self._grid) == side * side
+            and 0 < len(self._words) == len(ends) // 2
+            and len(ends) % 2 == 0
+            and all(0 <= cell < side * side for cell in ends)
+            and all(map(self._fits, self._words, ends[::2], ends[1::2]))
+            and set(self._found) <= set(self._words)
+        )
+
+    def _fits(self, word: str, start: int, end: int) -> bool:
+        step = 1 if start // self._side == end // self._side else self._side
+        return len(range(start, end + 1, step)) == len(word)
+
     def _rules(self) -> str:
         last = self._side - 1
         return (

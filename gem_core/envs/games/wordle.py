@@ -62,6 +62,15 @@ class Wordle(Game):
         self._guessed = {}
         self._found = []
 
+    def _consistent(self) -> bool:
+        word = self._word
+        return (
+            super()._consistent()
+            and word in upper_words(self.words, len(word))
+            and len(set(self._found)) == len(self._found)
+            and all(0 <= place < len(word) for place in self._found)
+        )
+
     def _rules(self) -> str:
         length = len(self._word)
         return (

@@ -6,7 +6,8 @@ from abc import abstractmethod
 from importlib import import_module
 from random import Random
 
-from gem_core.core import Env
+from gem_core.core import _RUNNING, Env
+from gem_core.core.states import check_fields
 from gem_core.errors import unknown
 from gem_core.parsing import get_parser, render
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from gem_core.core import ResetResult, StepResult
+    from gem_core.core import ResetResult, State, StepResult
 
     Opponent = Callable[["MultiAgentEnv", Random], str]
     """Chooses a legal move from the game and a generator."""
@@ -141,6 +142,21 @@ class MultiAgentEnv(Env):
         named = dict(zip(self.agents, rewards, strict=True))
         return {"suffix": self._board(), "agent": self.agent, "rewards": named}
 
+    def is_position(self, to_move: int | None) -> bool:
+        """Return whether the fields are a position of the game.
+
+        Args:
+            to_move: whose turn it has to be, in a game that is not over; ``None``: anyone's.
+        """
+        errors = self._errors
+        return (
+            self._to_move in (0, 1)
+            and len(errors) == len(self.agents)
+            and all(0 <= count <= _MAX_ERRORS for count in errors)
+            and self._consistent()
+            and (to_move is None or (self._to_move == to_move and self._winner() is None))
+        )
+
     def write(self, move: str) -> str:
         """Return a move written in the answer format."""
         return render(move, self.answer_format)
@@ -256,6 +272,17 @@ class AgainstOpponent(Env):
     def peek(self) -> str:
         """Return a best move, for baselines."""
         return self.game.write(self.game.perfect_move(Random(0)))
+
+    def _check_state(self, state: State) -> None:
+        super()._check_state(state)
+        if state["status"] != 0:
+            inner = state["fields"].get("_inner")
+            check_fields(type(self.game), self.game._state_fields, inner, started=True)
+
+    def _consistent(self) -> bool:
+        return self._seat in (0, 1) and self.game.is_position(
+            None if self._status != _RUNNING else self._seat
+        )
 
     def _restored(self) -> None:
         self.game.rng = self.rng

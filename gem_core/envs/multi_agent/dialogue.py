@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import NamedTuple
 
 from gem_core.envs.games.game import Game
-from gem_core.errors import unknown
+from gem_core.errors import StateError, unknown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -97,8 +97,19 @@ class ScriptedUser(UserSimulator):
         return {"facts": dict(self._facts), "idle": self._idle}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Restore the facts and the count of messages without a question."""
-        self._facts = dict(state["facts"])
+        """Restore the facts and the count of messages without a question.
+
+        Raises:
+            StateError: they are something else.
+        """
+        facts = state.get("facts") if isinstance(state, dict) else None
+        if not isinstance(facts, dict) or not set(facts) <= set(_TOPICS):
+            raise StateError(f"The facts that a user knows are {', '.join(_TOPICS)}.")
+        if not all(isinstance(fact, str) for fact in facts.values()):
+            raise StateError("The facts that a user knows are texts.")
+        if type(state.get("idle")) is not int:
+            raise StateError("A user counts the messages that were not understood.")
+        self._facts = dict(facts)
         self._idle = state["idle"]
 
 
@@ -143,6 +154,9 @@ class ReturnsDesk(Game):
             "wish": self.rng.choice(WISHES),
         }
         self._opening = self.user.start(self._facts, self.rng)
+
+    def _consistent(self) -> bool:
+        return super()._consistent() and set(self._facts) == set(_TOPICS)
 
     def _rules(self) -> str:
         return (

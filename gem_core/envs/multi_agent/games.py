@@ -39,6 +39,9 @@ class TicTacToe(MultiAgentEnv):
     def _start(self) -> None:
         self._squares = "." * 9
 
+    def _consistent(self) -> bool:
+        return len(self._squares) == 9 and set(self._squares) <= set(f".{_SIGNS}")
+
     def _rules(self) -> str:
         return (
             "You are playing Tic-tac-toe. The squares are numbered 1 to 9, row by row. The first "
@@ -119,6 +122,9 @@ class Nim(MultiAgentEnv):
             self._heaps = [self.rng.randint(1, self.largest) for _ in range(self.heaps)]
             if reduce(xor, self._heaps):
                 return
+
+    def _consistent(self) -> bool:
+        return len(self._heaps) == self.heaps and all(0 <= n <= self.largest for n in self._heaps)
 
     def _rules(self) -> str:
         return (

@@ -8,6 +8,7 @@ from typing import Any
 
 from gem_core.envs.games.game import Game
 from gem_core.envs.terminal.tasks import TASKS, Problem, tasks_of
+from gem_core.errors import StateError
 from gem_core.sandbox.results import SandboxError
 from gem_core.sandbox.shell import Shell, ShellLimits, ShellResult
 
@@ -110,10 +111,22 @@ class TerminalEnv(Game):
     def set_state(self, state: State) -> None:
         """Restore a state; see `gem_core.core.Env.set_state`."""
         super().set_state(state)
-        self._shell = None
-        if state["shell"] is not None:
-            self._shell = Shell(level=self._level, limits=self._limits)
-            self._shell.set_state(state["shell"])
+        self._shell = self._shell_of(state)
+
+    def _check_state(self, state: State) -> None:
+        super()._check_state(state)
+        if self._shell_of(state) is None and state["status"] != 0:
+            raise StateError("The state of a started episode has a shell.")
+
+    def _shell_of(self, state: State) -> Shell | None:
+        if state.get("shell") is None:
+            return None
+        shell = Shell(level=self._level, limits=self._limits)
+        shell.set_state(state["shell"])
+        return shell
+
+    def _consistent(self) -> bool:
+        return super()._consistent() and self._task in TASKS
 
     def _start(self) -> None:
         self._task = self._tasks[int(self.rng.random() * len(self._tasks))].name

@@ -211,6 +211,13 @@ class TaskFolderEnv(Game):
         for command in self._commands:
             self._execute(command)
 
+    def _consistent(self) -> bool:
+        return (
+            super()._consistent()
+            and len(self._commands) <= self._budget
+            and all(len(command) <= _LONGEST and "\0" not in command for command in self._commands)
+        )
+
     def _start(self) -> None:
         self._commands = []
         self._start_container()

@@ -14,36 +14,24 @@ import contextlib
 import importlib
 import json
 import sqlite3
-import time
 from collections.abc import Iterator, Sequence
 from typing import Any
+
+from gem_core.tools.mcp.sqlite_guard import DatabaseError, SqlLimits, guarded, prepare
 
 ROWS = 50
 """Rows of an answer."""
 _SECONDS = 5.0
-_CELL = 1_000_000  # bytes of a value
-_PAGES = 4000  # of 4 KB: size of the database
 _CHANGES = ("insert", "update", "delete", "replace", "with")
 _READS = ("select", "with", "values")
-_ALLOWED = (
-    sqlite3.SQLITE_SELECT,
-    sqlite3.SQLITE_READ,
-    sqlite3.SQLITE_FUNCTION,
-    sqlite3.SQLITE_RECURSIVE,
-    sqlite3.SQLITE_TRANSACTION,
-)
-_CHANGING = (sqlite3.SQLITE_INSERT, sqlite3.SQLITE_UPDATE, sqlite3.SQLITE_DELETE)
-_SECRET_FUNCTIONS = ("load_extension", "readfile", "writefile", "edit", "fts3_tokenizer")
-
-
-class DatabaseError(Exception):
-    """A statement that was not run; the message is for the agent."""
+_LIMITS = SqlLimits()
 
 
 class Sqlite:
     """An SQLite file, opened for each call: others may replace it in between."""
 
-    def __init__(self, path: str):
+    def __init__(self, path: str, limits: SqlLimits = _LIMITS):
+        self.limits = limits
         self._path = path
 
     def tables(self) -> list[str]:
@@ -54,7 +42,7 @@ class Sqlite:
     def columns(self, table: str) -> list[tuple[str, str]]:
         """Return name and type of each column."""
         with self._open(changes=False) as connection:
-            connection.set_authorizer(None)
+            connection.set_authorizer(None)  # the statement is this one, the name only a value
             found = connection.execute(
                 "SELECT name, type FROM pragma_table_info(?)", (table,)
             ).fetchall()
@@ -65,7 +53,9 @@ class Sqlite:
         with self._open(changes=False) as connection:
             cursor = connection.execute(statement)
             names = [str(column[0]) for column in cursor.description or ()]
-            return names, cursor.fetchmany(ROWS + 1)
+            rows = cursor.fetchmany(ROWS + 1)
+            cursor.close()
+            return names, rows
 
     def execute(self, statement: str) -> int:
         """Run a statement that changes rows; return how many."""
@@ -74,31 +64,29 @@ class Sqlite:
 
     @contextlib.contextmanager
     def _open(self, *, changes: bool) -> Iterator[sqlite3.Connection]:
-        connection = sqlite3.connect(f"file:{self._path}?mode=rw", uri=True, timeout=_SECONDS)
-        until = time.monotonic() + _SECONDS
         try:
-            connection.execute(f"PRAGMA max_page_count = {_PAGES}")
-            if hasattr(connection, "setlimit"):  # Python 3.11
-                connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _CELL)
-            connection.set_authorizer(_authorizer(changes))
-            connection.set_progress_handler(lambda: time.monotonic() > until, 10_000)
-            yield connection
-            connection.commit()
-        except (sqlite3.Error, sqlite3.Warning) as error:
-            connection.rollback()
+            connection = sqlite3.connect(f"file:{self._path}?mode=rw", uri=True, timeout=_SECONDS)
+        except sqlite3.Error as error:
             raise DatabaseError(str(error)) from error
+        try:
+            prepare(connection, self.limits)
+            with guarded(connection, self.limits, changes=changes):
+                yield connection
         finally:
             connection.close()
 
 
-def _authorizer(changes: bool) -> Any:
-    allowed = (*_ALLOWED, *_CHANGING) if changes else _ALLOWED
+class InMemory(Sqlite):
+    """An SQLite database in the memory of this process, on one connection."""
 
-    def decide(action: int, first: str | None, second: str | None, *_: str | None) -> int:
-        secret = action == sqlite3.SQLITE_FUNCTION and second in _SECRET_FUNCTIONS
-        return sqlite3.SQLITE_OK if action in allowed and not secret else sqlite3.SQLITE_DENY
+    def __init__(self, connection: sqlite3.Connection, limits: SqlLimits):
+        super().__init__(":memory:", limits)
+        self.connection = connection
 
-    return decide
+    @contextlib.contextmanager
+    def _open(self, *, changes: bool) -> Iterator[sqlite3.Connection]:
+        with guarded(self.connection, self.limits, changes=changes):
+            yield self.connection
 
 
 class Postgres:

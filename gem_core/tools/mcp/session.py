@@ -6,12 +6,13 @@ import asyncio
 import contextlib
 import importlib
 import importlib.util
+import io
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as LateError
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TextIO, TypeVar
 
 from gem_core.errors import GemError, MissingDependencyError
 from gem_core.tools.mcp.loop import background_loop
@@ -40,7 +41,7 @@ class McpError(GemError, RuntimeError):
 
 
 class McpServer(NamedTuple):
-    """How a server is reached: by a command (stdio) or by a URL (streamable HTTP).
+    """How a server is reached: by a command (stdio), a URL (streamable HTTP), or in this process.
 
     Attributes:
         command: the command and its arguments.
@@ -48,6 +49,7 @@ class McpServer(NamedTuple):
         env: more environment variables of the command, as pairs.
         cwd: its working folder; ``""``: the caller's.
         headers: HTTP headers for ``url``, as pairs.
+        here: a server of the package ``mcp`` in this process.
     """
 
     command: tuple[str, ...] = ()
@@ -55,6 +57,7 @@ class McpServer(NamedTuple):
     env: tuple[tuple[str, str], ...] = ()
     cwd: str = ""
     headers: tuple[tuple[str, str], ...] = ()
+    here: Any = None
 
 
 class ToolInfo(NamedTuple):
@@ -96,11 +99,13 @@ class McpSession:
     """
 
     def __init__(self, server: McpServer, *, start_seconds: float = 30.0):
-        if bool(server.command) == bool(server.url):
-            raise ValueError("An MCP server has a command or a url, and not both.")
+        if bool(server.command) + bool(server.url) + (server.here is not None) != 1:
+            raise ValueError("An MCP server has one of command, url and here.")
         self.server = server
         self._sdk = _sdk()
-        self._log = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115
+        self._log: TextIO = io.StringIO()
+        if server.command:
+            self._log = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115
         self._client: Any = None
         self._loop = background_loop()
         self._closing = asyncio.Event()
@@ -150,11 +155,16 @@ class McpSession:
     def close(self) -> None:
         """End the session, and the server that was started for it; may be called more than once."""
         if not self._task.done():
-            self._loop.call_soon_threadsafe(self._closing.set)
+            self.end()
             with contextlib.suppress(LateError, asyncio.CancelledError):
                 self._task.result(_END)
         self._task.cancel()
         self._log.close()
+
+    def end(self) -> None:
+        """Begin to end the session, without waiting; for what is collected as garbage."""
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._closing.set)
 
     def _submit(self, call: Coroutine[Any, Any, T]) -> Future[T]:
         return asyncio.run_coroutine_threadsafe(call, self._loop)
@@ -183,6 +193,9 @@ class McpSession:
     @contextlib.asynccontextmanager
     async def _transport(self) -> AsyncIterator[Any]:
         server = self.server
+        if server.here is not None:
+            yield server.here
+            return
         if server.command:
             parameters = self._sdk.stdio.StdioServerParameters(
                 command=server.command[0],
@@ -221,7 +234,7 @@ class McpSession:
     def _cannot_start(self, reason: str) -> McpError:
         self._log.seek(0)
         printed = self._log.read()[-_LOG:].strip()
-        where = " ".join(self.server.command) or self.server.url
+        where = " ".join(self.server.command) or self.server.url or "of this process"
         more = f" It printed: {printed}" if printed else ""
         return McpError("cannot_start", f"The MCP server {where!r} cannot be used: {reason}.{more}")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from gem_core.errors import unknown
+from gem_core.errors import StateError, unknown
 from gem_core.tools.base import Call, Tool, ToolResult
 from gem_core.tools.mcp.pool import pool_of
 from gem_core.tools.mcp.session import McpServer, McpSession, ToolInfo
@@ -77,6 +77,11 @@ class McpTool(Tool):
         """Return the calls that made the state."""
         return list(session.calls) if self.stateful else None
 
+    def check(self, state: Any) -> None:
+        """Check that a state is a list of calls of this server's tools."""
+        if state is not None and not (isinstance(state, list) and all(map(_is_call, state))):
+            raise StateError("The state of a tool is its calls: names and arguments.")
+
     def load(self, state: list[Any] | None) -> _Episode:
         """Return a session that repeats the calls before its next one."""
         return _Episode(self, list(state or []))
@@ -88,6 +93,15 @@ class McpTool(Tool):
         if reply.error is not None:
             text = f"[The call failed: {text}]"
         return ToolResult(text or "[No output.]", reply.error, reply.seconds)
+
+
+def _is_call(value: Any) -> bool:
+    return (
+        isinstance(value, list)
+        and len(value) == 2
+        and isinstance(value[0], str)
+        and isinstance(value[1], dict)
+    )
 
 
 class _Episode:

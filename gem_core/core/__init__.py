@@ -11,7 +11,8 @@ from abc import ABC, abstractmethod
 from operator import index
 from random import Random
 
-from gem_core.errors import ActionTypeError, EpisodeStateError
+from gem_core.core.states import check_data, check_fields, read_generator
+from gem_core.errors import ActionTypeError, EpisodeStateError, GemError, StateError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -142,22 +143,23 @@ class Env(ABC):
     def set_state(self, state: State) -> None:
         """Restore a state that `get_state` of an environment with the same parameters returned.
 
+        A state may come from anywhere: it is data, checked before it is used.
+
         Raises:
-            ValueError: the state belongs to another kind of environment.
+            StateError: the state belongs to another kind of environment, is damaged, or contradicts
+                itself; the environment is as it was before.
         """
         self._check_state(state)
-        if state["rng"] is None:
-            if getattr(self, "rng", None) is not None:
-                del self.rng
-        else:
-            version, internal, gauss = state["rng"]
-            if getattr(self, "rng", None) is None:
-                self.rng = Random(0)
-            self.rng.setstate((version, tuple(internal), gauss))
-        self._set_fields(state["fields"])
-        self._status = state["status"]
-        if self._status != _FRESH:
-            self._restored()
+        before = Env.get_state(self)
+        try:
+            self._apply(state)
+        except Exception as error:
+            self._take_back(before)
+            if isinstance(error, GemError):
+                raise
+            raise StateError(
+                f"This is no state of {type(self).__name__}: {type(error).__name__}: {error!s:.200}"
+            ) from error
 
     def random_action(self, rng: Random) -> str:
         """Return a random action in the right format, drawn from the caller's ``rng``.
@@ -182,8 +184,41 @@ class Env(ABC):
     def _close(self) -> None:  # noqa: B027
         """Free resources; called at most once."""
 
+    def _consistent(self) -> bool:
+        """Return whether the fields of a started episode fit each other.
+
+        `set_state` asks before anything is derived from them: so a number that decides how much
+        memory or time is used is compared with what is there.
+        """
+        return True
+
     def _restored(self) -> None:  # noqa: B027
         """Rebuild what is derived from the fields of a started episode; called by `set_state`."""
+
+    def _apply(self, state: State) -> None:
+        if state["rng"] is None:
+            if getattr(self, "rng", None) is not None:
+                del self.rng
+        elif getattr(self, "rng", None) is None:
+            self.rng = read_generator(state["rng"])
+        else:
+            version, internal, gauss = state["rng"]
+            self.rng.setstate((version, tuple(internal), gauss))
+        self._set_fields(state["fields"])
+        self._status = state["status"]
+        if self._status != _FRESH:
+            if not self._consistent():
+                raise StateError(
+                    f"The fields of this state of {type(self).__name__} contradict each other."
+                )
+            self._restored()
+
+    def _take_back(self, state: State) -> None:
+        """Return to a state of this object after a failed `_apply`."""
+        try:
+            self._apply(state)
+        except Exception:  # what it had is lost: it has to be reset
+            self._status = _FRESH
 
     def _seed(self, seed: int) -> None:
         try:
@@ -214,11 +249,28 @@ class Env(ABC):
                 self.__dict__.pop(name, None)
 
     def _check_state(self, state: State) -> None:
-        if state.get("env") != type(self).__name__:
-            raise ValueError(
-                f"This state belongs to {state.get('env')!r}, not to {type(self).__name__!r}: make "
+        """Check all that can be checked of a state without using it."""
+        self._check_kind(state)
+        check_data(state)
+        status = state.get("status")
+        if type(status) is not int or not _FRESH <= status <= _OVER:
+            raise StateError(f"A state has no status {status!r:.60}.")
+        if state.get("rng") is not None:
+            read_generator(state["rng"])
+        elif status != _FRESH:
+            raise StateError("The state of a started episode has a generator.")
+        self._check_fields(state, started=status != _FRESH)
+
+    def _check_kind(self, state: State) -> None:
+        if not isinstance(state, dict) or state.get("env") != type(self).__name__:
+            kind = state.get("env") if isinstance(state, dict) else state
+            raise StateError(
+                f"This state belongs to {kind!r:.60}, not to {type(self).__name__!r}: make "
                 "the environment that it was taken from, with the same wrappers."
             )
+
+    def _check_fields(self, state: State, *, started: bool) -> None:
+        check_fields(type(self), self._state_fields, state.get("fields"), started=started)
 
     def __enter__(self) -> Env:
         return self
@@ -264,11 +316,22 @@ class Wrapper(Env):
         }
 
     def set_state(self, state: State) -> None:
-        """Restore a state that `get_state` of the same stack of wrappers returned."""
+        """Restore a state that `get_state` of the same stack of wrappers returned.
+
+        Raises:
+            StateError: see `Env.set_state`.
+        """
         self._check_state(state)
         self.env.set_state(state["inner"])
         self._set_fields(state["fields"])
         self._restored()
+
+    def _check_state(self, state: State) -> None:
+        self._check_kind(state)
+        check_data(state.get("fields"))
+        self._check_fields(state, started=True)
+        if "inner" not in state:
+            raise StateError("The state of a wrapper has that of the inner environment.")
 
     def random_action(self, rng: Random) -> str:
         """Return a random well-formed action of the inner environment."""
