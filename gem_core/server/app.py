@@ -10,11 +10,12 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from starlette.applications import Starlette
-from starlette.requests import HTTPConnection, Request
+from starlette.requests import ClientDisconnect, HTTPConnection, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from gem_core.errors import GemError
 from gem_core.registration import client_parameters
 from gem_core.registration.parameters import parameters_schema
 from gem_core.server import messages
@@ -90,6 +91,8 @@ class EnvServer:
                 return JSONResponse({"error": f"refused: {reason}"}, 401)
             try:
                 return await handler(request)
+            except ClientDisconnect:
+                return Response(status_code=400)  # nobody reads it
             except RefusedError as error:
                 self.metrics.count("errors_total", error.code)
                 return JSONResponse({"error": str(error), "code": error.code}, error.status)
@@ -211,7 +214,7 @@ class EnvServer:
         except Exception as error:
             reply = messages.error_message(error)
             self.metrics.count("errors_total", reply["data"]["code"])
-            if not isinstance(error, RefusedError):
+            if not isinstance(error, GemError):  # those are the client's, and no news
                 _log.warning("%s failed", session.environment, exc_info=error)
             return reply
         self.metrics.count("requests_total", str(message["type"]))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sqlite3
 import sys
+import threading
 from contextlib import closing
 
 import uvicorn
@@ -19,6 +22,8 @@ SQLITE_MB = 256
 """Memory of all SQLite databases in the server's process."""
 PING_S = 20.0
 """Seconds between two pings; a client that answers none in as long is gone."""
+END_S = 10.0
+"""Seconds in which environments may clean up after the last session is closed."""
 
 
 def make_program(
@@ -66,8 +71,18 @@ def _bound_sqlite() -> None:
         connection.execute(f"PRAGMA hard_heap_limit = {SQLITE_MB << 20}")
 
 
+def _end(number: int, frame: object) -> None:
+    """End as a program does, not as one that is killed: what is registered for the end is done."""
+    late = threading.Timer(END_S, os._exit, (128 + number,))
+    late.daemon = True
+    late.start()
+    raise SystemExit(0)
+
+
 def run(limits: ServerLimits, *, host: str, port: int, token: str | None) -> None:
-    """Serve until Ctrl-C or SIGTERM."""
+    """Serve until Ctrl-C or SIGTERM; then what environments left is removed, and it ends."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _end)  # uvicorn raises the signal again when it has served
     program = make_program(limits, host=host, port=port, token=token)
     print(f"serving on http://{host}:{port}", file=sys.stderr, flush=True)
     program.run()
