@@ -59,6 +59,7 @@ class HttpConnection(H11Protocol):  # type: ignore[misc]
         super().__init__(*arguments, **named)
         self._sending = _Deadline(self.limits.request_s)
         self._reading = _Deadline(self.limits.request_s)
+        self._upgraded = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         """Take a connection; one too many is told so and closed."""
@@ -74,7 +75,12 @@ class HttpConnection(H11Protocol):  # type: ignore[misc]
             return
         super().data_received(data)
         begun = {h11.IDLE: "head", h11.SEND_BODY: "body"}.get(self.conn.their_state, "")
-        self._sending.watch(self.transport, begun)
+        self._sending.watch(self.transport, "" if self._upgraded else begun)
+
+    def handle_websocket_upgrade(self, event: h11.Request) -> None:
+        """Hand the connection over to a `SocketConnection`."""
+        self._upgraded = True
+        super().handle_websocket_upgrade(event)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the connection."""

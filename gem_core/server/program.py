@@ -52,7 +52,7 @@ def make_program(
         EnvServer(limits, token).app(),
         host=host,
         port=port,
-        log_level="warning",
+        log_level="error",  # a client that sends nonsense writes no log
         http=http,
         ws=ws,
         ws_max_size=limits.message_bytes,

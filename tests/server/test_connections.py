@@ -78,6 +78,17 @@ def test_a_client_that_reads_nothing_does_not_fill_memory(start: Callable[..., A
     server.wait_for("sessions", 0)
 
 
+def test_a_session_outlives_the_deadline_of_a_request(start: Callable[..., Any]) -> None:
+    server = start(request_s=0.2)
+    connection = upgrade(server.port, SUDOKU)
+    server.wait_for("sessions", 1)
+    rest(connect(server.port, HEAD))  # the server ends this one after the deadline
+    rest(connect(server.port, HEAD))
+    connection.sendall(frame(1, b'{"type": "state"}'))
+    assert b"step_count" in connection.recv(1 << 16)
+    connection.close()
+
+
 def test_there_are_no_more_connections_than_allowed(start: Callable[..., Any]) -> None:
     server = start(connections=20)
     held = [connect(server.port, b"GET") for _ in range(60)]
