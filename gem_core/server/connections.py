@@ -122,6 +122,18 @@ class SocketConnection(WebSocketsSansIOProtocol):  # type: ignore[misc]
         if len(self.frames) > _FRAMES or waiting > self.limits.message_bytes + _SPARE:
             self.transport.abort()
 
+    def send_receive_event_to_app(self) -> None:
+        """Pass a message on; one that is not UTF-8 ends the connection, without a traceback."""
+        if self.curr_msg_data_type == "text":
+            try:
+                (self.frames[0] if len(self.frames) == 1 else b"".join(self.frames)).decode()
+            except UnicodeDecodeError:
+                self.frames.clear()
+                self.conn.send_close(1007)
+                self.handle_parser_exception()
+                return
+        super().send_receive_event_to_app()
+
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the connection."""
         self._sending.watch(self.transport, "")
