@@ -74,6 +74,9 @@ id = "game:GuessTheNumber-v0-hard"
 [trainer.trl]            # native keys of one trainer, passed on unchanged
 report_to = ["tensorboard"]
 ```
+A recipe is data: what names code, starts a program, weakens the sandbox, or sets a native key to a
+file, an address or a class, needs `--trust`, see
+[SECURITY.md](../SECURITY.md#what-comes-from-outside).
 """
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import verifiers.v1 as vf
 
-from gem_core.registration import make
+from gem_core.registration import make_from_data
 
 
 class GemCoreConfig(vf.TasksetConfig):
@@ -47,7 +47,7 @@ class GemCoreTaskset(vf.Taskset[GemCoreTask, GemCoreConfig]):
     def load(self) -> Iterator[GemCoreTask]:
         """Yield the tasks; each prompt is that of an episode's reset."""
         config = self.config
-        with make(config.environment, **config.kwargs) as env:
+        with make_from_data(config.environment, config.kwargs) as env:
             for seed in range(config.first_seed, config.first_seed + config.seeds):
                 data = GemCoreData(
                     name=f"{config.environment}#{seed}",
@@ -77,7 +77,7 @@ class GemCoreEnv(vf.Env[GemCoreEnvConfig]):
         data = task.data
         total = 0.0
         success = False
-        env = make(data.environment, **data.kwargs)
+        env = make_from_data(data.environment, data.kwargs)
         try:
             await asyncio.to_thread(env.reset, seed=data.seed)
             async with agents.player.interaction(task) as interaction:

@@ -11,6 +11,7 @@ import numpy as np
 
 from gem_core.bridges.foreign import ForeignEnv
 from gem_core.errors import RecipeError
+from gem_core.registration.references import check_module
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -54,6 +55,9 @@ class GymnasiumEnv(ForeignEnv):
         success_reward: float | None = None,
         **kwargs: Any,
     ) -> None:
+        module, _, rest = name.rpartition(":")
+        if rest and module:
+            check_module(module, f"gymnasium:{name}")
         self.actions = None if actions is None else [str(action) for action in actions]
         self.rules = rules
         self.success_reward = success_reward

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
 from random import Random
 from typing import Any
 
 from gem_core.bridges.foreign import ForeignEnv
 from gem_core.errors import RecipeError, unknown
+from gem_core.registration.references import resolve_function
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -64,7 +64,9 @@ class TextArenaEnv(ForeignEnv):
         self.players = players
         self.seat = seat
         self.success_reward = success_reward
-        self._opponent: Opponent | None = None if opponent is None else _load(opponent)
+        self._opponent: Opponent | None = (
+            None if opponent is None else resolve_function(opponent, 2, "opponent")
+        )
         super().__init__(name, **kwargs)
         self._arguments.update(
             players=players, seat=seat, opponent=opponent, success_reward=success_reward
@@ -131,12 +133,3 @@ class TextArenaEnv(ForeignEnv):
             role = "" if sender == -1 else state.role_mapping.get(sender, f"Player {sender}")
             lines.append(f"[{role}] {text}" if role else text)
         return "\n".join(line.strip("\n") for line in lines)
-
-
-def _load(path: str) -> Opponent:
-    module, _, name = path.partition(":")
-    try:
-        function: Opponent = getattr(import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise RecipeError(f"opponent = {path!r}: {error}; write 'module:function'.") from None
-    return function

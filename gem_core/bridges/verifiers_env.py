@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from gem_core.bridges.foreign import ForeignEnv
 from gem_core.errors import RecipeError
+from gem_core.registration.references import check_module
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,6 +52,8 @@ class VerifiersEnv(ForeignEnv):
         tasks: int = MAX_TASKS,
         success_reward: float = SUCCESS_REWARD,
     ) -> None:
+        for module in filter(None, (name, environment)):
+            check_module(module, f"verifiers:{name}")
         self.environment = environment
         self.taskset = dict(taskset or {})
         self.tasks = tasks

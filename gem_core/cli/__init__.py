@@ -40,8 +40,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    from gem_core.registration.references import trust
     from gem_core.training.trainers import resolve
 
-    code: int = resolve(arguments.verb)(arguments)
+    with trust(getattr(arguments, "trust", False)):
+        code: int = resolve(arguments.verb)(arguments)
     sys.stdout.flush()
     return code

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
 
 from gem_core.errors import UnknownNameError, unknown
-from gem_core.registration import client_parameters, list_envs, make, spec
+from gem_core.registration import client_parameters, list_envs, make_from_data, spec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def _listing(recipe: Recipe, baseline: Recipe) -> str:
 def _show_env(env_id: str, template: str, episodes: int, kwargs: dict[str, object]) -> None:
     from gem_core.episodes.context import Context, get_template
 
-    env = make(env_id, **kwargs)
+    env = make_from_data(env_id, kwargs)
     assert env.spec is not None  # make() sets it
     print(f"\n{env_id}  [{env.spec.fingerprint()}]")
     print((type(env.unwrapped).__doc__ or "").strip().partition("\n")[0])
@@ -139,7 +139,7 @@ def _score(env_id: str, kwargs: dict[str, object], kind: str, episodes: int) -> 
     """Return one line with the results of a scripted player over ``episodes`` seeds."""
     from gem_core.players import get_player, play_episode
 
-    env = make(env_id, **kwargs)
+    env = make_from_data(env_id, kwargs)
     env.reset(seed=0)
     try:
         player = get_player(kind, env_id, seed=0, env=env)

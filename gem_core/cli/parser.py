@@ -20,6 +20,7 @@ def build_parser() -> argparse.ArgumentParser:
     verbs = _Verbs(parser.add_subparsers(metavar="COMMAND", required=True).add_parser)
     _browse(verbs)
     _experiment(verbs)
+    _report(verbs)
     _compare(verbs)
     _view(verbs)
     _track(verbs)
@@ -132,6 +133,17 @@ def _experiment(verbs: _Verbs) -> None:
     _add_set(verb)
 
     verb = verbs(
+        "quickstart",
+        "experiment:quickstart",
+        "train a two-layer model on this machine's CPU to guess a number from 1 to 10",
+    )
+    verb.add_argument("--trainer", default="trl", help="name of the trainer (default: %(default)s)")
+    _add_set(verb)
+    _add_run(verb, "runs/quickstart")
+
+
+def _report(verbs: _Verbs) -> None:
+    verb = verbs(
         "report", "experiment:report", "print a table of runs and draw their learning curves"
     )
     verb.add_argument("runs", nargs="+", type=Path, metavar="RUN")
@@ -143,15 +155,7 @@ def _experiment(verbs: _Verbs) -> None:
     )
     verb.add_argument("--markdown", action="store_true", help="print the table as Markdown")
     verb.add_argument("--record", type=Path, metavar="DIR", help="copy the figures to DIR/<run>")
-
-    verb = verbs(
-        "quickstart",
-        "experiment:quickstart",
-        "train a two-layer model on this machine's CPU to guess a number from 1 to 10",
-    )
-    verb.add_argument("--trainer", default="trl", help="name of the trainer (default: %(default)s)")
-    _add_set(verb)
-    _add_run(verb, "runs/quickstart")
+    _add_trust(verb)
 
 
 def _compare(verbs: _Verbs) -> None:
@@ -210,6 +214,7 @@ def _view(verbs: _Verbs) -> None:
         default=200,
         help="episodes of each run in an exported file, the last ones (default: %(default)s)",
     )
+    _add_trust(verb)
 
 
 def _track(verbs: _Verbs) -> None:
@@ -222,6 +227,7 @@ def _track(verbs: _Verbs) -> None:
         help="tensorboard, wandb, mlflow, trackio (default: track.to of the run's recipe)",
     )
     verb.add_argument("--project", help="project (default: track.project of the run's recipe)")
+    _add_trust(verb)
 
 
 def _serve(verbs: _Verbs) -> None:
@@ -291,6 +297,7 @@ def _add_client_limits(verb: argparse.ArgumentParser) -> None:
         help="also let clients set just the values that this recipe of yours gives its "
         "environments; may be repeated",
     )
+    _add_trust(verb)
 
 
 def _add_grid_options(verb: argparse.ArgumentParser) -> None:
@@ -347,7 +354,17 @@ def _add_grid_options(verb: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_trust(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument(
+        "--trust",
+        action="store_true",
+        help="let the recipes and runs name code outside of installed plugins, start programs and "
+        "weaken the sandbox: for those whose author you know (SECURITY.md)",
+    )
+
+
 def _add_set(verb: argparse.ArgumentParser) -> None:
+    _add_trust(verb)
     verb.add_argument(
         "--set",
         action="append",

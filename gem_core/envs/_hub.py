@@ -63,7 +63,7 @@ def read(
         raise DataUnavailableError(
             f"It is not in the cache and the Hub cannot be reached ({reason}). {remedy}"
         ) from error
-    except (FileNotFoundError, ValueError) as error:
+    except (FileNotFoundError, ValueError, RuntimeError) as error:
         if silence:
             raise DataUnavailableError(f"{error!s:.300} ({silence}). {remedy}") from error
         raise DataError(f"The Hub has no such data: {error}") from error

@@ -17,6 +17,7 @@ from gem_core.episodes.data import Episode
 from gem_core.episodes.rollout import play_batch, require_healthy
 from gem_core.evaluation.policy import HFPolicy
 from gem_core.evaluation.stats import summarise
+from gem_core.training.model_weights import require_no_code
 from gem_core.training.recipe import Recipe
 from gem_core.training.run_workers import close_run_pools
 from gem_core.training.runs import RUN_VARIABLE
@@ -75,9 +76,13 @@ def loaded(recipe: Recipe, model_dir: str | Path) -> Iterator[tuple[MachineFacto
     Args:
         recipe: environments, context, limits, sampling and ``eval.temperature``.
         model_dir: Hugging Face directory or id, including a tokenizer.
+
+    Raises:
+        TrustError: it brings code, and the user gave no ``--trust``.
     """
     # A trained model has a directory of its own; the revision belongs to the recipe's model.
     revision = recipe.model.revision if str(model_dir) == recipe.model.path else None
+    require_no_code(model_dir, revision)
     source = {"pretrained_model_name_or_path": str(model_dir), "revision": revision or "main"}
     tokenizer = transformers.AutoTokenizer.from_pretrained(**source)
     factory = MachineFactory(recipe, tokenizer)

@@ -11,6 +11,7 @@ from typing import Any
 from gem_core.adapters.vllm_steps import StepPolicy
 from gem_core.episodes.rollout import Request
 from gem_core.errors import MissingDependencyError
+from gem_core.training.model_weights import require_no_code
 from gem_core.training.recipe import Recipe
 from gem_core.training.tasks import MachineFactory
 
@@ -43,6 +44,7 @@ def stepping(recipe: Recipe, model_dir: str | Path) -> Iterator[tuple[MachineFac
 
     Raises:
         MissingDependencyError: vLLM is not installed.
+        TrustError: the model brings code, and the user gave no ``--trust``.
     """
     import transformers
 
@@ -57,6 +59,7 @@ def stepping(recipe: Recipe, model_dir: str | Path) -> Iterator[tuple[MachineFac
         ) from error
     # A trained model has a directory of its own; the revision belongs to the recipe's model.
     revision = recipe.model.revision if str(model_dir) == recipe.model.path else None
+    require_no_code(model_dir, revision)
     tokenizer = transformers.AutoTokenizer.from_pretrained(
         str(model_dir), revision=revision or "main"
     )

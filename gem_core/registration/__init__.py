@@ -160,7 +160,9 @@ def make(id: str | EnvSpec, **kwargs: Any) -> Env:
 
     Args:
         id: a registered id, or a spec (for example of a stored result).
-        **kwargs: override the registered keyword arguments.
+        **kwargs: override the registered keyword arguments. They are the calling program's own: a
+            parameter that names code (``"module:Class"``) is imported, and only its kind is
+            checked. Of what comes as data, `make_from_data` builds environments.
 
     Raises:
         UnknownNameError: unknown id, or a keyword argument that the environment does not take.
@@ -177,6 +179,22 @@ def make(id: str | EnvSpec, **kwargs: Any) -> Env:
             raise
     env.spec = _with_revision(full, getattr(env, "data_revision", None))
     return env
+
+
+def make_from_data(id: str, kwargs: Mapping[str, Any]) -> Env:
+    """Build an environment whose id and parameters came as data: of a recipe, a run or a request.
+
+    What they name is checked: code of installed plugins only, no weaker sandbox, see
+    `gem_core.registration.references`. `make` takes what the calling program chooses.
+
+    Raises:
+        TrustError: they name code, or a weaker sandbox, and the user gave no ``--trust``.
+        GemError: as `make`.
+    """
+    from gem_core.registration.references import from_data
+
+    with from_data():
+        return make(id, **kwargs)
 
 
 def check_kwargs(id: str, kwargs: Mapping[str, Any]) -> None:

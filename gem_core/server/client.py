@@ -69,9 +69,9 @@ class RemoteEnv(Env):
     def random_action(self, rng: Random) -> str:
         """Return a random action of the same environment, made here if it can be."""
         if self._local is None:
-            from gem_core.registration import make
+            from gem_core.registration import make_from_data
 
-            self._local = make(self.name, **self.parameters)
+            self._local = make_from_data(self.name, self.parameters)
         self._local.set_state(self.get_state())
         return self._local.random_action(rng)
 

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from gem_core.core import Env
 from gem_core.episodes.env_threads import EnvThreads
 from gem_core.errors import GemError, error_line, text_of
-from gem_core.registration import check_client_parameters, list_envs, make
+from gem_core.registration import check_client_parameters, list_envs, make_from_data
 from gem_core.registration.parameters import ParameterError
 from gem_core.server.limits import RefusedError, ServerLimits
 from gem_core.server.metrics import ServerMetrics
@@ -107,7 +107,7 @@ class Sessions:
         self._check(environment, parameters)
         self._reserved += 1
         try:
-            env = await self._in_thread(lambda: make(environment, **parameters))
+            env = await self._in_thread(lambda: make_from_data(environment, parameters))
         except TimeoutError:
             raise RefusedError(
                 f"{environment} was not made within {self.limits.call_s:g} s.", "FACTORY_ERROR", 504

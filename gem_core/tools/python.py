@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from gem_core.errors import StateError
+from gem_core.registration.references import check_level
 from gem_core.sandbox import KINDS, Limits, Result, Sandbox, Session, shared
 from gem_core.tools.base import Call, Tool, ToolResult
 
@@ -47,6 +48,7 @@ class PythonTool(Tool):
     ):
         super().__init__(formats)
         self.keep = keep
+        check_level(level)
         self.level = level
         self.limits = Limits(seconds=seconds, cpu_s=seconds, memory_mb=memory_mb)
 

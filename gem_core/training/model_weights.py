@@ -1,4 +1,4 @@
-"""Whether the files of a model hold all of its weights: what is loaded, and what was trained."""
+"""Whether the files of a model hold all of its weights, and no code."""
 
 from __future__ import annotations
 
@@ -6,10 +6,20 @@ from pathlib import Path
 from typing import Any
 
 from gem_core.errors import RecipeError, RunError
+from gem_core.registration.references import needs_trust_as_data
 from gem_core.training.recipe import Recipe
 
 TINY = "tiny"
 """The ``model.path`` of a model that the project makes itself."""
+_SETTINGS = (
+    "config.json",
+    "generation_config.json",
+    "tokenizer_config.json",
+    "processor_config.json",
+    "preprocessor_config.json",
+)
+_CODE = ("custom_generate/generate.py", "adapter_config.json")
+"""Files whose presence makes transformers load code, or another model with code of its own."""
 
 
 def require_complete(recipe: Recipe) -> None:
@@ -22,10 +32,12 @@ def require_complete(recipe: Recipe) -> None:
 
     Raises:
         RecipeError: weights are missing.
+        TrustError: it brings code, see `require_no_code`.
     """
     source = recipe.model.path
     if source == TINY:
         return
+    require_no_code(source, recipe.model.revision)
     missing = missing_weights(source, recipe.model.revision)
     if missing:
         raise RecipeError(
@@ -33,6 +45,45 @@ def require_complete(recipe: Recipe) -> None:
             "Export the whole model under the names of its class, adapters merged, or name another "
             "one."
         )
+
+
+def require_no_code(source: str | Path, revision: str | None = None) -> None:
+    """Refuse a model that brings Python code: OpenRLHF, Oat and RL2 would run it unasked.
+
+    Args:
+        source: directory, or Hugging Face id.
+        revision: of a Hugging Face id.
+
+    Raises:
+        TrustError: its settings name code (``auto_map``), and the user gave no ``--trust``.
+    """
+    for name in (*_SETTINGS, *_CODE):
+        file = _file(str(source), revision, name)
+        if file is not None and (name in _CODE or "auto_map" in _settings(file)):
+            needs_trust_as_data(f"model.path: {source} brings code ({name})")
+
+
+def _file(source: str, revision: str | None, name: str) -> Path | None:
+    """Return a file of a model, which is downloaded where it can be; ``None`` if there is none."""
+    if Path(source).is_dir():
+        return Path(source, name) if Path(source, name).exists() else None
+    from huggingface_hub import hf_hub_download
+    from huggingface_hub.errors import (
+        EntryNotFoundError,
+        HFValidationError,
+        RepositoryNotFoundError,
+        RevisionNotFoundError,
+    )
+
+    absent = (EntryNotFoundError, RepositoryNotFoundError, RevisionNotFoundError)
+    try:
+        return Path(hf_hub_download(source, name, revision=revision))
+    except (*absent, HFValidationError):
+        return None  # what loads the model says so, if it needs the file
+
+
+def _settings(file: Path) -> str:
+    return file.read_text(encoding="utf-8", errors="replace")
 
 
 def require_export(trainer: str, model: Path) -> None:

@@ -147,6 +147,8 @@ def load_recipe(
     Raises:
         RecipeError: there is no such file, or a key is unknown, has a wrong type, an impossible
             value or no effect.
+        TrustError: it names code that no installed plugin defines, and the variable
+            ``GEM_CORE_TRUST`` is not 1 (``--trust`` of the commands sets it).
     """
     tables = read_tables(baseline, profile, overrides)
     if overrides:

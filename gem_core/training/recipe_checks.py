@@ -8,6 +8,7 @@ from math import isfinite
 from typing import Any
 
 from gem_core.errors import AdvantageError, RecipeError, UnknownNameError
+from gem_core.training.recipe_trust import check_trust
 from gem_core.training.worker_checks import check_workers
 
 TYPE_CHECKING = False
@@ -30,7 +31,9 @@ def validate(recipe: Recipe) -> None:
     Raises:
         RecipeError: a value is impossible; the message names the key.
         UnknownNameError: an environment, a template or an estimator does not exist.
+        TrustError: it names code that no installed plugin defines, see `check_trust`.
     """
+    check_trust(recipe)
     _check_environments(recipe)
     _check_context(recipe)
     _check_estimator(recipe)

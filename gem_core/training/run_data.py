@@ -21,7 +21,7 @@ from gem_core.env_spec import EnvSpec
 from gem_core.envs._data_source import strict_data
 from gem_core.envs._hub import DataUnavailableError
 from gem_core.errors import DataError, GemError, RecipeError
-from gem_core.registration import make
+from gem_core.registration import make_from_data
 from gem_core.training.recipe import EnvConfig, Recipe, Split
 from gem_core.training.run_servers import described_there, wanted
 from gem_core.training.run_tools import Tools, described_tools, task_digest, tools_key, with_tools
@@ -63,7 +63,7 @@ class RunData:
         """
         row = self._rows.get(_config_key(config))
         with strict_data(self._commits if row is None else _commit_of(row) or self._commits):
-            return make(config.id, **config.kwargs)
+            return make_from_data(config.id, config.kwargs)
 
     def compare(self, config: EnvConfig, env: Env) -> None:
         """Compare an environment with the recorded one, at the first call for each.

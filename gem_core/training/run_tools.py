@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 from gem_core.core import Env, Wrapper
 from gem_core.env_spec import EnvSpec
 from gem_core.errors import GemError, RecipeError
+from gem_core.registration.references import from_data
 from gem_core.tools import Budget, Rewards, Tool, ToolEnv, make_tool
 from gem_core.training.recipe_tables import EnvConfig
 
@@ -73,7 +74,8 @@ def with_tools(env: Env, config: EnvConfig, key: str) -> Env:
 
 def _made(name: str, options: dict[str, Any], key: str, native: bool) -> Tool:
     try:
-        tool = make_tool(name, **options)
+        with from_data():
+            tool = make_tool(name, **options)
     except GemError:
         raise
     except (TypeError, ValueError) as error:

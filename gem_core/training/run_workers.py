@@ -10,6 +10,7 @@ from typing import Any
 from gem_core.core import Env
 from gem_core.env_spec import EnvSpec
 from gem_core.registration import register, spec
+from gem_core.registration.references import TRUST_VARIABLE, trusted
 from gem_core.server.opening import Wanted
 from gem_core.server.session_env import SessionEnv
 from gem_core.server.session_pool import SessionPool
@@ -84,17 +85,22 @@ def run_builder(config: EnvConfig, key: str, *, counts: bool) -> bytes:
         key: of its table in the recipe, for messages.
         counts: whether the trainer's process counts the tokens of tools' results.
     """
-    arguments = (config, key, spec(config.id), counts)
+    arguments = (config, key, spec(config.id), counts, trusted())
     return Builder("gem_core.training.run_workers:make_in_worker", arguments).pickled()
 
 
-def make_in_worker(config: EnvConfig, key: str, registered: EnvSpec, counts: bool) -> Env:
+def make_in_worker(
+    config: EnvConfig, key: str, registered: EnvSpec, counts: bool, trusts: bool
+) -> Env:
     """Make an environment in a worker as the trainer's process would, see `make_for_run`.
 
-    Ids that the trainer's process registered itself are registered here, too.
+    Ids that the trainer's process registered itself are registered here, too. A worker on another
+    machine has the variables of that one, so that what its trainer trusts is told.
     """
     from gem_core.training.run_data import make_for_run
 
+    if trusts:
+        os.environ[TRUST_VARIABLE] = "1"
     register(
         registered.id,
         registered.entry_point,

@@ -12,6 +12,7 @@ import ray
 from transformers import AutoConfig, AutoTokenizer
 
 import gem_openrlhf.rollout as rollout
+from gem_core.registration.references import passed_on
 from gem_core.tiny import model_source
 from gem_core.training.recipe import Recipe, merge
 from gem_core.training.runs import RUN_VARIABLE, RunDir
@@ -66,7 +67,7 @@ def ray_options(recipe: Recipe, run: RunDir) -> Iterator[dict[str, Any]]:
     Raises:
         MissingDependencyError: flash-attn, vLLM or DeepSpeed is missing on a GPU machine.
     """
-    variables = {**_variables(), RUN_VARIABLE: str(run.path.resolve())}
+    variables = {**_variables(), **passed_on(), RUN_VARIABLE: str(run.path.resolve())}
     options: dict[str, Any] = {"runtime_env": {"env_vars": variables}}
     if recipe.hardware.device == "cpu":
         from gem_openrlhf.cpu import harness

@@ -11,6 +11,7 @@ from typing import Any
 
 from gem_core.adapters.hydra import override
 from gem_core.adapters.program import run_program
+from gem_core.registration.references import passed_on
 from gem_core.tiny import model_source
 from gem_core.training.recipe import Recipe
 from gem_core.training.runs import RUN_VARIABLE, RunDir
@@ -18,7 +19,8 @@ from gem_core.training.trainers import require
 from gem_verl import TRAINER
 from gem_verl.config import payload, translate
 
-RAY_RUN = f"+ray_kwargs.ray_init.runtime_env.env_vars.{RUN_VARIABLE}"
+RAY_VARIABLES = "+ray_kwargs.ray_init.runtime_env.env_vars"
+RAY_RUN = f"{RAY_VARIABLES}.{RUN_VARIABLE}"
 """The run directory for all processes of Ray, also of a cluster that was started before."""
 
 
@@ -71,6 +73,7 @@ def run_settings(recipe: Recipe, run: RunDir, resume: bool = False) -> dict[str,
         "+data.gem_recipe": payload(recipe),
         "+data.gem_run": str(run.path.resolve()),
         RAY_RUN: str(run.path.resolve()),
+        **{f"{RAY_VARIABLES}.{name}": value for name, value in passed_on().items()},
         "trainer.default_local_dir": str(run.checkpoints.resolve()),
         "trainer.resume_mode": "auto" if resume else "disable",
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gem_core.registration.references import TRUST_VARIABLE
 from gem_core.training.runs import RUN_VARIABLE
 from gem_verl.tables import ACTOR, MODEL, REF, ROLLOUT, SHARDED
 
@@ -93,6 +94,9 @@ OF_THE_RUN = {
     "trainer.resume_from_path": "continue a run with --resume instead",
     f"ray_kwargs.ray_init.runtime_env.env_vars.{RUN_VARIABLE}": (
         "the launcher sets it; name the run directory with --run instead"
+    ),
+    f"ray_kwargs.ray_init.runtime_env.env_vars.{TRUST_VARIABLE}": (
+        "the launcher sets it; give --trust to the command instead"
     ),
 }
 """Native keys that the launcher sets -> what to do instead."""

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from typing import Any
 
 import datasets
@@ -26,6 +27,17 @@ from gem_core.errors import DataError, MissingDependencyError
 QUESTIONS = "qa:HotpotQA"
 NAME = "axon-rl/HotpotQA"
 OLD, NEW = "1" * 40, "2" * 40
+
+
+def test_no_loading_script_is_run(tmp_path: Path) -> None:
+    folder = tmp_path / "evil"
+    folder.mkdir()
+    marker = tmp_path / "marker"
+    (folder / "evil.py").write_text(f"open({str(marker)!r}, 'w')\n")
+    for dataset in (folder, folder / "evil.py"):
+        with pytest.raises(DataError):
+            gem_core.make(QUESTIONS, dataset=str(dataset), strict=True)
+    assert not marker.exists()
 
 
 def rows_of(commit: str | None) -> datasets.DatasetDict:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from importlib import import_module
 from random import Random
 
 from gem_core.core import _RUNNING, Env
 from gem_core.core.states import check_fields
 from gem_core.errors import unknown
 from gem_core.parsing import get_parser, render
+from gem_core.registration.references import resolve_class, resolve_function
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -210,11 +210,11 @@ class AgainstOpponent(Env):
             raise unknown("seat", seat, SEATS, f"There are {', '.join(SEATS)}.")
         self.seat = seat
         self.success_at = success_at
-        self.game: MultiAgentEnv = _attribute(game)(**options)
+        self.game: MultiAgentEnv = resolve_class(game, MultiAgentEnv, "game")(**options)
         scripted = OPPONENTS.get(opponent)
         if scripted is None and ":" not in opponent:
             raise unknown("opponent", opponent, OPPONENTS, "Or give 'module:function'.")
-        self._opponent: Opponent = scripted or _attribute(opponent)
+        self._opponent: Opponent = scripted or resolve_function(opponent, 2, "opponent")
         # A third-party game or opponent may block.
         self.slow = scripted is None or not game.startswith("gem_core.") or self.game.slow
 
@@ -286,8 +286,3 @@ class AgainstOpponent(Env):
 
     def _restored(self) -> None:
         self.game.rng = self.rng
-
-
-def _attribute(path: str) -> Any:
-    module, _, name = path.partition(":")
-    return getattr(import_module(module), name)

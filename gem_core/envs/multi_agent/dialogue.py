@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from importlib import import_module
 from typing import NamedTuple
 
 from gem_core.envs.games.game import Game
 from gem_core.errors import StateError, unknown
+from gem_core.registration.references import resolve_class
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -212,6 +212,4 @@ def _user(name: str) -> UserSimulator:
         return ScriptedUser()
     if ":" not in name:
         raise unknown("user", name, ("scripted",), "Or give 'module:Class'.")
-    module, _, attribute = name.partition(":")
-    user: UserSimulator = getattr(import_module(module), attribute)()
-    return user
+    return resolve_class(name, UserSimulator, "user")()

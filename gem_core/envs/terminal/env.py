@@ -9,6 +9,7 @@ from typing import Any
 from gem_core.envs.games.game import Game
 from gem_core.envs.terminal.tasks import TASKS, Problem, tasks_of
 from gem_core.errors import StateError
+from gem_core.registration.references import check_level
 from gem_core.sandbox.results import SandboxError
 from gem_core.sandbox.shell import Shell, ShellLimits, ShellResult
 
@@ -87,6 +88,7 @@ class TerminalEnv(Game):
         self.output_chars = output_chars
         self._varies = True
         self._tasks = tasks_of(group, tasks)
+        check_level(level)
         self._level = level
         self._limits = ShellLimits(seconds=seconds)
         self._shell: Shell | None = None

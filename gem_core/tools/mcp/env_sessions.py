@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from gem_core.core import Env
 from gem_core.errors import GemError
-from gem_core.registration import check_client_parameters, list_envs, make
+from gem_core.registration import check_client_parameters, list_envs, make_from_data
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class EnvSessions:
         check_client_parameters(environment, parameters or {}, self.limits.allowed)
         name = self._reserve()
         try:
-            env = make(environment, **(parameters or {}))
+            env = make_from_data(environment, parameters or {})
             observation, info = env.reset(seed=seed)
         except BaseException:
             self._forget(name)

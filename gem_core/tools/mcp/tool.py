@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from gem_core.errors import StateError, unknown
+from gem_core.registration.references import needs_trust
 from gem_core.tools.base import Call, Tool, ToolResult
 from gem_core.tools.mcp.pool import pool_of
 from gem_core.tools.mcp.session import McpServer, McpSession, ToolInfo
@@ -50,6 +51,8 @@ class McpTool(Tool):
         formats: tuple[str, ...] | None = None,
     ):
         super().__init__(formats)
+        if command or env:
+            needs_trust("the tool mcp: command and env start a program")
         self.server = McpServer(
             tuple(command),
             url,

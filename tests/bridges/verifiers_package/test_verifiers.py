@@ -90,6 +90,9 @@ def test_two_steps_in_trl(tmp_path: Path) -> None:
     command += ["--profile", "tiny", "--run", str(run)]
     for setting in settings:
         command += ["--set", setting]
+    refused = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert refused.returncode == 2 and "give --trust" in refused.stderr and not run.exists()
+    command.append("--trust")
     done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]

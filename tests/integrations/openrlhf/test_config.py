@@ -251,7 +251,8 @@ def test_unknown_native_flags_are_refused_with_the_nearest_one(tiny, flag, hint)
         translate(replace(tiny(), trainer={"openrlhf": {flag: 1}}))
 
 
-def test_a_flag_cannot_hide_in_a_list(tiny):
+def test_a_flag_cannot_hide_in_a_list(tiny, monkeypatch):
+    monkeypatch.setenv("GEM_CORE_TRUST", "1")  # without it, the text is refused by itself
     names = 'trainer.openrlhf.logger.wandb.key=["1", "--actor.adam.lr", "1"]'
     with pytest.raises(RecipeError, match="would be read as a flag"):
         translate(tiny(names))

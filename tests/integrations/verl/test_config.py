@@ -13,14 +13,21 @@ from verl.utils.config import omega_conf_to_dataclass, validate_config
 
 from gem_core.adapters.native_keys import bare, parents
 from gem_core.errors import RecipeError
+from gem_core.registration.references import TRUST_VARIABLE
 from gem_core.training.recipe import load_recipe, recipe_from_dict
 from gem_core.training.runs import RunDir
 from gem_verl.config import NATIVE_DEFAULTS, NATIVE_OWNED, translate
 from gem_verl.cpu import harness
 from gem_verl.cpu.local import configuration
-from gem_verl.launch import RAY_RUN, run_settings, session
+from gem_verl.launch import RAY_RUN, RAY_VARIABLES, run_settings, session
 from gem_verl.native import native_keys
 from gem_verl.rollout import TaskDataset, read_recipe
+
+
+@pytest.fixture(autouse=True)
+def trusted(monkeypatch):
+    """Without it, native keys with texts are refused as such."""
+    monkeypatch.setenv(TRUST_VARIABLE, "1")
 
 
 def paper(*overrides):
@@ -85,6 +92,7 @@ def test_loss_aggregation(aggregation, mode):
 
 PREFIXES = ("", "+", "++", "~")
 RUN_KEY = bare(RAY_RUN)
+TRUST_KEY = bare(f"{RAY_VARIABLES}.{TRUST_VARIABLE}")
 
 
 def with_native(table, recipe=None):
@@ -181,7 +189,7 @@ def test_a_native_key_that_is_set_for_a_run_is_owned(tiny, tmp_path):
 
 def test_owned_keys_are_verls():
     """All but those that the adapter adds: a key that verl renamed would protect nothing."""
-    added = {"algorithm.gem_options", "data.gem_recipe", "data.gem_run", RUN_KEY}
+    added = {"algorithm.gem_options", "data.gem_recipe", "data.gem_run", RUN_KEY, TRUST_KEY}
     tables = {table for key in native_keys() for table in parents(key)}
     unknown = NATIVE_OWNED.keys() - native_keys().keys() - tables - added
     optional = {key for key, value in native_keys().items() if value is None}  # a user's table
