@@ -111,10 +111,6 @@ def _sandbox_levels() -> str:
         [(o.level, o.how or "no", "default" if o.level == default else "") for o in tried],
     )
     reasons = [o.reason for o in tried if o.reason]
-    if any(o.how == "unshare" for o in tried):
-        reasons.append(
-            "Level 'strict' is made without bubblewrap (bwrap), which is not usable here."
-        )
     if default is None:
         reasons.append(
             "Untrusted programs cannot be isolated here: python tools and code graders need a "

@@ -22,6 +22,9 @@ _IMAGE = "docker.io/library/python:{0.major}.{0.minor}-slim"
 _CAPABILITIES = ["SETUID", "SETGID", "CHOWN", "KILL", "DAC_OVERRIDE", "FOWNER"]
 """What the server keeps in bubblewrap: to give programs a uid each, and to remove their files."""
 
+_VOLUMES = {"unshare": "own", "bwrap": "given"}
+"""How each slot gets a volume, see `gem_core.sandbox.server.volumes`."""
+
 
 class Options(NamedTuple):
     """How a server is started.
@@ -31,7 +34,8 @@ class Options(NamedTuple):
         how: ``"bwrap"``, ``"unshare"``, ``"plain"``, ``"docker"`` or ``"podman"``.
         slots: calls and sessions at once.
         spares: confined children that wait for a call.
-        tmpfs_mb: size of the folder in memory that all slots share, at level *strict*.
+        tmpfs_mb: the most that the files of one program may take at level *strict*, and those of
+            all at level *container*.
         packages: folders that programs may import from, besides the standard library.
         preload: modules that the server imports before its first program.
         programs: whether programs may execute the system's programs, and files of their own.
@@ -59,7 +63,7 @@ def ways(level: str) -> list[str]:
             "'guarded' exist."
         )
     if level == "strict":
-        return ["bwrap", "unshare"] if shutil.which("bwrap") else ["unshare"]
+        return ["unshare", "bwrap"] if shutil.which("bwrap") else ["unshare"]
     if level == "container":
         engines = [name for name in ("docker", "podman") if shutil.which(name)]
         if not engines:
@@ -93,6 +97,7 @@ def _python(
         "level": options.level,
         "namespaces": options.how == "unshare",
         "folder": folder,
+        "volume": _VOLUMES.get(options.how, ""),
         "socket": socket_path,
         "slots": options.slots,
         "spares": options.spares,
@@ -117,7 +122,10 @@ def _bubblewrap(options: Options, python: str) -> list[str]:
     if os.getuid() == 0:
         for name in _CAPABILITIES:
             arguments += ["--cap-add", f"CAP_{name}"]
-    arguments += ["--size", str(options.tmpfs_mb << 20), "--perms", "0711", "--tmpfs", "/work"]
+    arguments += ["--size", str(1 << 20), "--perms", "0711", "--tmpfs", "/work"]
+    for number in range(options.slots):
+        volume = ["--perms", "0700", "--tmpfs", f"/work/call-{number}"]
+        arguments += ["--size", str(options.tmpfs_mb << 20), *volume]
     paths = [*readable_paths(), *options.packages, python, _HERE]
     if options.programs:
         paths += program_paths()
@@ -126,7 +134,7 @@ def _bubblewrap(options: Options, python: str) -> list[str]:
         arguments += ["--perms", "0755", "--dir", folder]
     for path in shown:
         arguments += ["--ro-bind-try", path, path]
-    for device in ("null", "zero", "urandom"):
+    for device in ("null", "urandom", *(["zero"] if options.programs else [])):
         arguments += ["--dev-bind", f"/dev/{device}", f"/dev/{device}"]
     return [*arguments, "--chdir", "/", "--"]
 

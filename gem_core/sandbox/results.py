@@ -26,7 +26,9 @@ class Limits(NamedTuple):
         threads: threads, and processes where they are allowed at all. Without a user of its own
             (see `Sandbox.own_user`) a program may have some hundreds more.
         file_mb: size of a file that it writes.
-        disk_mb: all its files together, looked at every 20 ms; at most 2,000 files.
+        disk_mb: all its files together, also those that it has removed but holds open or mapped;
+            at most 2,000 files. At level *strict* the kernel holds it; else they are looked at
+            after 10 ms and then every 20 ms.
         output_kb: what it prints.
     """
 
@@ -44,7 +46,7 @@ KINDS = {
     "timeout": "it reached the wall deadline",
     "cpu_limit": "it reached the limit of CPU time",
     "output_limit": "it printed more than is allowed; what was allowed is returned",
-    "disk_limit": "it wrote more than is allowed",
+    "disk_limit": "it wrote more than is allowed, or more files",
     "killed": "a signal ended it, as when memory runs out",
     "session_over": "an earlier call of the session ended its interpreter",
     "unavailable": "no process could be started for it",

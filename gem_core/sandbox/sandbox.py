@@ -35,7 +35,8 @@ class Sandbox:
         servers: how many server processes share the calls.
         slots: calls and sessions at once, on each server.
         spares: confined children that wait for a call, on each server.
-        tmpfs_mb: size of the folder in memory of a server, at level *strict*.
+        tmpfs_mb: at level *strict*, the most that the files of one program may take, whatever its
+            limits say; they are in memory. At *container*, the most of all programs together.
         packages: folders that programs may import from, besides the standard library.
         preload: modules that a server imports before its first program, to make them fast.
         programs: whether programs may start processes, and execute the system's programs

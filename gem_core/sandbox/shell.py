@@ -134,6 +134,8 @@ class Shell:
                 "", None, result.error, result.seconds, result.truncated, result.level
             )
         answer = _answer(result)
+        if answer is None:
+            return ShellResult("", None, "error", result.seconds, False, result.level)
         error = "timeout" if answer["status"] is None else None
         if answer["files"] is None:
             error = "too_many_files"
@@ -221,13 +223,14 @@ class Shell:
         raise SandboxError(f"The sandbox did not run the command: {result.output or result.error}")
 
 
-def _answer(result: Result) -> dict[str, Any]:
-    """Return what the program inside printed."""
+def _answer(result: Result) -> dict[str, Any] | None:
+    """Return what the program inside printed; ``None``: the command has destroyed it."""
     try:
         answer: dict[str, Any] = json.loads(result.output)
-    except ValueError:
-        raise SandboxError(f"The shell did not answer: {result.output[-300:]!r}") from None
-    return answer
+        answer["output"], answer["files"], answer["cwd"], answer["variables"], answer["truncated"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return answer if "status" in answer else None
 
 
 def _entry(content: str | bytes) -> list[Any]:

@@ -301,7 +301,7 @@ RIGHTS = [
         "call the kernel by the 32-bit interface",
         "import mmap\n"
         "if numbers: raise OSError('not on this architecture')\n"
-        "code = mmap.mmap(-1, 4096, prot=7)\n"
+        "code = mmap.mmap(-1, 4096, flags=34, prot=7)  # private: shared memory is refused\n"
         "code.write(bytes([0x53, 0xb8, 20, 0, 0, 0, 0xcd, 0x80, 0x5b, 0xc3]))\n"
         "address = ctypes.addressof(ctypes.c_char.from_buffer(code))\n"
         "if ctypes.CFUNCTYPE(ctypes.c_int)(address)() == os.getpid(): print('ESCAPED')",
@@ -318,7 +318,9 @@ RESOURCES = [
         "held = []\nwhile True: held.append(bytearray(1 << 24))\n",
         harmless="held = bytearray(1 << 30); print('ESCAPED')",
     ),
-    Attempt("take memory by a map", "import mmap\nmmap.mmap(-1, 1 << 32); print('ESCAPED')"),
+    Attempt(
+        "take memory by a map", "import mmap\nmmap.mmap(-1, 1 << 32, flags=34); print('ESCAPED')"
+    ),
     Attempt(
         "lock memory",
         "if libc.mlock(ctypes.create_string_buffer(1 << 24), 1 << 24) == 0: print('ESCAPED')",
@@ -347,6 +349,44 @@ RESOURCES = [
         harmless="for number in range(3000):\n    os.mkdir('d'); os.chdir('d')\ntime.sleep(1)\n"
         "print('ESCAPED')",
     ),
+    Attempt(
+        "hold files that it has removed",
+        "held = []\n"
+        "for number in range(20):\n"
+        "    held.append(open('f', 'wb')); held[-1].write(bytes(12 << 20)); held[-1].flush()\n"
+        "    os.unlink('f')\n"
+        "time.sleep(1); print('ESCAPED')",
+    ),
+    Attempt(
+        "hold files that it has removed and closed",
+        "import mmap\n"
+        "held = []\n"
+        "for number in range(20):\n"
+        "    with open('f', 'w+b') as file:\n"
+        "        file.write(bytes(12 << 20)); file.flush(); os.unlink('f')\n"
+        "        held.append(mmap.mmap(file.fileno(), 4096))\n"
+        "    os.closerange(4, 10); os.closerange(12, 64)\n"
+        "time.sleep(1); print('ESCAPED')",
+    ),
+    Attempt(
+        "keep shared memory of which only a part is mapped",
+        "import mmap\n"
+        "for number in range(5):\n"
+        "    held = mmap.mmap(-1, 1 << 26); held.write(bytes(1 << 26))\n"
+        "    at = ctypes.addressof(ctypes.c_char.from_buffer(held))\n"
+        "    libc.munmap(ctypes.c_void_p(at + 4096), ctypes.c_size_t((1 << 26) - 4096))\n"
+        "print('ESCAPED')",
+    ),
+    Attempt(
+        "take space beyond the end of a file",
+        "file = open('f', 'wb')\n"
+        "syscall((285, 47), file.fileno(), 1, ctypes.c_long(0), ctypes.c_long(1 << 26))\n"
+        "print('ESCAPED')",
+    ),
+    Attempt(
+        "have open files of its own in a thread",
+        "syscall((436, 436), 900, 999, 2)\nprint('ESCAPED')",
+    ),
     Attempt("print without end", "while True: print('x' * 10000)"),
     Attempt("compute without end", "while True: pass"),
     Attempt(
@@ -358,6 +398,14 @@ SECRETS = [
         "read secrets in the environment",
         "if 'GEM_CORE_TEST_SECRET' in os.environ"
         " or b'GEM_CORE_TEST_SECRET' in os.environb: print('ESCAPED')",
+    ),
+    Attempt(
+        "read another call's program on the stack",
+        "frame = sys._getframe()\n"
+        "while frame is not None:\n"
+        "    if any(hasattr(value, 'clients') for value in list(frame.f_locals.values())):\n"
+        "        print('ESCAPED')\n"
+        "    frame = frame.f_back",
     ),
     Attempt("read the server's first environment", "read(f'/proc/{server_pid}/environ')"),
     Attempt(

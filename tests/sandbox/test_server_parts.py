@@ -62,6 +62,7 @@ def test_a_private_library_is_refused_with_what_to_do(
 def test_every_listed_system_call_has_a_number() -> None:
     """The tables name what the filter names, for both architectures."""
     own = {"fcntl", "ioctl", "prctl", "kill", "tgkill", "prlimit64", "clone", "socketpair"}
+    own |= {"close_range", "fallocate", "mmap"}
     named = {*seccomp.ALLOWED, *seccomp.REFUSED, *seccomp.PRETENDED, *seccomp.UNSUPPORTED, *own}
     x86 = syscalls._read(syscalls._X86_64)
     arm = syscalls._read(syscalls._AARCH64)
@@ -137,6 +138,11 @@ def test_the_filter_answers_every_call_as_the_lists_say(
     assert answer("kill", pid) == allow and answer("kill", 1) == errno | 1
     assert answer("kill", 0xFFFFFFFF) == errno | 1 and answer("kill", 0) == errno | 1
     assert answer("clone", 0x3D0F00) == allow  # a thread
+    assert answer("clone", 0x3D0F00 & ~0x400) == errno | 1  # one with open files of its own
+    assert answer("close_range", 3, 9, 0) == allow and answer("close_range", 3, 9, 2) == errno | 1
+    assert answer("fallocate", 3, 0) == allow and answer("fallocate", 3, 1) == errno | 95
+    assert answer("mmap", 0, 4096, 3, 0x22) == allow and answer("mmap", 0, 4096, 3, 1) == allow
+    assert answer("mmap", 0, 4096, 3, 0x21) == answer("mmap", 0, 4096, 3, 0x23) == errno | 1
     assert answer("clone", 17) == (allow if processes else errno | 1)
     assert answer("clone", 17 | 0x10000000) == errno | 1  # a user namespace
     assert answer("socketpair", 1, 1) == allow and answer("socketpair", 2, 1) == errno | 1
@@ -169,13 +175,16 @@ def test_older_kernels_handle_fewer_rights(version: int, bits: int) -> None:
     assert landlock.handled(version) == (1 << bits) - 1
 
 
-def test_bubblewrap_is_preferred_where_it_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bubblewrap_is_used_where_the_server_cannot_make_namespaces(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
-    assert ways("strict") == ["bwrap", "unshare"] and ways("container") == ["docker", "podman"]
+    assert ways("strict") == ["unshare", "bwrap"] and ways("container") == ["docker", "podman"]
     arguments = command(Options("strict", "bwrap"), "/unused", None)
     assert {"--unshare-net", "--unshare-pid", "--die-with-parent"} <= set(arguments)
     writable = [arguments[i + 1] for i, word in enumerate(arguments) if word == "--tmpfs"]
-    assert writable == ["/work"] and "--bind" not in arguments
+    volumes = [f"/work/call-{number}" for number in range(Options("strict", "").slots)]
+    assert writable == ["/work", *volumes] and "--bind" not in arguments
     container = command(Options("container", "docker"), "/folder", "/folder/control")
     assert container[container.index("--network") + 1] == "none" and "--read-only" in container
     monkeypatch.setattr("shutil.which", lambda name: None)

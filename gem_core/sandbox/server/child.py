@@ -1,14 +1,16 @@
 """The process in which a program runs.
 
 It is forked and confined before the call comes, and warmed: the pages that every program writes to
-are its own already. It reads requests from descriptor `REQUESTS` and answers each with one byte. A
-process that runs one program ends with it; the interpreter of a session stays.
+are its own already. It reads requests from descriptor `REQUESTS`. A process that runs one program
+ends with it, and its exit status is the answer: nothing that the program writes is one. The
+interpreter of a session stays; it answers with the mark of the call and one byte.
 """
 
 from __future__ import annotations
 
 import builtins
 import contextlib
+import errno
 import fcntl
 import gc
 import io
@@ -20,6 +22,7 @@ import shutil
 import socket
 import sys
 import threading
+import time
 import traceback
 from typing import Any, Literal, NamedTuple, NoReturn
 
@@ -28,10 +31,12 @@ from .library import FIRST as FIRST_FOLDER
 
 REQUESTS = 3
 _RULESET = 4
-OK = b"0"
-FAILED = b"1"
-NOT_CONFINED = 113
-"""Exit status of a process that could not be confined, and so has run no program."""
+OK = 0
+FAILED = 1
+FULL = 114
+"""How a program ended; also exit statuses. `FULL`: its files took more than is allowed."""
+READY = b"r"
+"""What a child sends when it is confined; its process id comes first, in four bytes."""
 _FILE = "program.py"
 _GARBAGE = 10_000  # new objects until the first collection
 _WARM_UP = """
@@ -69,26 +74,47 @@ class Place(NamedTuple):
 
 
 def main(
-    place: Place, confinement: confine.Confinement, requests: int, output: int, null: int
+    place: Place,
+    confinement: confine.Confinement,
+    requests: int,
+    output: int,
+    null: int,
+    parents: tuple[int, int],
 ) -> NoReturn:
-    """Confine this process, which was just forked, and serve requests; never returns."""
-    parent = os.getppid()
+    """Confine this process, which was just forked, and serve requests; never returns.
+
+    Args:
+        place: where it runs.
+        confinement: how it is confined.
+        requests: its socket.
+        output: what it prints to.
+        null: descriptor of ``/dev/null``.
+        parents: process ids of its parent, which ends now, and of the server, which adopts it.
+    """
     try:
+        os.write(requests, os.getpid().to_bytes(4, "little"))
         ruleset = _descriptors(place.ruleset, requests, output, null, confinement.library)
         os.setpgid(0, 0)
         os.umask(0o077)
         _enter_folder(os.path.join(place.folder, "main"))
-        confinement.enter(place.uid, ruleset, parent, forks=place.forks)
+        while os.getppid() == parents[0]:
+            time.sleep(0.0001)
+        confinement.enter(place.uid, ruleset, parents[1], forks=place.forks)
         sys.stdin = _text_file(0, "r")
         sys.stdout = _text_file(1, "w")
         sys.stderr = sys.stdout
         if place.warm:
             _warm_up()
         _new_random_state()
-        _serve(place.forks)
+        os.write(REQUESTS, READY)
     except BaseException:
         os.write(1, traceback.format_exc().encode())
-    os._exit(NOT_CONFINED)
+        os._exit(FAILED)
+    try:
+        _serve()
+    except BaseException:
+        os.write(1, traceback.format_exc().encode())
+    os._exit(FAILED)
 
 
 def _descriptors(ruleset: int, requests: int, output: int, null: int, library: int) -> int:
@@ -135,7 +161,7 @@ def _warm_up() -> None:
         traceback.format_exc()
 
 
-def _serve(forks: bool) -> NoReturn:
+def _serve() -> NoReturn:
     names = _fresh_names()
     first = True
     while True:
@@ -154,9 +180,9 @@ def _serve(forks: bool) -> NoReturn:
         if not keep:
             status = _join_threads(status)
         status = _flush(status)
-        os.write(REQUESTS, status)
         if not keep:
-            os._exit(0)
+            os._exit(status)
+        os.write(REQUESTS, bytes.fromhex(request["mark"]) + bytes([status]))
 
 
 def _collect_garbage_rarely() -> None:
@@ -204,7 +230,7 @@ def _set_input(text: str | None) -> None:
     sys.stdin = _text_file(0, "r")
 
 
-def _run(code: str, names: dict[str, Any]) -> bytes:
+def _run(code: str, names: dict[str, Any]) -> int:
     # Tracebacks show the program's lines.
     linecache.cache[_FILE] = (len(code), None, code.splitlines(keepends=True), _FILE)
     try:
@@ -216,7 +242,8 @@ def _run(code: str, names: dict[str, Any]) -> bytes:
         return OK if stop.code in (None, 0) else FAILED
     except BaseException as error:
         _print_error(error)
-        return FAILED
+        no_space = isinstance(error, OSError) and error.errno == errno.ENOSPC
+        return FULL if no_space else FAILED
 
 
 def _execute(code: str, names: dict[str, Any]) -> None:
@@ -235,7 +262,7 @@ def _print_error(error: BaseException) -> None:
         os.write(1, f"{type(error).__name__} ({type(second).__name__})\n".encode())
 
 
-def _join_threads(status: bytes) -> bytes:
+def _join_threads(status: int) -> int:
     """Wait for the program's threads, as Python does at its end."""
     if threading.active_count() == 1:
         return status
@@ -245,7 +272,7 @@ def _join_threads(status: bytes) -> bytes:
     return status
 
 
-def _flush(status: bytes) -> bytes:
+def _flush(status: int) -> int:
     try:
         sys.stdout.flush()
         return status
@@ -265,7 +292,7 @@ def _branch(folder: str) -> None:
         parent = os.fork() != 0
     except OSError as error:  # as many processes as are allowed
         os.write(output, f"{error}".encode())
-        os.write(new, FAILED + bytes(4))
+        os.write(new, bytes([FAILED]) + bytes(4))
         parent = True
     if parent:
         os.close(new)
@@ -284,4 +311,4 @@ def _branch(folder: str) -> None:
         print(error)
         status = _flush(FAILED)
     # The server checks that this process belongs to the session.
-    os.write(REQUESTS, status + os.getpid().to_bytes(4, "little"))
+    os.write(REQUESTS, bytes([status]) + os.getpid().to_bytes(4, "little"))

@@ -27,10 +27,12 @@ if TYPE_CHECKING:
 
 _KB = 1 << 10
 _MB = 1 << 20
-_FIRST_LOOK = 0.05  # seconds until the disk usage is looked at
+_FIRST_LOOK = 0.01  # seconds until the disk usage is looked at
 _LOOK_EVERY = 0.02
+_LONG = 0.05  # seconds after which a call lets short ones pass
 _BRANCH_SECONDS = 10.0
-_LONG_RUNNING = 10  # added to the nice value of a program that runs longer than `_FIRST_LOOK`
+_MARK = 16  # bytes that an answer begins with
+_LONG_RUNNING = 10  # added to the nice value of a program that runs longer than `_LONG`
 
 
 class Client:
@@ -69,7 +71,10 @@ class Client:
         self._started = 0.0
         self._until = 0.0
         self._cpu_time: float | None = None
+        self._most_disk = 0
+        self._polite = False
         self._answer = bytearray()
+        self._mark = b""
 
     def close(self) -> None:
         """End the interpreter; the client has gone, or the server ends."""
@@ -125,10 +130,17 @@ class Client:
         self._used = True
         self._keep = bool(self._request["keep"])
         self._start(self._request["limits"]["seconds"])
+        stdin = self._request["stdin"] or ""
+        self._most_disk = int(self._request["limits"]["disk_mb"] * _MB) + 4 * len(stdin)
+        if not self._server.slots.limit(self._interpreter.family.slot, self._most_disk):
+            self._stop("disk_limit")
+            return
         if self._frozen:
             self._frozen = False
             self._interpreter.thaw()
-        self._interpreter.request({**self._request, "other_tasks": self._server.other_tasks})
+        self._mark = os.urandom(_MARK) if self._keep else b""
+        added = {"other_tasks": self._server.other_tasks, "mark": self._mark.hex()}
+        self._interpreter.request({**self._request, **added})
 
     def _start(self, seconds: float) -> None:
         self._started = time.monotonic()
@@ -153,11 +165,19 @@ class Client:
         if self._request["op"] == "branch":
             self._branched(data)
             return
+        if self._mark:  # what a program wrote earlier is no answer to this call
+            self._answer += data
+            at = self._answer.find(self._mark)
+            if 0 <= at < len(self._answer) - _MARK:
+                self._answered(self._answer[at + _MARK])
+            del self._answer[: -2 * _MARK]
+
+    def _answered(self, status: int) -> None:
+        """Finish a call of a session: its interpreter says that it ended, and how."""
         assert self._interpreter is not None
         self._interpreter.drain()
         if self._request is not None:  # the output was not too long
-            failed = data[:1] != child.OK
-            self._finish("error" if failed else None)
+            self._finish(_kind_of_status(status, volumes=self._server.slots.volumes))
 
     def _ended(self) -> None:
         """Handle the end of the interpreter, or that it closed its socket."""
@@ -186,21 +206,26 @@ class Client:
             self.wake_at = now + 0.001
             return
         self._exited = False
-        self._stop(_kind_of_exit(status))
+        self._stop(_kind_of_exit(status, volumes=self._server.slots.volumes))
 
     def _look(self, now: float) -> None:
         """Look at the disk usage; let short calls pass a long one."""
         assert self._interpreter is not None and self._request is not None
         family = self._interpreter.family
         if self._request["op"] == "run":
-            if not self._keep and now < self._started + _FIRST_LOOK + _LOOK_EVERY:
+            if not self._keep and not self._polite and now >= self._started + _LONG:
+                self._polite = True
                 with contextlib.suppress(PermissionError, ProcessLookupError):  # it only helps
                     os.setpriority(os.PRIO_PGRP, family.leader, _LONG_RUNNING)
             if not self._has_run():
                 self._look_again(now)
                 return
-            used = self._server.slots.usage(family.slot)
-            if used is None or used > self._request["limits"]["disk_mb"] * _MB:
+            used = self._server.slots.usage(
+                family,
+                several=self.forks or self._server.programs,
+                most_file=int(self._request["limits"]["file_mb"] * _MB),
+            )
+            if used is None or used > self._most_disk:
                 self._stop("disk_limit")
                 return
         self._look_again(now)
@@ -208,7 +233,7 @@ class Client:
     def _has_run(self) -> bool:
         """Return whether the program may have written since the last look: it used CPU time."""
         assert self._interpreter is not None
-        if self.forks:
+        if self.forks or self._server.programs:
             return True
         before = self._cpu_time
         self._cpu_time = self._interpreter.cpu_time()
@@ -277,8 +302,7 @@ class Client:
         theirs.close()
         os.close(printed)
         self._start(_BRANCH_SECONDS)
-        interpreter = Interpreter(self._server.loop, family, family.leader, ours, output)
-        interpreter.pid = 0
+        interpreter = Interpreter(self._server.loop, family, ours, output, forks=True, branch=True)
         self._interpreter = interpreter
         interpreter.on_output = self._printed
         interpreter.on_status = self._status
@@ -290,21 +314,33 @@ class Client:
         if len(self._answer) < 5:
             return
         assert self._interpreter is not None
-        self._interpreter.pid = int.from_bytes(self._answer[1:5], "little")
+        pid = int.from_bytes(self._answer[1:5], "little")
+        made = self._answer[0] == child.OK and self._interpreter.family.owns(pid)
+        self._interpreter.pid = pid if made else 0
         parent = self._parent
         if parent is not None and parent._request is None and parent._interpreter is not None:
             parent._interpreter.freeze()
-        if self._answer[:1] == child.OK:
+        if made:
             self._finish(None)
         else:
             self._interpreter.drain()
             self._stop("error")
 
 
-def _kind_of_exit(status: int) -> str | None:
+def _kind_of_status(status: int, *, volumes: bool) -> str | None:
+    """Return how a program ended, by its own account.
+
+    Without volumes it may be the machine's disk that is full.
+    """
+    if status == child.FULL and volumes:
+        return "disk_limit"
+    return None if status == child.OK else "error"
+
+
+def _kind_of_exit(status: int, *, volumes: bool) -> str | None:
     code = os.waitstatus_to_exitcode(status)
-    if code == child.NOT_CONFINED:
-        return "unavailable"
     if code >= 0:
-        return None if code == 0 else "error"
+        return _kind_of_status(code, volumes=volumes)
+    if -code == signal.SIGBUS and volumes:  # no space for a file that is mapped
+        return "disk_limit"
     return "cpu_limit" if -code == signal.SIGXCPU else "killed"

@@ -22,17 +22,27 @@ class Confinement:
         level: ``"strict"``, ``"confined"`` or ``"limited"``.
         packages: more folders that a program may read.
         programs: whether a program may execute the system's programs, and files of its own.
+        looks: whether the server looks at what programs hold open, because they have no volumes.
 
     Attributes:
         landlock: version of Landlock that is used; 0: none.
         first_uid: programs run as this uid and the following; ``None``: as the server's.
         library: number of open folders of the standard library.
+        programs: as given.
+        looks_as_user: whether the server must become a program's user to look at its processes.
 
     Raises:
         OSError: this machine does not offer the level; the message says why.
     """
 
-    def __init__(self, level: str, packages: tuple[str, ...] = (), *, programs: bool = False):
+    def __init__(
+        self,
+        level: str,
+        packages: tuple[str, ...] = (),
+        *,
+        programs: bool = False,
+        looks: bool = True,
+    ):
         self.landlock = 0 if level == "limited" else landlock.abi()
         self.first_uid = _first_uid()
         self.library = 0
@@ -40,7 +50,13 @@ class Confinement:
             raise OSError("this kernel has no Landlock (Linux 5.13), or it is switched off")
         if not self.landlock and self.first_uid is None:
             raise OSError("without Landlock, programs need a user of their own: run as root")
+        if looks and not os.path.isdir("/proc/self/fd"):
+            raise OSError("/proc is missing, which shows what programs hold open")
+        self.programs = programs
+        self.looks_as_user = looks and self.own_user and not _may_trace()
         self._readable = [*library.readable_paths(), *packages]
+        if programs or self.landlock:  # which lets nobody write to it
+            self._readable.append("/dev/zero")
         if self.first_uid is not None and not library.open_to_all(packages):
             self.library = library.open_folders(packages)
         self._programs = library.program_paths() if programs else []
@@ -48,6 +64,7 @@ class Confinement:
             forks: Filter(
                 processes=forks,
                 programs=programs,
+                zero_device=programs and not self.landlock,
                 own_user=self.own_user,
                 own_signals=self.landlock >= landlock.SCOPES_SIGNALS,
             )
@@ -82,6 +99,8 @@ class Confinement:
             os.setresgid(uid, uid, uid)
             os.setresuid(uid, uid, uid)
         libc.drop_capabilities()
+        if self.looks_as_user:
+            libc.let_user_look()
         libc.die_with_parent(signal.SIGKILL, parent)
         libc.no_new_privs()
         if ruleset >= 0:
@@ -156,6 +175,14 @@ def _can_become(uid: int) -> bool:
             os._exit(1)
         os._exit(0)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def _may_trace() -> bool:
+    """Return whether this process may look at processes of other users."""
+    ptrace = 1 << 19
+    with open("/proc/self/status", encoding="ascii", errors="replace") as file:
+        fields = dict(line.split(":", 1) for line in file)
+    return bool(int(fields["CapEff"], 16) & ptrace)
 
 
 def tasks_of_user() -> int:

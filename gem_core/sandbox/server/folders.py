@@ -7,6 +7,7 @@ follows a symbolic link, recurses, or builds a path longer than the folder is de
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 
 MOST_FILES = 2000
@@ -15,14 +16,21 @@ _LONGEST = 2000  # characters of a path: far below PATH_MAX
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def usage(folder: str) -> int | None:
-    """Return the bytes on disk below a folder; ``None``: more files or deeper than is allowed."""
+def usage(folder: str, seen: set[int] | None = None) -> int | None:
+    """Return the bytes on disk below a folder; ``None``: more files or deeper than is allowed.
+
+    Args:
+        folder: the folder.
+        seen: gets the inodes that were counted.
+    """
+    seen = set() if seen is None else seen
     total = 0
     files = 0
     todo = [folder]
     while todo:
         try:
-            entries = list(os.scandir(todo.pop()))
+            with os.scandir(todo.pop()) as scanned:
+                entries = list(itertools.islice(scanned, MOST_FILES + 1))
         except OSError:  # the program removed it meanwhile
             continue
         for entry in entries:
@@ -30,7 +38,10 @@ def usage(folder: str) -> int | None:
             if files > MOST_FILES or len(entry.path) > len(folder) + _LONGEST:
                 return None
             try:
-                total += 512 * entry.stat(follow_symlinks=False).st_blocks
+                about = entry.stat(follow_symlinks=False)
+                if about.st_ino not in seen:  # else another name of one that was counted
+                    seen.add(about.st_ino)
+                    total += 512 * about.st_blocks
                 if entry.is_dir(follow_symlinks=False):
                     todo.append(entry.path)
             except OSError:
@@ -43,11 +54,10 @@ def empty(folder: str) -> None:
     if not os.listdir(folder):
         return
     root = os.open(folder, _FOLDER)
-    moved = 0
     try:
         while folders := _remove_files(root):
             for name in folders:
-                moved = _flatten(root, name, moved)
+                _flatten(root, name)
     finally:
         os.close(root)
 
@@ -64,14 +74,14 @@ def _remove_files(directory: int) -> list[str]:
     return folders
 
 
-def _flatten(root: int, name: str, moved: int) -> int:
+def _flatten(root: int, name: str) -> None:
     """Remove a folder in ``root`` and move its own folders up into ``root``.
 
     The depth never grows, however deep the folders are nested.
     """
     try:
         os.rmdir(name, dir_fd=root)
-        return moved
+        return
     except OSError as error:
         if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
             raise
@@ -79,13 +89,12 @@ def _flatten(root: int, name: str, moved: int) -> int:
     inner = os.open(name, _FOLDER, dir_fd=root)
     try:
         for child in _remove_files(inner):
-            moved += 1
             _open_up(child, inner)  # to move a folder, one must be able to write to it
-            os.rename(child, f".moved-{moved}-{os.getpid()}", src_dir_fd=inner, dst_dir_fd=root)
+            new = f".moved-{os.urandom(8).hex()}"  # no name that a program could have taken
+            os.rename(child, new, src_dir_fd=inner, dst_dir_fd=root)
     finally:
         os.close(inner)
     os.rmdir(name, dir_fd=root)
-    return moved
 
 
 def _open_up(name: str, directory: int) -> None:

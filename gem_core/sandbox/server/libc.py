@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
+from collections.abc import Iterator
 
 _library = ctypes.CDLL(None, use_errno=True)
 _library.syscall.restype = ctypes.c_long
@@ -13,6 +15,7 @@ _syscall = _library.syscall
 _prctl = _library.prctl
 
 _PR_SET_PDEATHSIG = 1
+_PR_SET_DUMPABLE = 4
 _PR_SET_CHILD_SUBREAPER = 36
 _PR_SET_NO_NEW_PRIVS = 38
 _CAPABILITY_VERSION_3 = 0x20080522
@@ -56,6 +59,31 @@ def die_with_parent(signal_number: int, parent: int) -> None:
     _set(_PR_SET_PDEATHSIG, signal_number)
     if os.getppid() != parent:
         raise ProcessLookupError(f"the parent process {parent} has ended")
+
+
+@contextlib.contextmanager
+def as_user(uid: int | None) -> Iterator[None]:
+    """Have the rights of a user, in files and in ``/proc``; ``None``: no change.
+
+    Args:
+        uid: its uid and gid.
+    """
+    if uid is None:
+        yield
+        return
+    own, group = os.geteuid(), os.getegid()
+    _library.setfsgid(uid)
+    _library.setfsuid(uid)
+    try:
+        yield
+    finally:
+        _library.setfsuid(own)
+        _library.setfsgid(group)
+
+
+def let_user_look() -> None:
+    """Let processes of this user look at this one, also after a change of uid."""
+    _set(_PR_SET_DUMPABLE, 1)
 
 
 def adopt_orphans() -> None:

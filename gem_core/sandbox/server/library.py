@@ -25,7 +25,6 @@ def readable_paths() -> list[str]:
         "/usr/share/zoneinfo",
         "/etc/localtime",
         "/etc/ld.so.cache",
-        "/dev/zero",
         "/dev/urandom",
     ]
     return [path for path in dict.fromkeys(paths) if not _inside_another(path, paths)]

@@ -41,8 +41,9 @@ import textwrap  # noqa: E402, F401
 import time  # noqa: E402, F401
 import typing  # noqa: E402, F401
 
-from . import confine, libc, library, namespaces, syscalls  # noqa: E402
+from . import confine, landlock, libc, library, namespaces, syscalls  # noqa: E402
 from .server import Server  # noqa: E402
+from .slots import Slots  # noqa: E402
 
 os.register_at_fork = _register
 _INNER_LEVEL = {"strict": "strict", "container": "confined"}
@@ -90,12 +91,18 @@ def _make_server(control: socket.socket) -> Server:
     folder = _OPTIONS["folder"]
     packages = tuple(_OPTIONS["packages"])
     if _OPTIONS["namespaces"]:
-        readable = [*library.readable_paths(), *packages]
+        readable = [*library.readable_paths(), *packages, "/dev/null"]
         if _OPTIONS["programs"]:
             readable += library.program_paths()
-        namespaces.enter(folder, readable, _OPTIONS["tmpfs_mb"])
+        if _OPTIONS["programs"] or landlock.abi():
+            readable.append("/dev/zero")
+        namespaces.enter(folder, readable)
         folder = namespaces.WORK
     libc.adopt_orphans()
     level = _INNER_LEVEL.get(_OPTIONS["level"], _OPTIONS["level"])
-    confinement = confine.Confinement(level, packages, programs=_OPTIONS["programs"])
-    return Server(control, confinement, folder, _OPTIONS["slots"], _OPTIONS["spares"])
+    volume = _OPTIONS["volume"]
+    confinement = confine.Confinement(
+        level, packages, programs=_OPTIONS["programs"], looks=not volume
+    )
+    slots = Slots(confinement, folder, _OPTIONS["slots"], volume, _OPTIONS["tmpfs_mb"])
+    return Server(control, confinement, slots, _OPTIONS["spares"])

@@ -1,7 +1,7 @@
 """Namespaces of the server's own: network, processes, IPC, and a root folder with nothing private.
 
-Used where bubblewrap is not installed. The programs see Python, the system's libraries and one
-folder in memory of limited size; all else does not exist for them.
+The programs see Python, the system's libraries and the folders of the slots, which are in memory;
+all else does not exist for them.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ _READ_ONLY, _NO_SUID, _NO_DEVICES, _REMOUNT, _BIND, _RECURSIVE, _PRIVATE = (
     1 << bit for bit in (0, 1, 2, 5, 12, 14, 18)
 )
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom")
+_ROOT = "size=16m,nr_inodes=20000,mode=0755"  # it holds no file, only places for mounts
 
 
-def enter(folder: str, readable: Iterable[str], size_mb: int) -> None:
+def enter(folder: str, readable: Iterable[str]) -> None:
     """Move this process to new namespaces; it goes on as their first process.
 
     The process that called this stays outside and only waits.
 
     Args:
         folder: an empty folder, over which the new root is mounted.
-        readable: the files and folders that are to be seen.
-        size_mb: size of the folder in memory.
+        readable: the files, folders and devices that are to be seen.
 
     Raises:
         OSError: this machine does not allow it.
@@ -42,7 +42,7 @@ def enter(folder: str, readable: Iterable[str], size_mb: int) -> None:
         _wait(child)
     libc.die_with_parent(signal.SIGKILL, 0)  # the parent is outside, and has no number here
     libc.mount("none", "/", None, _RECURSIVE | _PRIVATE)
-    _make_root(folder, readable, size_mb)
+    _make_root(folder, readable)
 
 
 def _unshare() -> None:
@@ -72,10 +72,9 @@ def _wait(child: int) -> None:
     os._exit(status if status >= 0 else 128 - status)
 
 
-def _make_root(root: str, readable: Iterable[str], size_mb: int) -> None:
-    size = f"size={size_mb}m,nr_inodes=200000,mode=0755"
-    libc.mount("tmpfs", root, "tmpfs", _NO_SUID | _NO_DEVICES, size)
-    for path in [*readable, *_DEVICES]:
+def _make_root(root: str, readable: Iterable[str]) -> None:
+    libc.mount("tmpfs", root, "tmpfs", _NO_SUID | _NO_DEVICES, _ROOT)
+    for path in readable:
         _show(root, path)
     os.mkdir(root + WORK, 0o711)
     os.chdir(root)

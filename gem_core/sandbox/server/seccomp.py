@@ -21,13 +21,13 @@ def _names(text: str) -> list[str]:
 
 ALLOWED = _names(
     """
-access alarm arch_prctl brk chdir clock_getres clock_gettime clock_nanosleep close close_range
+access alarm arch_prctl brk chdir clock_getres clock_gettime clock_nanosleep close
 copy_file_range creat dup dup2 dup3 epoll_create epoll_create1 epoll_ctl epoll_pwait epoll_wait
-eventfd eventfd2 exit exit_group faccessat faccessat2 fallocate fchdir fdatasync flock fstat
+eventfd eventfd2 exit exit_group faccessat faccessat2 fchdir fdatasync flock fstat
 fstatfs fsync ftruncate futex get_robust_list getcpu getcwd getdents getdents64 getegid geteuid
 getgid getgroups getitimer getpeername getpgid getpgrp getpid getppid getrandom getresgid
 getresuid getrlimit getrusage getsid getsockname getsockopt gettid gettimeofday getuid link linkat
-lseek lstat madvise membarrier mincore mkdir mkdirat mlock mmap mprotect mremap msync munlock
+lseek lstat madvise membarrier mincore mkdir mkdirat mlock mprotect mremap msync munlock
 munmap nanosleep newfstatat open openat pause pipe pipe2 poll ppoll pread64 preadv pselect6
 pwrite64 pwritev read readlink readlinkat readv recvfrom recvmsg rename renameat renameat2
 restart_syscall rmdir rseq rt_sigaction rt_sigpending rt_sigprocmask rt_sigreturn rt_sigsuspend
@@ -73,12 +73,17 @@ _FCNTL_REFUSED = (8, 10, 15, 1024, 1026, 1031)  # F_SETOWN F_SETSIG F_SETOWN_EX 
 _PRCTL = (15, 16)  # PR_SET_NAME, PR_GET_NAME
 _MODES = {"chmod": 1, "fchmod": 1, "fchmodat": 2, "fchmodat2": 2}  # where their mode is
 _CLONE_THREAD = 0x10000
+_CLONE_FILES = 0x400
+_CLOSE_RANGE_UNSHARE = 2
+_MAP_SHARED = 0x01  # also a bit of MAP_SHARED_VALIDATE
+_MAP_ANONYMOUS = 0x20
 _CLONE_REFUSED = 0x7E020080 | 0x8000 | 0x2000  # namespaces, CLONE_PARENT, CLONE_PTRACE
 
 _ALLOW = 0x7FFF0000
 _KILL = 0x80000000
 _ERRNO = 0x50000
 _EPERM = _ERRNO | 1
+_ENODEV = _ERRNO | 19
 _ENOTTY = _ERRNO | 25
 _ENOSYS = _ERRNO | 38
 _ENOTSUP = _ERRNO | 95
@@ -109,6 +114,7 @@ class Filter:
     Args:
         processes: whether it may fork.
         programs: whether it may execute other programs, which have the same filter.
+        zero_device: whether it can open ``/dev/zero`` for writing, which maps as shared memory.
         own_user: whether no other process has its uid: then it may change the rights of files, and
             with ``programs`` send signals to processes by their id.
         own_signals: whether something else keeps its signals inside, as Landlock does.
@@ -119,12 +125,15 @@ class Filter:
         *,
         processes: bool,
         programs: bool = False,
+        zero_device: bool = False,
         own_user: bool = False,
         own_signals: bool = False,
     ):
         rules = _rules(processes)
         if programs:
             rules.update(_rules_of_programs(own_user, own_user or own_signals))
+        if zero_device:
+            rules[NUMBERS["mmap"]] = _no_bit(3, _MAP_SHARED, _ENODEV)
         self._parts = _assemble(rules).split(struct.pack("I", _PID_MARK))
 
     def install(self, pid: int) -> None:
@@ -152,6 +161,9 @@ def _rules(processes: bool) -> dict[int, list[Instruction]]:
     by_name["tgkill"] = _one_of(0, (_PID_MARK,), _ALLOW, _EPERM)
     by_name["prlimit64"] = _one_of(0, (0, _PID_MARK), _ALLOW, _EPERM)
     by_name["clone"] = _clone(processes)
+    by_name["close_range"] = _no_bit(2, _CLOSE_RANGE_UNSHARE, _EPERM)
+    by_name["fallocate"] = _one_of(1, (0,), _ALLOW, _ENOTSUP)  # else beyond the limit of a file
+    by_name["mmap"] = _mmap()
     by_name["socketpair"] = _socketpair()
     by_name["sendto"] = _sendto()
     if processes:
@@ -211,11 +223,33 @@ def _one_of(argument: int, values: tuple[int, ...], hit: int, miss: int) -> list
     return [_load(argument), *tests, (_RETURN, 0, 0, miss), (_RETURN, 0, 0, hit)]
 
 
+def _no_bit(argument: int, bits: int, refusal: int) -> list[Instruction]:
+    """Allow a call where an argument has none of the bits."""
+    code = [_load(argument), (_IF_ANY_BIT, 0, 1, bits)]
+    return [*code, (_RETURN, 0, 0, refusal), (_RETURN, 0, 0, _ALLOW)]
+
+
+def _mmap() -> list[Instruction]:
+    """All but shared memory without a file.
+
+    The kernel keeps all of it as long as a part is mapped, and only the part counts.
+    """
+    shared_memory = _MAP_SHARED | _MAP_ANONYMOUS
+    return [
+        _load(3),
+        (_AND, 0, 0, shared_memory),
+        (_IF_EQUAL, 0, 1, shared_memory),
+        (_RETURN, 0, 0, _EPERM),
+        (_RETURN, 0, 0, _ALLOW),
+    ]
+
+
 def _clone(processes: bool) -> list[Instruction]:
+    """Threads that share their open files, which the server looks at; or processes too."""
     code = [_load(0), (_IF_ANY_BIT, 0, 1, _CLONE_REFUSED), (_RETURN, 0, 0, _EPERM)]
-    if not processes:
-        code += [(_IF_ANY_BIT, 1, 0, _CLONE_THREAD), (_RETURN, 0, 0, _EPERM)]
-    return [*code, (_RETURN, 0, 0, _ALLOW)]
+    code += [(_IF_ANY_BIT, 0, 2, _CLONE_THREAD), (_IF_ANY_BIT, 2, 0, _CLONE_FILES)]
+    code += [(_RETURN, 0, 0, _EPERM)]
+    return [*code, (_RETURN, 0, 0, _ALLOW if processes else _EPERM), (_RETURN, 0, 0, _ALLOW)]
 
 
 def _socketpair() -> list[Instruction]:

@@ -11,12 +11,15 @@ import time
 from collections import deque
 from typing import Any
 
-from . import child, confine
+from . import confine
+from .child import Place
 from .client import Client
 from .confine import Confinement
+from .held import Unseen
 from .interpreter import Family, Interpreter
-from .loop import Loop
+from .loop import READ, Loop
 from .slots import Slots
+from .spawner import Spawner
 
 _TASKS_EVERY = 10.0  # seconds between two counts of the user's threads
 _TASKS_MORE = 512  # threads that the user may start in between
@@ -30,36 +33,42 @@ class Server:
     Args:
         control: the control socket.
         confinement: how programs are confined.
-        folder: where the slots' folders are made.
-        slots: how many calls and sessions may run at once.
+        slots: the slots: as many calls and sessions may run at once.
         spares: how many confined children wait for a call.
 
     Attributes:
         loop: the event loop.
-        slots: the slots.
+        slots: as given.
         clients: the connections, by their number.
         other_tasks: threads of other processes that have the programs' uid.
     """
 
-    def __init__(
-        self, control: socket.socket, confinement: Confinement, folder: str, slots: int, spares: int
-    ):
+    def __init__(self, control: socket.socket, confinement: Confinement, slots: Slots, spares: int):
+        null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        self._spawner = Spawner(confinement, control, null)  # before anything of a client is here
+        os.close(null)
         self.loop = Loop()
-        self.slots = Slots(confinement, folder, slots)
+        self.slots = slots
         self.clients: dict[int, Client] = {}
         self.other_tasks = 0
         self._control = control
         self._confinement = confinement
         self._wanted_spares = spares
-        self._spares: deque[Interpreter] = deque()
+        self._ready: dict[bool, deque[Interpreter]] = {False: deque(), True: deque()}
+        self._starting: list[Interpreter] = []
         self._waiting: deque[Client] = deque()
         self._dying: list[Family] = []
-        self._null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         self._tasks_counted = -_TASKS_EVERY
         self._count_tasks(time.monotonic())
         self._spares_from = 0.0
         self._connections = 0
         self._ended = False
+        self._looked = False
+
+    @property
+    def programs(self) -> bool:
+        """Whether programs may start processes."""
+        return self._confinement.programs
 
     @property
     def described(self) -> dict[str, Any]:
@@ -72,6 +81,7 @@ class Server:
     def serve(self) -> None:
         """Serve until the client has gone; then end every program and remove the folders."""
         self.loop.watch(self._control.fileno(), select.POLLIN | select.POLLHUP, self._connect)
+        self.loop.watch(self._spawner.fileno(), READ, self._lost_spawner)
         while not self._ended:
             idle = not self.loop.turn(self._pause())
             now = time.monotonic()
@@ -124,43 +134,57 @@ class Server:
             peer = socket.socket(fileno=descriptor)
             self.clients[self._connections] = Client(self, self._connections, peer)
 
+    def _lost_spawner(self, event: int) -> None:
+        """End: nothing can be started any more, and the client starts another server."""
+        self._ended = True
+
     def _serve_waiting(self) -> None:
-        while self._waiting:
-            client = self._waiting[0]
-            if client.closed:
-                self._waiting.popleft()
-                continue
-            try:
-                interpreter = self._take(forks=client.forks)
-            except OSError as error:  # no process or descriptor left
-                self._waiting.popleft()
-                client.refuse(f"no process could be started: {error}")
-                continue
-            if interpreter is None:
-                return
-            self._waiting.popleft()
-            client.begin(interpreter)
+        """Give clients the interpreters that are ready, and start those that are missing."""
+        for client in list(self._waiting):
+            interpreter = None if client.closed else self._take(forks=client.forks)
+            if client.closed or interpreter is not None:
+                self._waiting.remove(client)
+            if interpreter is not None:
+                client.begin(interpreter)
+        for forks in (False, True):
+            wanted = sum(client.forks == forks for client in self._waiting)
+            coming = sum(interpreter.forks == forks for interpreter in self._starting)
+            for _ in range(wanted - coming):
+                if not self._start_for(forks=forks):
+                    break
+        while self._ready[True] and not self._waiting:  # whoever asked for it has gone
+            self.release(self._ready[True].popleft())
 
     def _take(self, *, forks: bool) -> Interpreter | None:
-        if forks:
-            return self._spawn(forks=True, warm=False)
-        while self._spares:
-            interpreter = self._spares.popleft()
+        while self._ready[forks]:
+            interpreter = self._ready[forks].popleft()
             if not interpreter.ended:
                 return interpreter
             self.release(interpreter)
-        return self._spawn(forks=False, warm=False)
+        return None
 
-    def _spawn(self, *, forks: bool, warm: bool) -> Interpreter | None:
-        """Fork a child that confines itself and waits for a call; ``None``: no slot is free.
+    def _start_for(self, *, forks: bool) -> bool:
+        """Start a child for a client that waits; return whether there was a free slot."""
+        try:
+            if self._start(forks=forks, warm=False):
+                return True
+        except OSError as error:  # no descriptor left
+            self._refuse(forks, f"no process could be started: {error}")
+            return False
+        if forks and self._ready[False]:
+            self.release(self._ready[False].popleft())
+        return False
+
+    def _start(self, *, forks: bool, warm: bool) -> bool:
+        """Have a child forked that confines itself; return whether there was a free slot.
 
         Raises:
-            OSError: the system has no process or descriptor left.
+            OSError: the system has no descriptor left.
         """
         slot = self.slots.take()
         if slot is None:
-            return None
-        place = child.Place(slot.folder, slot.uid, slot.ruleset, forks, warm)
+            return False
+        place = Place(slot.folder, slot.uid, slot.ruleset, forks, warm)
         with contextlib.ExitStack() as undo:
             undo.callback(self.slots.give_back, slot.number)
             ours, theirs = socket.socketpair()
@@ -169,14 +193,46 @@ class Server:
                 output, printed = os.pipe()
                 undo.callback(os.close, output)
                 try:
-                    pid = os.fork()
-                    if pid == 0:
-                        child.main(place, self._confinement, theirs.fileno(), printed, self._null)
+                    self._spawner.spawn(place, theirs.fileno(), printed)
                 finally:
                     os.close(printed)
             undo.pop_all()
-        os.setpgid(pid, pid)
-        return Interpreter(self.loop, Family(slot.number, pid), pid, ours, output)
+        interpreter = Interpreter(self.loop, Family(slot.number), ours, output, forks=forks)
+        said = bytearray()  # why it could not be confined
+        interpreter.on_output = said.extend
+        interpreter.on_ready = lambda: self._started(interpreter, said)
+        interpreter.on_end = lambda: self._failed(interpreter, said)
+        self._starting.append(interpreter)
+        return True
+
+    def _started(self, interpreter: Interpreter, said: bytearray) -> None:
+        if not self._looked:
+            try:
+                self.slots.try_to_look(interpreter.family)
+            except Unseen as error:
+                said += f"what programs hold open cannot be seen: {error}".encode()
+                self._failed(interpreter, said)
+                return
+            self._looked = True
+        self._starting.remove(interpreter)
+        interpreter.on_end = lambda: None
+        self._ready[interpreter.forks].append(interpreter)
+
+    def _failed(self, interpreter: Interpreter, said: bytearray) -> None:
+        """Refuse a client whose child could not be confined: it has run no program."""
+        interpreter.on_end = lambda: None
+        interpreter.drain()
+        self._starting.remove(interpreter)
+        self.release(interpreter)
+        self._spares_from = time.monotonic() + _SPARE_AGAIN
+        self._refuse(interpreter.forks, said.decode("utf-8", errors="replace"))
+
+    def _refuse(self, forks: bool, reason: str) -> None:
+        for client in self._waiting:
+            if client.forks == forks and not client.closed:
+                self._waiting.remove(client)
+                client.refuse(reason)
+                return
 
     def _bury(self) -> None:
         """Empty the slots whose processes are all gone."""
@@ -194,18 +250,16 @@ class Server:
         self._count_tasks(now)
         if self._lacks_spare(now):
             try:
-                interpreter = self._spawn(forks=False, warm=True)
+                self._start(forks=False, warm=True)
             except OSError:  # a call would report it
-                interpreter = None
                 self._spares_from = now + _SPARE_AGAIN
-            if interpreter is not None:
-                self._spares.append(interpreter)
         if self._connections % _COLLECT_EVERY == 0:
             gc.collect()
 
     def _lacks_spare(self, now: float) -> bool:
         """Return whether a spare child should be made in an idle moment."""
-        if self._waiting or len(self._spares) >= self._wanted_spares:
+        coming = len(self._ready[False]) + len(self._starting)
+        if self._waiting or coming >= self._wanted_spares:
             return False
         return self.slots.any_free and now >= self._spares_from
 
@@ -218,7 +272,7 @@ class Server:
     def _close(self) -> None:
         for client in list(self.clients.values()):
             client.close()
-        for interpreter in self._spares:
+        for interpreter in [*self._ready[False], *self._ready[True], *self._starting]:
             self.release(interpreter)
         until = time.monotonic() + 5
         while self._dying and time.monotonic() < until:
