@@ -30,6 +30,7 @@ class Family:
         leader: process id of the first one, which is the id of the group; 0: not known yet.
         members: the interpreters that are connected; more than one only after a branch.
         branches: how many branches there have been, which numbers their folders.
+        ending: processes that were ended, and may hold files for a moment.
         unseen: how often the server could not look at a process, by its id.
         exit_status: of the first process, as `os.waitpid` returns it; ``None`` before its end.
     """
@@ -39,6 +40,7 @@ class Family:
         self.leader = 0
         self.members: set[Interpreter] = set()
         self.branches = 0
+        self.ending: set[int] = set()
         self.unseen: dict[int, int] = {}
         self.exit_status: int | None = None
 
@@ -57,6 +59,7 @@ class Family:
         """End one process, if it belongs to the family."""
         with contextlib.suppress(ProcessLookupError):
             if self.owns(pid):
+                self.ending.add(pid)
                 os.kill(pid, signal.SIGKILL)
 
     def signal_one(self, pid: int, number: int) -> None:

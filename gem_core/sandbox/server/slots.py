@@ -102,7 +102,8 @@ class Slots:
         seen: set[int] = set()
         total = folders.usage(slot.folder, seen)
         with libc.as_user(slot.uid if self._confinement.looks_as_user else None):
-            for pid in held.processes(family.leader, several=several):
+            pids = held.processes(family.leader, several=several)
+            for pid in set(pids) - family.ending:
                 try:
                     without_name = held.held(pid, seen, most_file)
                 except held.Unseen:
