@@ -32,18 +32,21 @@ def run(recipe: Recipe, run: RunDir, *, resume: bool = False) -> None:
     """
     translate(recipe)  # refuse before anything is started
     prune_checkpoints(run.checkpoints, recipe.train.keep_checkpoints)
-    module = "gem_rl2.launch"
-    environment = dict(os.environ)
-    if recipe.hardware.device == "cpu":
-        from gem_rl2 import cpu
-
-        module = "gem_rl2.cpu"
-        environment = cpu.environment()
+    module, environment = program(recipe)
     command = [*torchrun(recipe), "-m", module, str(run.path.resolve())]
     if resume:
         command.append("--resume")
     run_program("RL2", command, environment, run.path / "rl2.log")
     publish_model(run)
+
+
+def program(recipe: Recipe) -> tuple[str, dict[str, str]]:
+    """The module that each process runs, and their variables: with stand-ins on a CPU."""
+    if recipe.hardware.device == "cpu":
+        from gem_rl2 import cpu
+
+        return "gem_rl2.cpu", cpu.environment()
+    return "gem_rl2.launch", dict(os.environ)
 
 
 def torchrun(recipe: Recipe) -> list[str]:

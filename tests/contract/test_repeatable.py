@@ -8,21 +8,22 @@ import subprocess
 import sys
 from pathlib import Path
 
-from msgspec.structs import asdict
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoTokenizer
 
-from gem_core.episodes.rollout import play_batch
-from gem_core.evaluation.local import evaluation_episodes
-from gem_core.evaluation.policy import HFPolicy
 from gem_core.tiny import model_path
-from gem_core.training.recipe import load_recipe
+from gem_core.training.recipe import get_key, load_recipe
 from gem_core.training.tasks import MachineFactory
+
+from .effects.in_run import IN_RUN, played, samples_as_the_core
+
+TINY = load_recipe("guess-the-number-easy", "tiny")
 
 SETTINGS = (
     "algorithm.epochs=2",
     "algorithm.minibatches=2",
+    "name=repeated",
     "eval.every=1",
-    "eval.inside_episodes=4",
+    "eval.inside_episodes=9",
     "train.log_episodes=8",
     'env.0.tools=["python"]',
     "env.0.tool_use.instructions=false",
@@ -68,16 +69,6 @@ def weights(directory):
     return (directory.model / "model.safetensors").read_bytes()
 
 
-def played(directory):
-    """Tokens and log-probabilities of all logged episodes, by step, split and task."""
-    return {
-        (tags["step"], tags["split"], episode.index): [
-            (segment.token_ids, segment.logprobs) for segment in episode.segments
-        ]
-        for tags, episode in directory.episodes()
-    }
-
-
 def test_a_run_repeats_to_the_digit_and_plays_what_every_trainer_plays(
     train, trainer_name, package_path, monkeypatch, tmp_path
 ):
@@ -107,8 +98,9 @@ def test_a_run_repeats_to_the_digit_and_plays_what_every_trainer_plays(
     assert numbers(first.metrics()) == numbers(second.metrics())
     assert numbers(first.evals()) == numbers(second.evals())
     assert weights(first) == weights(second)
-    assert_first_step_is_the_cores(first)
-    assert_last_evaluation_is_the_cores(first)
+    for key, check in IN_RUN.items():
+        assert get_key(first.recipe, key) != get_key(TINY, key), f"{key} is not changed"
+        check(first)
     assert_tools_are_recorded_and_counted(first)
 
 
@@ -120,44 +112,9 @@ def test_environments_behind_a_server_play_what_those_in_the_core_play(train, se
     assert status == 0, output
     assert [row["step"] for row in run.metrics()] == [1, 2]
     assert not any(row["turns/masked"] for row in run.metrics()), "an episode failed"
-    assert_first_step_is_the_cores(run)
+    samples_as_the_core(run)
     assert server.metric("sessions_opened_total") >= 2 * 8 + 2 * 4
     assert server.forgotten(), "sessions are left on the server"
-
-
-def assert_first_step_is_the_cores(directory):
-    """Equal weights draw equal tokens: step 1 is the one that the core plays by itself.
-
-    All five trainers pass this test, so that they play the same first step.
-    """
-    recipe = directory.recipe
-    folder = model_path(recipe)
-    model = AutoModelForCausalLM.from_pretrained(folder)
-    factory = MachineFactory(recipe, AutoTokenizer.from_pretrained(folder))
-    machines = [factory.train(index) for index in range(recipe.batch.episodes)]
-    sampling = asdict(recipe.sampling)
-    episodes = play_batch(machines, HFPolicy(model, factory.stop_ids, **sampling))
-    logged = {key[2]: rows for key, rows in played(directory).items() if key[:2] == (1, "train")}
-    assert len(logged) == recipe.batch.episodes
-    for episode in episodes:
-        tokens = [segment.token_ids for segment in episode.segments]
-        assert [ids for ids, _ in logged[episode.index]] == tokens
-
-
-def assert_last_evaluation_is_the_cores(directory):
-    """Evaluations in training sample as those before and after it: the one that follows the last
-    step plays what the evaluator plays with the model of the run.
-
-    So its requests have the recipe's temperature, top_p, top_k, caps, stop tokens and seeds.
-    """
-    recipe = directory.recipe
-    episodes = evaluation_episodes(recipe, directory.model, recipe.eval.inside_episodes)
-    last = (recipe.train.steps, "eval")
-    logged = {key[2]: rows for key, rows in played(directory).items() if key[:2] == last}
-    assert len(logged) == len(episodes)
-    for episode in episodes:
-        tokens = [segment.token_ids for segment in episode.segments]
-        assert [ids for ids, _ in logged[episode.index]] == tokens, episode.index
 
 
 def assert_tools_are_recorded_and_counted(directory):
