@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from gem_core.cli.eval_checks import refuse_idle_options
 from gem_core.errors import GemError
 from gem_core.evaluation.contenders import Contender, EndpointModel, LocalModel, ScriptedPlayer
 from gem_core.evaluation.endpoint import EndpointConfig
@@ -40,6 +41,7 @@ def evaluate(arguments: argparse.Namespace) -> int:
             "Name what to evaluate (a run, a recipe, or ids of environments), or give one of "
             "--compare, --rescore and --table."
         )
+    refuse_idle_options(arguments)
     if arguments.compare:
         return _compare(arguments)
     if arguments.table:
