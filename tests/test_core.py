@@ -15,7 +15,7 @@ import pytest
 
 import gem_core
 from gem_core.core import Env, Wrapper
-from gem_core.errors import ActionTypeError, EpisodeStateError
+from gem_core.errors import ActionTypeError, EpisodeStateError, StateError
 from gem_core.wrappers import TimeLimit
 
 GUESS = "game:GuessTheNumber-v0-hard"
@@ -235,3 +235,51 @@ def test_every_public_name_is_listed_and_unknown_ones_are_attribute_errors() -> 
     assert set(gem_core._MODULES) < set(gem_core.__all__) <= set(dir(gem_core))
     with pytest.raises(AttributeError, match="nonsense"):
         gem_core.nonsense  # noqa: B018
+
+
+def test_a_state_that_fails_halfway_leaves_the_environment_as_it_was() -> None:
+    class Picky(Draws):
+        limit: int
+        _state_fields = (*Draws._state_fields, "limit")
+
+        def _consistent(self) -> bool:
+            return self.limit < 10
+
+        def _restored(self) -> None:
+            if self.limit == 7:
+                raise ZeroDivisionError("on request")
+
+    env = Picky()
+    env.limit = 3
+    env.reset(seed=1)
+    state = env.get_state()
+    for limit, why in ((10, "contradict"), (7, "ZeroDivisionError"), ("3", "not of the type int")):
+        wrong = {**state, "fields": {**state["fields"], "limit": limit}}
+        with pytest.raises(StateError, match=why):
+            env.set_state(wrong)
+        assert env.get_state() == state
+    assert env.step("go")
+
+
+@pytest.mark.parametrize(
+    ("part", "value"),
+    [
+        ("status", 3),
+        ("status", True),
+        ("status", "1"),
+        ("rng", None),
+        ("rng", [3, [0] * 624 + [624], None]),
+        ("rng", [3, [1] * 624 + [10**9], None]),
+        ("rng", [3, [1] * 10, None]),
+        ("rng", "x"),
+        ("fields", None),
+        ("fields", {"unknown": 1}),
+    ],
+)
+def test_a_damaged_state_is_refused(part: str, value: object) -> None:
+    env = Draws()
+    env.reset(seed=1)
+    state = env.get_state()
+    with pytest.raises(StateError):
+        env.set_state({**state, part: value})
+    assert env.get_state() == state

@@ -14,7 +14,7 @@ import pytest
 
 import gem_core
 from gem_core.core import Env
-from gem_core.errors import EpisodeStateError, RegistrationError, UnknownNameError
+from gem_core.errors import EpisodeStateError, RegistrationError, StateError, UnknownNameError
 from gem_core.tools import Budget, Call, Rewards, Tool, ToolEnv, ToolResult, make_tool, registry
 from gem_core.tools.base import wrong_arguments
 from gem_core.tools.python import PythonTool
@@ -339,3 +339,16 @@ def test_tools_of_other_packages(monkeypatch: pytest.MonkeyPatch) -> None:
         make_tool("gone")
     with pytest.raises(UnknownNameError, match="Did you mean 'search'"):
         make_tool("serach")
+
+
+def test_a_state_of_other_tools_is_refused_and_changes_nothing() -> None:
+    env = env_with(tools=[Search(), PythonTool(keep=True)])
+    env.step("<python>x = 5</python>")
+    state = json.loads(json.dumps(env.get_state()))
+    saved = state["tools"]
+    for tools in (None, {}, [], {**saved, "more": 1}, {**saved, "python": [1]}):
+        with pytest.raises(StateError):
+            env.set_state({**state, "tools": tools})
+    assert env.get_state() == state
+    assert "5" in env.step("<python>print(x)</python>")[0]
+    env.close()
