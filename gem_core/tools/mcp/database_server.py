@@ -117,20 +117,25 @@ class Postgres:
     def query(self, statement: str) -> tuple[list[str], list[tuple[Any, ...]]]:
         """Run a statement that reads; return the columns and at most `ROWS` + 1 rows."""
         with self._open(changes=False) as connection:
-            cursor = connection.execute(statement)
+            # A cursor of the server: it sends the rows that are asked for, and takes one statement.
+            cursor = connection.cursor("agent")
+            cursor.execute(statement)
             names = [column.name for column in cursor.description or ()]
             return names, cursor.fetchmany(ROWS + 1)
 
     def execute(self, statement: str) -> int:
         """Run a statement that changes rows; return how many."""
         with self._open(changes=True) as connection:
-            return int(connection.execute(statement).rowcount)
+            # Prepared, it is one statement: another behind it could end the transaction.
+            return int(connection.execute(statement, prepare=True).rowcount)
 
     @contextlib.contextmanager
     def _open(self, *, changes: bool) -> Iterator[Any]:
         try:
             with self._psycopg.connect(self._url) as connection:
-                connection.execute(f"SET statement_timeout = {int(1000 * _SECONDS)}")
+                limit = int(1000 * _SECONDS)
+                for name in ("statement", "lock", "idle_in_transaction_session"):
+                    connection.execute(f"SET {name}_timeout = {limit}")
                 if not changes:
                     connection.execute("SET TRANSACTION READ ONLY")
                 yield connection
