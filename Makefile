@@ -119,7 +119,7 @@ test-verifiers: env-verifiers  ## tasks of verifiers, trained by TRL
 .PHONY: env-view test-view
 env-view:  ## environment of the tests in a browser
 	$(call stage,env-view,$(PYTHON) tools/make_env.py view)
-test-view: env-view  ## gem-core view in a browser; needs: apt-get install chromium chromium-driver
+test-view: env-view env-trl  ## gem-core view in a browser; needs: apt-get install chromium chromium-driver
 	$(call stage,test-view,$(ENVS)/view/bin/python $(PYTEST) --trainer none tests/view/browser)
 
 .PHONY: env-launchpad test-launchpad

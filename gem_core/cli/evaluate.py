@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -45,8 +46,10 @@ def evaluate(arguments: argparse.Namespace) -> int:
     if arguments.compare:
         return _compare(arguments)
     if arguments.table:
-        head, rows = leaderboard(find_evaluations(arguments.table))
-        _print_table(arguments, head, rows)
+        found = find_evaluations(arguments.table)
+        for line in found.left_out:
+            print(f"Left out: {line}", file=sys.stderr)
+        _print_table(arguments, *leaderboard(found.evaluations))
         return 0
     return _rescore(arguments) if arguments.rescore else _evaluate(arguments)
 
@@ -148,6 +151,8 @@ def _endpoint(arguments: argparse.Namespace) -> EndpointModel:
         system=arguments.system,
     )
     price = read_price(arguments.prices, arguments.model) if arguments.prices else None
+    if not arguments.api_key_env.isidentifier():
+        raise GemError("--api-key-env is the name of an environment variable, not the key itself.")
     key = os.environ.get(arguments.api_key_env)
     return EndpointModel(config, key=key, price=price, concurrency=arguments.concurrency or 64)
 

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import webbrowser
 from pathlib import Path
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gem_core.view.api import Viewer
 
 
 def view(arguments: argparse.Namespace) -> int:
@@ -15,10 +20,13 @@ def view(arguments: argparse.Namespace) -> int:
 
     paths = arguments.runs or [Path("runs")]
     if arguments.export:
-        target = export(Viewer(paths), arguments.export, arguments.episodes)
+        viewer = Viewer(paths)
+        target = export(viewer, arguments.export, arguments.episodes)
+        _say_left_out(viewer)
         print(f"{target} ({target.stat().st_size:,} bytes)")
         return 0
     with make_server(paths, arguments.port) as server:
+        _say_left_out(server.viewer)
         print(f"{len(server.viewer.runs)} runs: {server.address}  (Ctrl-C ends it)", flush=True)
         if arguments.open:
             webbrowser.open(server.address)
@@ -27,3 +35,8 @@ def view(arguments: argparse.Namespace) -> int:
         except KeyboardInterrupt:
             print()
     return 0
+
+
+def _say_left_out(viewer: Viewer) -> None:
+    for line in viewer.left_out:
+        print(f"Left out: {line}", file=sys.stderr)

@@ -9,7 +9,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import msgspec
+
 from gem_core.errors import RunError
+from gem_core.training.run_files import read_object
 
 _MARK = "comparison.json"
 
@@ -42,10 +45,14 @@ def claimed(out: Path, quick: bool) -> Iterator[None]:
         yield
 
 
+class _Mark(msgspec.Struct):
+    quick: bool
+
+
 def _check_kind(out: Path, quick: bool) -> None:
     mark = out / _MARK
     if mark.exists():
-        before = json.loads(mark.read_text(encoding="utf-8"))["quick"]
+        before = bool(read_object(mark, _Mark)["quick"])
     elif any(out.glob("*/*/*/seed*/result.json")):
         before = False  # older than the file `_MARK`
     else:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from gem_core.errors import unknown
 from gem_core.training.recipe import Recipe, load_recipe
+from gem_core.training.recipe_checks import require_name
 from gem_core.training.trainers import list_trainers
 
 ALGORITHMS: dict[str, tuple[str, ...]] = {
@@ -62,6 +63,7 @@ def make_grid(
     from baseline to baseline, and the seed changes last.
 
     Raises:
+        RecipeError: the name of a baseline's file is no name of a folder.
         UnknownNameError: a trainer or an algorithm does not exist.
     """
     trainers = list(trainers)
@@ -74,6 +76,8 @@ def make_grid(
         if name not in ALGORITHMS:
             raise unknown("algorithm", name, ALGORITHMS, f"Known: {list(ALGORITHMS)}.")
     baselines = list(baselines)
+    for baseline in baselines:
+        require_name(Path(baseline).stem, "baseline")
     variants = list(product(algorithms, trainers))
     cells = []
     for seed, turn in product(seeds, range(len(variants))):

@@ -28,7 +28,9 @@ def write_page(
 
 def _report(cells: Sequence[CellResult], pictures: Iterable[Path]) -> dict[str, Any]:
     done = [cell for cell in cells if cell.result]
-    failed = [f"{cell.name}: {cell.reason}" for cell in cells if cell.status == "failed"]
+    failed = [
+        f"{cell.name}: {cell.reason}" for cell in cells if cell.status in ("failed", "damaged")
+    ]
     sections = [
         _table("After training, side by side", *side_by_side(cells)),
         _table("Every trainer and algorithm", HEAD, summary_rows(cells)),

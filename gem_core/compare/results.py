@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from gem_core.errors import RunError
 from gem_core.report.origin import commit_of
 from gem_core.report.tables import markdown_table, success
+from gem_core.training.run_files import read_object
+from gem_core.training.run_records import CellFile, FailedFile
 from gem_core.training.runs import RunDir
 
 HEAD = ("baseline", "algorithm", "trainer", "seeds", "before", "after", "train s", "cells")
@@ -29,9 +31,9 @@ class CellResult:
         trainer: trainer name, from the path.
         algorithm: algorithm name, from the path.
         seed: seed of the run, from the path.
-        status: ``done``, ``failed``, ``stale`` or ``unfinished``.
+        status: ``done``, ``failed``, ``stale``, ``damaged`` or ``unfinished``.
         result: the ``result.json`` of a finished cell.
-        reason: why a failed cell failed, or which keys of a stale one are others.
+        reason: why a failed cell failed, what is damaged, or which keys of a stale one are others.
         path: its directory.
     """
 
@@ -60,16 +62,29 @@ class CellResult:
 
 
 def read_cells(out: str | Path) -> list[CellResult]:
-    """Return all cells in a comparison's directory, in the order of their names."""
+    """Return all cells in a comparison's directory, in the order of their names.
+
+    A cell with a file that cannot be read is ``damaged``, and does not stop the others.
+    """
     cells = []
+    reason: str | None
     for folder in sorted(Path(out).glob("*/*/*/seed*")):
         algorithm, trainer, baseline = (p.name for p in list(folder.parents)[:3])
-        result = _json(folder / "result.json")
-        failure = _json(folder / "failed.json")
-        status = "done" if result else "failed" if failure else "unfinished"
-        reason = failure["reason"] if failure else None
-        seed = int(folder.name.removeprefix("seed"))
-        cells.append(CellResult(baseline, trainer, algorithm, seed, status, result, reason, folder))
+        number = folder.name.removeprefix("seed")
+        if not number.isdecimal():
+            continue
+        try:
+            result = _object(folder / "result.json", CellFile)
+            failure = _object(folder / "failed.json", FailedFile)
+            if result:
+                RunDir(folder).metrics()
+        except RunError as error:
+            status, reason, result = "damaged", str(error), None
+        else:
+            status = "done" if result else "failed" if failure else "unfinished"
+            reason = failure["reason"] if failure else None
+        names = (baseline, trainer, algorithm, int(number))
+        cells.append(CellResult(*names, status, result, reason, folder))
     return cells
 
 
@@ -185,7 +200,7 @@ def _seconds(results: Sequence[dict[str, Any]]) -> str:
 
 
 def _state(cells: Sequence[CellResult]) -> str:
-    for status in ("failed", "stale"):
+    for status in ("failed", "damaged", "stale"):
         reasons = [cell.reason for cell in cells if cell.status == status]
         if reasons:
             return f"{len(reasons)} {status}: {reasons[0]}"
@@ -193,8 +208,8 @@ def _state(cells: Sequence[CellResult]) -> str:
     return f"{open_} unfinished" if open_ else "done"
 
 
-def _json(path: Path) -> dict[str, Any] | None:
-    if not path.exists():
+def _object(path: Path, kind: type[Any]) -> dict[str, Any] | None:
+    try:
+        return read_object(path, kind)
+    except FileNotFoundError:
         return None
-    data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return data

@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import shutil
 import subprocess
 import sys
 import time
@@ -28,6 +27,7 @@ from gem_core.compare.reasons import failure_reason
 from gem_core.compare.recipes import why_stale
 from gem_core.errors import GemError, MissingDependencyError
 from gem_core.report import record
+from gem_core.training.redaction import redact_command, redact_text
 from gem_core.training.runs import RunDir
 from gem_core.training.trainers import check, get_trainer
 
@@ -173,7 +173,7 @@ def _run_cells(
         if update is not None:
             update(number - 1, cell.name)
         if state == "stale" and plan.retry_stale:
-            shutil.rmtree(plan.directory(cell))
+            RunDir(plan.directory(cell)).clear()
         elif state == "stale":
             log(f"{head}: {_stale_text(cell, plan)}")
             continue
@@ -214,7 +214,7 @@ def run_cell(cell: Cell, plan: Plan, prepared: PreparedProcesses | None = None) 
     except GemError as error:
         return _failed(directory, str(error), None)
     with locked(directory) as lock, (directory / "log.txt").open("ab") as log:
-        log.write(f"$ {shlex.join(argv)}\n".encode())
+        log.write(f"$ {shlex.join(redact_command(argv))}\n".encode())
         log.flush()
         forked = _fork(cell, plan, argv, prepared, log.fileno(), lock)
         process = forked or subprocess.Popen(
@@ -257,6 +257,6 @@ def _fork(
 
 
 def _failed(directory: Path, reason: str, code: int | None) -> str:
-    failure = {"reason": reason, "exit_code": code, "log": "log.txt"}
+    failure = {"reason": redact_text(reason), "exit_code": code, "log": "log.txt"}
     (directory / "failed.json").write_text(json.dumps(failure, indent=1) + "\n")
     return reason

@@ -9,13 +9,16 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from gem_core.episodes.context import Template
+from gem_core.errors import GemError
 from gem_core.evaluation.endpoint import EndpointConfig, EndpointPolicy
+from gem_core.evaluation.http_client import split_address
 from gem_core.evaluation.items import Item
 from gem_core.evaluation.plan import model_digest
 from gem_core.evaluation.player_policy import PlayerPolicy
 from gem_core.evaluation.runner import ItemPolicy, Record, play_items, play_items_in_batches
 from gem_core.evaluation.usage import Price
 from gem_core.training.recipe import Recipe
+from gem_core.training.redaction import redact, redact_text
 from gem_core.training.tasks import MachineFactory
 
 
@@ -63,6 +66,9 @@ class EndpointModel:
         key: the API key; it is never stored.
         price: what its tokens cost.
         concurrency: requests at a time.
+
+    Raises:
+        GemError: the address cannot be used.
     """
 
     def __init__(
@@ -73,6 +79,10 @@ class EndpointModel:
         price: Price | None = None,
         concurrency: int = 64,
     ) -> None:
+        try:
+            split_address(config.base_url)  # before there is a folder
+        except ValueError as error:
+            raise GemError(f"The endpoint cannot be used: {error}") from None
         self.name = config.model
         self._config = config
         self._key = key
@@ -80,14 +90,19 @@ class EndpointModel:
         self._concurrency = concurrency
 
     def describe(self) -> dict[str, Any]:
-        """See `Contender`; how fast it is asked decides nothing."""
+        """See `Contender`; how fast it is asked decides nothing.
+
+        Secrets are replaced by `gem_core.training.redaction.MARK`, so they are not part of what is
+        compared: with another key the same model answers, and keys are changed while an evaluation
+        stands. A digest of them would let the short ones be guessed.
+        """
         config = self._config
         return {
-            "base_url": config.base_url,
+            "base_url": redact_text(config.base_url),
             "model": config.model,
             "api": config.api,
-            "body": config.body,
-            "system": config.system,
+            "body": redact(config.body),
+            "system": redact(config.system),
             "tokens_key": config.tokens_key,
             "send_seeds": config.send_seeds,
             "native_tools": config.native_tools,

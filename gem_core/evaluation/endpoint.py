@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Literal
 
 import msgspec
@@ -16,6 +18,7 @@ from gem_core.evaluation.http_client import HttpClient, HttpError, Response
 from gem_core.evaluation.retries import Pacer, RetryConfig, retry_after
 from gem_core.evaluation.tool_calls import as_text
 from gem_core.evaluation.usage import Price, Usage
+from gem_core.training.redaction import redact_text, secrets_in
 
 Api = Literal["chat", "completions"]
 _NEVER = {
@@ -99,6 +102,7 @@ class EndpointPolicy:
         if stop and config.api == "completions":
             self._fixed["stop"] = stop
         self._usage: dict[int, Usage] = {}
+        self._secrets = (key, *secrets_in(config.body))
 
     async def complete(self, request: Request) -> Completion:
         """See `gem_core.episodes.rollout.Policy`.
@@ -161,7 +165,7 @@ class EndpointPolicy:
                     self._client.post(self._path, body), self.config.timeout_s
                 )
                 asked = retry_after(response.headers)
-                answer = _read(response)
+                answer = _read(response, partial(_text, response, self._secrets))
                 usage.add_answer(answer.get("usage"), self._price)
                 return answer
             except asyncio.TimeoutError:
@@ -193,30 +197,37 @@ class _TooLongError(Exception):
     """The prompt does not fit into the model's context."""
 
 
-def _read(response: Response) -> dict[str, Any]:
-    """Return the answer if it has the form of a completion; raise what its status says."""
+def _read(response: Response, text: Callable[[], str]) -> dict[str, Any]:
+    """Return the answer if it has the form of a completion; raise what its status says.
+
+    Args:
+        response: the answer.
+        text: returns its beginning, for messages.
+    """
     status = response.status
     if status in _NEVER:
-        raise EndpointError(f"The endpoint answers {status}: {_NEVER[status]}. {_text(response)}")
+        raise EndpointError(f"The endpoint answers {status}: {_NEVER[status]}. {text()}")
     if status == 429:
-        raise ItemError("rate_limited", f"429: {_text(response)}")
+        raise ItemError("rate_limited", f"429: {text()}")
     if status in _REPEATED or status >= 500:
-        raise ItemError("server_error", f"{status}: {_text(response)}")
-    if status in (400, 413) and any(sign in _text(response).lower() for sign in _TOO_LONG):
-        raise _TooLongError(_text(response))
+        raise ItemError("server_error", f"{status}: {text()}")
+    if status in (400, 413) and any(sign in text().lower() for sign in _TOO_LONG):
+        raise _TooLongError(text())
     if status != 200:
-        raise ItemError("refused", f"{status}: {_text(response)}")
+        raise ItemError("refused", f"{status}: {text()}")
     try:
         answer = json.loads(response.body)
         choice = answer["choices"][0]
-        text = choice["message"].get("content") if "message" in choice else choice["text"]
+        said = choice["message"].get("content") if "message" in choice else choice["text"]
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        raise ItemError("bad_answer", f"this is no completion: {_text(response)}") from None
-    if not (text is None or isinstance(text, str)) or not isinstance(answer, dict):
-        raise ItemError("bad_answer", f"its text is no text: {_text(response)}")
+        raise ItemError("bad_answer", f"this is no completion: {text()}") from None
+    if not (said is None or isinstance(said, str)) or not isinstance(answer, dict):
+        raise ItemError("bad_answer", f"its text is no text: {text()}")
     return answer
 
 
-def _text(response: Response) -> str:
+def _text(response: Response, secrets: Sequence[str | None]) -> str:
+    """Return the beginning of an answer, without the keys that a server repeats in it."""
     text = response.body[: 4 * _SHOWN].decode("utf-8", "replace")
+    text = redact_text(text, *secrets)
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())[:_SHOWN]

@@ -18,14 +18,16 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import msgspec
 
 from gem_core.episodes.data import Episode
 from gem_core.errors import RunError
 from gem_core.evaluation.rows import Row
+from gem_core.training import run_files
 from gem_core.training.recipe import Recipe
+from gem_core.training.redaction import redact
 from gem_core.training.run_lock import exclusive
 from gem_core.training.runs import IfExists, RunDir
 
@@ -52,16 +54,27 @@ class EvalDir:
         """What is evaluated.
 
         Raises:
-            RunError: there is no evaluation.
+            RunError: there is no evaluation, or its plan is damaged.
         """
         try:
-            plan: dict[str, Any] = json.loads((self.path / PLAN).read_text(encoding="utf-8"))
+            return run_files.read_object(self.path / PLAN)
         except FileNotFoundError:
             raise RunError(
                 f"{self.path} has no {PLAN}: it is not the directory of an evaluation; "
                 "`gem-core eval ... --out DIR` makes one."
             ) from None
-        return plan
+
+    @property
+    def started(self) -> float:
+        """When it was begun, in seconds since the epoch.
+
+        Raises:
+            RunError: that is not recorded.
+        """
+        started = self.run.info.get("started")
+        if started is None:
+            raise RunError(f"{self.path / 'run.json'} is damaged: it has no 'started'.")
+        return float(started)
 
     def require(self) -> None:
         """Check that there is an evaluation.
@@ -75,7 +88,7 @@ class EvalDir:
         """Return the items that are over, each once; of one that was repeated the last row.
 
         Raises:
-            RunError: a line is damaged, other than the last one.
+            RunError: a line is damaged, other than an incomplete last one.
         """
         rows: dict[int, Row] = {}
         for line in self.run.lines(ITEMS):
@@ -97,15 +110,15 @@ class EvalDir:
             if if_exists == "resume" and self.run.exists:
                 self._check_same(plan)
             RunDir.create(self.path, recipe, TRAINER, if_exists)
-            _write(self.path / PLAN, plan)
+            run_files.write_object(self.path / PLAN, plan)
             with ItemLog(self.run) as log:
                 yield log
 
     def _check_same(self, plan: dict[str, Any]) -> None:
         if not (self.path / PLAN).exists() and not (self.path / ITEMS).exists():
             return  # killed while it was made
-        stored = self.plan
-        plain = json.loads(json.dumps(plan))
+        stored = redact(self.plan)  # older versions kept secrets
+        plain = redact(json.loads(json.dumps(plan)))
         changed = sorted(k for k in stored.keys() | plain.keys() if stored.get(k) != plain.get(k))
         if changed:
             raise RunError(
@@ -123,7 +136,7 @@ class ItemLog:
 
     def __init__(self, run: RunDir) -> None:
         self._run = run
-        self._file: BinaryIO = (run.path / ITEMS).open("ab", buffering=0)
+        self._file = os.fdopen(run_files.open_to_append(run.path / ITEMS), "ab", buffering=0)
         self._synced = time.monotonic()
 
     def __enter__(self) -> ItemLog:
@@ -144,9 +157,3 @@ class ItemLog:
         if time.monotonic() - self._synced > _SYNC_S:
             os.fsync(self._file.fileno())
             self._synced = time.monotonic()
-
-
-def _write(path: Path, data: Any) -> None:
-    partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(data, indent=1, sort_keys=True) + "\n", encoding="utf-8")
-    os.replace(partial, path)

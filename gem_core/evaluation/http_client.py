@@ -10,7 +10,9 @@ import asyncio
 import ssl
 from collections.abc import Mapping
 from typing import NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
+
+from gem_core.training.redaction import redact_text
 
 MAX_HEAD = 64 * 1024
 """Bytes of a status line and its headers."""
@@ -36,6 +38,21 @@ class Response(NamedTuple):
     body: bytes
 
 
+def split_address(base_url: str) -> SplitResult:
+    """Return the parts of an address that can be asked.
+
+    Raises:
+        ValueError: it is not one of http or https, or has what is not sent; the message has no
+            password of it.
+    """
+    parts = urlsplit(base_url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError(f"{redact_text(base_url)!r} is not an address like https://host/v1.")
+    if parts.username is not None or parts.query or parts.fragment:
+        raise ValueError("the address has a user, a query or a fragment, which are not sent.")
+    return parts
+
+
 class HttpClient:
     """Posts to paths below one address. Use it in one event loop, and `close` it at the end.
 
@@ -48,11 +65,7 @@ class HttpClient:
     """
 
     def __init__(self, base_url: str, headers: Mapping[str, str]) -> None:
-        parts = urlsplit(base_url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError(f"{base_url!r} is not an address like https://host/v1.")
-        if parts.username is not None or parts.query or parts.fragment:
-            raise ValueError("the address has a user, a query or a fragment, which are not sent.")
+        parts = split_address(base_url)
         for name, value in headers.items():
             if any(sign in name + value for sign in "\r\n\0") or not value.isascii():
                 raise ValueError(f"The header {name!r} has characters that HTTP does not allow.")

@@ -123,7 +123,7 @@ def _ids(patterns: Sequence[str]) -> list[str]:
 
 
 def _name(sources: Sequence[str]) -> str:
-    return " ".join(sources)[:80]
+    return " ".join(sources)[:80].replace("/", "_").replace("\\", "_").lstrip(".") or "evaluation"
 
 
 def _every_item(env_id: str) -> dict[str, Any]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from gem_core.errors import GemError
+from gem_core.errors import GemError, RunError
 from gem_core.evaluation.folder import PLAN, EvalDir
 from gem_core.evaluation.paired import Comparison
 
@@ -87,19 +87,33 @@ def comparison_rows(comparisons: Sequence[Comparison]) -> Rows:
     ]
 
 
-def find_evaluations(folder: Path) -> list[EvalDir]:
+class Found(NamedTuple):
+    """Finished evaluations, and lines that say which were left out as damaged."""
+
+    evaluations: list[EvalDir]
+    left_out: list[str]
+
+
+def find_evaluations(folder: Path) -> Found:
     """Return the finished evaluations in a directory and below it; none that only scored again.
 
     Raises:
         GemError: there is none.
     """
-    found = [EvalDir(path.parent) for path in sorted(folder.rglob(PLAN))]
-    finished = [one for one in found if one.run.finished and one.run.result["kind"] == "evaluation"]
-    if not finished:
+    evaluations: list[EvalDir] = []
+    left_out: list[str] = []
+    for path in sorted(folder.rglob(PLAN)):
+        one = EvalDir(path.parent)
+        try:
+            if one.run.finished and one.run.result.get("kind") == "evaluation" and one.started:
+                evaluations.append(one)
+        except RunError as error:
+            left_out.append(str(error))
+    if not evaluations:
         raise GemError(
             f"{folder} has no finished evaluation: make one with `gem-core eval ... --out DIR`."
         )
-    return finished
+    return Found(evaluations, left_out)
 
 
 def leaderboard(evaluations: Sequence[EvalDir]) -> tuple[tuple[str, ...], Rows]:
@@ -109,7 +123,7 @@ def leaderboard(evaluations: Sequence[EvalDir]) -> tuple[tuple[str, ...], Rows]:
     evaluations of a model on one environment the later one is shown.
     """
     cells: dict[str, dict[str, Mapping[str, float]]] = {}
-    by_time = sorted(evaluations, key=lambda one: one.run.info["started"])
+    by_time = sorted(evaluations, key=lambda one: one.started)
     for result in (one.run.result for one in by_time):
         for entry in result["environments"]:
             cells.setdefault(result["model"], {})[entry["id"]] = entry["metrics"]

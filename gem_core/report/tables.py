@@ -5,12 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from gem_core.errors import RunError
 from gem_core.training.failures import failed_episodes
+from gem_core.training.run_files import convert
+from gem_core.training.run_records import Measured, Seconds
 from gem_core.training.runs import RunDir
 
 Row = Sequence[str]
 HEAD = ("recipe", "trainer", "estimator", "seed", "steps", "before", "after", "train s")
+
+
+class _Shown(msgspec.Struct):
+    name: str
+    trainer: str
+    estimator: str
+    seed: int
+    steps: int
+    before: Measured | None
+    after: Measured | None
+    seconds: Seconds
 
 
 def before_after(runs: Iterable[RunDir]) -> str:
@@ -22,7 +37,7 @@ def result_rows(results: Iterable[Mapping[str, Any]]) -> list[Row]:
     """Return the cells of the columns `HEAD` for each ``result.json``.
 
     Raises:
-        RunError: a result has another format.
+        RunError: a result has another format, or lacks something.
     """
     rows: list[Row] = []
     for result in results:
@@ -30,6 +45,7 @@ def result_rows(results: Iterable[Mapping[str, Any]]) -> list[Row]:
             raise RunError(
                 f"A result has the format {result.get('format')!r}; this version reads 1 and 2."
             )
+        convert(result, _Shown, f"The result of {result.get('name', 'a run')!r}")
         rows.append(
             (
                 result["name"],

@@ -55,11 +55,9 @@ def columns_of(line: bytes) -> Columns | None:
     except (msgspec.DecodeError, msgspec.ValidationError):
         try:  # Python writes NaN and Infinity, which are not JSON
             data = msgspec.convert(json.loads(line), _Line)
-        except (ValueError, RecursionError):
+        except (ValueError, RecursionError, OverflowError):
             return None
-    if max(abs(data.step), abs(data.group), abs(data.index)) >= 2**63:
-        return None
-    return (
+    columns = (
         data.step,
         data.split,
         data.env_id,
@@ -72,6 +70,22 @@ def columns_of(line: bytes) -> Columns | None:
         data.stop_reason,
         _tokens(data),
     )
+    return columns if in_range(columns) else None
+
+
+def in_range(columns: Columns) -> bool:
+    """Whether the integers have 64 bits, and the texts can be written as UTF-8."""
+    integers = (value for value in columns if isinstance(value, int))
+    texts = (value for value in columns if isinstance(value, str))
+    return all(-(2**63) <= v < 2**63 for v in integers) and all(map(_is_utf8, texts))
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # half of a pair
+        return False
+    return True
 
 
 def _seed(seed: Any) -> int | str | None:

@@ -20,12 +20,13 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Literal
 
 import msgspec
 
 from gem_core.errors import RunError
-from gem_core.training.episode_columns import Columns, columns_of
+from gem_core.training.episode_columns import Columns, columns_of, in_range
+from gem_core.training.run_files import open_file, open_to_append
 
 FILE = "episodes.jsonl.gz"
 PLAIN_FILE = "episodes.jsonl"
@@ -39,6 +40,12 @@ _NAME = b"GC"
 _FACTS = struct.Struct("<IIII")  # length of the block, checksum, bytes and number of its lines
 _MOST_COLUMNS = 60_000  # the length of the field has 16 bits
 _SEARCHED = 1 << 20
+MAX_LINE = 64 << 20
+"""Bytes of an episode, at most; a longer one is neither written nor read."""
+MAX_BLOCK = MAX_LINE + BLOCK_BYTES
+"""Bytes of a block, at most, compressed or not: what reading one needs is bounded."""
+_MAX_ROWS = 4 << 20  # bytes of the columns of a block
+_LOST = 64 << 20  # bytes that are searched for the next block after damaged ones
 
 Row = tuple[int, Columns | None]
 """The length of a line, without its end, and its columns, if it is an episode."""
@@ -54,13 +61,14 @@ class Block:
         end: position of the first byte after it.
         lines: number of its lines.
         damaged: whether the bytes before it are not a block.
+        size: bytes of its lines.
     """
 
     start: int
     end: int
     lines: int
     damaged: bool
-    _size: int
+    size: int
     _member: bytes
     _columns: bytes
 
@@ -68,18 +76,32 @@ class Block:
         """Return its lines.
 
         Raises:
-            RunError: the block is damaged.
+            RunError: the block is damaged: it is not what its header says. No more is unpacked
+                than the header says, which is at most `MAX_BLOCK`.
         """
-        try:
-            return zlib.decompress(self._member, wbits=31, bufsize=self._size)
-        except zlib.error as error:
-            raise RunError(f"The block at byte {self.start} is damaged: {error}.") from None
+        text = _unpacked(self._member, self.size, 31)
+        if text is None or text.count(b"\n") != self.lines or not text.endswith(b"\n"):
+            raise RunError(f"The block at byte {self.start} is damaged.")
+        return text
 
     def rows(self) -> list[Row]:
-        """Return a row per line, without decompressing the block where its header has them."""
-        if self._columns:
-            return _ROWS.decode(zlib.decompress(self._columns))
-        return [(len(line), columns_of(line)) for line in self.text()[:-1].split(b"\n")]
+        """Return a row per line, without decompressing the block where its header has them.
+
+        Raises:
+            RunError: the block is damaged.
+        """
+        if not self._columns:
+            return [(len(line), columns_of(line)) for line in self.text()[:-1].split(b"\n")]
+        packed = _unpacked(self._columns, None, 15)
+        try:
+            rows = _ROWS.decode(packed or b"")
+        except (msgspec.DecodeError, RecursionError):  # a ValidationError is one
+            rows = []
+        lengths = sum(length + 1 for length, _ in rows)
+        sound = all(length >= 0 and (c is None or in_range(c)) for length, c in rows)
+        if len(rows) != self.lines or lengths != self.size or not sound:
+            raise RunError(f"The header of the block at byte {self.start} is damaged.")
+        return rows
 
 
 def episodes_file(folder: Path) -> Path:
@@ -96,13 +118,13 @@ def append(folder: Path, records: Iterable[Mapping[str, Any]]) -> None:
     """Append episodes to the file of a run; each block is handed to the system whole.
 
     Raises:
-        RunError: a block could not be written whole.
+        RunError: a block could not be written whole, or an episode is longer than `MAX_LINE`.
     """
     if episodes_file(folder).name == PLAIN_FILE:
         convert(folder)
-    lines = (json.dumps(record).encode() + b"\n" for record in records)
+    lines = (_line_of(record) for record in records)
     target = folder / FILE
-    descriptor = os.open(target, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+    descriptor = open_to_append(target)
     try:
         for block in _blocks_of(lines):
             if os.write(descriptor, block) != len(block):
@@ -111,11 +133,22 @@ def append(folder: Path, records: Iterable[Mapping[str, Any]]) -> None:
         os.close(descriptor)
 
 
+def _line_of(record: Mapping[str, Any]) -> bytes:
+    line = json.dumps(record).encode() + b"\n"
+    if len(line) > MAX_LINE:
+        raise RunError(
+            f"An episode of {len(line):,} bytes cannot be stored (at most {MAX_LINE:,}): lower "
+            "limits.max_episode_tokens, or store none (train.log_episodes=0)."
+        )
+    return line
+
+
 def convert(folder: Path) -> None:
     """Move the lines of `PLAIN_FILE` into blocks; a killed process leaves one whole file."""
     plain = folder / PLAIN_FILE
     partial = folder / f"{FILE}.partial"
-    with partial.open("wb") as file:
+    partial.unlink(missing_ok=True)
+    with partial.open("xb") as file:
         for block in _blocks_of(line + b"\n" for line in read_lines(plain)):
             file.write(block)
         file.flush()
@@ -127,11 +160,13 @@ def convert(folder: Path) -> None:
 def repair(folder: Path) -> None:
     """Remove the incomplete block that a killed writer left at the end."""
     path = folder / FILE
-    if not path.exists():
-        return
     end = 0
-    with path.open("rb") as file:
-        for block in scan(file):
+    try:
+        file = open_file(path)
+    except FileNotFoundError:
+        return
+    with file:
+        for block in scan(file, lost=None):
             end = block.end
     if end < path.stat().st_size:
         os.truncate(path, end)
@@ -179,16 +214,26 @@ def read_lines(path: Path) -> Iterator[bytes]:
     Raises:
         RunError: the file is damaged elsewhere.
     """
-    if not path.exists():
+    try:
+        file = open_file(path)
+    except FileNotFoundError:
         return
-    with path.open("rb") as file:
+    with file:
         if path.name.endswith(".gz"):
+            if not begins_with_block(file):
+                raise RunError(f"{path} is not a file of episodes as gem-core writes them.")
+            end = 0
             for block in scan(file):
                 if block.damaged:
                     raise RunError(f"{path} is damaged before byte {block.start}.")
                 yield from block.text()[:-1].split(b"\n")
+                end = block.end
+            if state_at(file, end) == "damaged":
+                raise RunError(f"{path} is damaged after byte {end}.")
             return
-        for line in file:
+        while line := file.readline(MAX_LINE + 1):
+            if len(line) > MAX_LINE:
+                raise RunError(f"{path} has a line of more than {MAX_LINE:,} bytes.")
             if line.endswith(b"\n") or _is_json(line):
                 yield line.rstrip(b"\n")
 
@@ -200,17 +245,59 @@ def read_records(path: Path) -> Iterator[dict[str, Any]]:
         RunError: the file is damaged.
     """
     for number, line in enumerate(read_lines(path), 1):
-        try:
-            yield json.loads(line)
-        except ValueError:
-            raise RunError(f"{path}: line {number} is not JSON.") from None
+        yield parse_record(line, f"{path}: line {number}")
 
 
-def scan(file: BinaryIO, position: int = 0) -> Iterator[Block]:
+def parse_record(line: bytes, where: str) -> dict[str, Any]:
+    """Return the episode in a line.
+
+    Raises:
+        RunError: it is none; the message begins with ``where``.
+    """
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        raise RunError(f"{where} is not JSON.") from None
+    if not isinstance(record, dict) or columns_of(line) is None:
+        raise RunError(f"{where} is no episode.")
+    return record
+
+
+def begins_with_block(file: BinaryIO) -> bool:
+    """Whether a file is empty, or begins as `append` begins one."""
+    file.seek(0)
+    head = file.read(len(_SIGNATURE))
+    return head == _SIGNATURE[: len(head)]
+
+
+def state_at(file: BinaryIO, position: int) -> Literal["whole", "unfinished", "damaged"]:
+    """Return what is at ``position``: a whole block or the end, the beginning of a block, or else.
+
+    A killed writer leaves the beginning of a block, and one that is writing has one.
+    """
+    left = file.seek(0, os.SEEK_END) - position
+    if left <= 0 or _read_block(file, position) is not None:
+        return "whole"
+    file.seek(position)
+    head = file.read(_HEAD.size + _FACTS.size)
+    if head[:10] != _SIGNATURE[: len(head)]:
+        return "damaged"
+    if len(head) < _HEAD.size + _FACTS.size:
+        return "unfinished"
+    length = int(_FACTS.unpack_from(head, _HEAD.size)[0])
+    return "unfinished" if left < length <= MAX_BLOCK else "damaged"
+
+
+def scan(file: BinaryIO, position: int = 0, lost: int | None = _LOST) -> Iterator[Block]:
     """Yield the whole blocks from ``position``, which is 0 or the end of another block.
 
     Damaged bytes are passed over up to the next block. A last block that is incomplete is not
     yielded: it may still be written.
+
+    Args:
+        file: a file of episodes.
+        position: where to begin.
+        lost: so many damaged bytes are searched for the next block; ``None`` = all.
     """
     damaged = False
     while True:
@@ -220,7 +307,7 @@ def scan(file: BinaryIO, position: int = 0) -> Iterator[Block]:
             position = block.end
             damaged = False
             continue
-        following = _find_block(file, position + 1)
+        following = _find_block(file, position + 1, lost)
         if following is None:
             return
         position = following
@@ -237,9 +324,15 @@ def _read_block(file: BinaryIO, start: int, damaged: bool = False) -> Block | No
     length, checksum, size, lines = _FACTS.unpack_from(head, _HEAD.size)
     if signature != _SIGNATURE or name != _NAME or fields != 4 + field:
         return None
-    member = head + file.read(length - len(head)) if length > len(head) + 8 else b""
-    if len(member) != length or struct.unpack("<II", member[-8:]) != (checksum, size):
+    if not len(head) + field + 8 - _FACTS.size < length <= MAX_BLOCK:
         return None
+    if not 0 < size <= MAX_BLOCK or not 0 < lines <= BLOCK_LINES:
+        return None
+    file.seek(start + length - 8)  # its end tells whether it is one, before it is read
+    if file.read(8) != struct.pack("<II", checksum, size):
+        return None
+    file.seek(start)
+    member = file.read(length)
     columns = member[len(head) : _HEAD.size + field]
     return Block(start, start + length, lines, damaged, size, member, columns)
 
@@ -256,9 +349,10 @@ def read_block(file: BinaryIO, start: int) -> Block:
     return block
 
 
-def _find_block(file: BinaryIO, position: int) -> int | None:
+def _find_block(file: BinaryIO, position: int, lost: int | None) -> int | None:
     """Return where the next whole block begins, from ``position``; ``None`` if there is none."""
-    while True:
+    last = None if lost is None else position + lost
+    while last is None or position < last:
         file.seek(position)
         chunk = file.read(_SEARCHED)
         place = chunk.find(_SIGNATURE)
@@ -269,6 +363,19 @@ def _find_block(file: BinaryIO, position: int) -> int | None:
         if len(chunk) < _SEARCHED:
             return None
         position += _SEARCHED - len(_SIGNATURE) + 1
+    return None
+
+
+def _unpacked(data: bytes, size: int | None, wbits: int) -> bytes | None:
+    """Return what ``data`` unpacks to, if it has ``size`` bytes, or at most `_MAX_ROWS`."""
+    unpacker = zlib.decompressobj(wbits)
+    most = _MAX_ROWS if size is None else size
+    try:
+        found = unpacker.decompress(data, most + 1)
+    except zlib.error:
+        return None
+    whole = unpacker.eof and not unpacker.unused_data and len(found) <= most
+    return found if whole and size in (None, len(found)) else None
 
 
 def _is_json(line: bytes) -> bool:

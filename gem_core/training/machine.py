@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from gem_core.training.provenance import commit
+from gem_core.training.redaction import redact_command
 from gem_core.training.trainers import list_trainers
 
 _VERSIONS = {
@@ -40,7 +41,7 @@ def describe_machine() -> dict[str, Any]:
         "cores": os.cpu_count(),
         "gpus": _gpu_names(),
         "commit": commit(),
-        "command": sys.argv,
+        "command": redact_command(sys.argv),
         "started": time.time(),
     }
 

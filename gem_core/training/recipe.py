@@ -18,7 +18,7 @@ from gem_core.episodes.machine import Limits
 from gem_core.errors import RecipeError, did_you_mean
 from gem_core.training.key_needs import drop_idle, refuse_idle
 from gem_core.training.ranges import RunSeed, Text
-from gem_core.training.recipe_checks import validate
+from gem_core.training.recipe_checks import refuse_secrets, validate
 from gem_core.training.recipe_errors import explain
 from gem_core.training.recipe_files import (
     flatten,
@@ -151,6 +151,7 @@ def load_recipe(
             ``GEM_CORE_TRUST`` is not 1 (``--trust`` of the commands sets it).
     """
     tables = read_tables(baseline, profile, overrides)
+    refuse_secrets(tables)
     if overrides:
         before = read_tables(baseline, profile, ())
         tables = drop_idle(tables, overridden(overrides), before)
@@ -164,6 +165,8 @@ def override(recipe: Recipe, overrides: Sequence[str]) -> Recipe:
         RecipeError: a key is unknown, has a wrong type or an impossible value, or an override has
             no effect.
     """
+    for text in overrides:
+        refuse_secrets(parse_override(text))
     data = merge_overrides(recipe.to_dict(), overrides)
     return _with_known_trainers(recipe_from_dict(drop_idle(data, overridden(overrides))))
 

@@ -9,12 +9,15 @@ from typing import Any
 
 from gem_core.errors import AdvantageError, RecipeError, UnknownNameError
 from gem_core.training.recipe_trust import check_trust
+from gem_core.training.redaction import is_secret_name, redact
 from gem_core.training.worker_checks import check_workers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gem_core.training.recipe import EnvConfig, Recipe
 
+LONGEST_NAME = 200
+"""Bytes of a name of a run; file systems allow 255 for a folder's."""
 LOWEST_TEMPERATURE = 0.01
 """vLLM samples at this temperature where a lower one is asked for, except 0."""
 _KINDS: tuple[tuple[Any, str], ...] = (
@@ -33,6 +36,7 @@ def validate(recipe: Recipe) -> None:
         UnknownNameError: an environment, a template or an estimator does not exist.
         TrustError: it names code that no installed plugin defines, see `check_trust`.
     """
+    require_name(recipe.name, "name")
     check_trust(recipe)
     _check_environments(recipe)
     _check_context(recipe)
@@ -54,6 +58,51 @@ def validate(recipe: Recipe) -> None:
         f"{tiny.hidden} is not a multiple of {2 * tiny.heads}, twice model.tiny.heads: rotary "
         "positions need an even number per head",
     )
+
+
+def require_name(name: str, key: str) -> None:
+    """Check a name that becomes part of a folder's name.
+
+    Raises:
+        RecipeError: it could lead to another folder, or is no name of a file.
+    """
+    wrong = (
+        "is empty"
+        if not name.strip()
+        else "begins with a dot"
+        if name.startswith(".")
+        else "has a slash"
+        if "/" in name or "\\" in name
+        else "has a character that is not printable"
+        if not name.isprintable()
+        else f"has more than {LONGEST_NAME} bytes"
+        if len(name.encode()) > LONGEST_NAME
+        else None
+    )
+    if wrong is not None:
+        raise RecipeError(
+            f"{key}: {name[:80]!r} {wrong}; it becomes part of the name of the run's folder, so "
+            'write a plain name such as "my-run".'
+        )
+
+
+def refuse_secrets(table: Mapping[str, Any], key: str = "") -> None:
+    """Check that a recipe has no secret: it is stored in the run, shown, and sent to trackers.
+
+    Raises:
+        RecipeError: it has one; the message names the key, not the value.
+    """
+    for name, value in table.items():
+        inner = f"{key}{name}"
+        for number, item in enumerate(value) if isinstance(value, (list, tuple)) else [(-1, value)]:
+            place = inner if number < 0 else f"{inner}.{number}"
+            if isinstance(item, Mapping):
+                refuse_secrets(item, f"{place}.")
+            elif isinstance(item, str) and redact(item, is_secret_name, str(name)) != item:
+                raise RecipeError(
+                    f"{place}: this looks like a secret, and a recipe is stored in the run and "
+                    "shown. Set it in the environment variable that its program reads."
+                )
 
 
 def _check_environments(recipe: Recipe) -> None:

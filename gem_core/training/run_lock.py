@@ -13,9 +13,12 @@ from pathlib import Path
 from typing import TextIO
 
 from gem_core.errors import RunError
+from gem_core.training.run_files import open_file, open_to_append
 
 LOCK_FILE = "run.lock"
 """Its text says which process holds or last held the lock; the file remains after a run."""
+
+_HOLDER_BYTES = 4096
 
 
 @contextmanager
@@ -48,7 +51,7 @@ def _locked(path: Path) -> Iterator[TextIO]:
     """Open and lock the file; again where its last holder deleted it in between."""
     while True:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("a+", encoding="utf-8") as file:
+        with os.fdopen(open_to_append(path), "a+", encoding="utf-8") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -71,8 +74,9 @@ def _remove_if_alone(path: Path) -> None:
 def _holder(path: Path) -> str:
     """Return what the lock file says about the process that holds the lock."""
     try:
-        holder = json.loads(path.read_text(encoding="utf-8"))
-    except json.JSONDecodeError:  # the process is about to write it
+        with open_file(path) as file:
+            holder = json.loads(file.read(_HOLDER_BYTES))
+        since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(holder["since"]))
+    except (ValueError, TypeError, LookupError, OverflowError):  # it is about to be written
         return "another process"
-    since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(holder["since"]))
     return f"process {holder['pid']} on {holder['host']} since {since}"

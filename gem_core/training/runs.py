@@ -26,12 +26,22 @@ from pathlib import Path
 from typing import Any, Literal
 
 from gem_core.episodes.data import Episode
-from gem_core.errors import RunError
+from gem_core.errors import RecipeError, RunError
 from gem_core.training import episode_store as store
+from gem_core.training import run_files
 from gem_core.training.key_needs import without_idle
 from gem_core.training.machine import describe_machine
 from gem_core.training.recipe import Recipe, flatten, stored_recipe
 from gem_core.training.run_lock import LOCK_FILE
+from gem_core.training.run_records import (
+    EvalLine,
+    EvaluationFile,
+    Figures,
+    InfoFile,
+    RecipeFile,
+    ResultFile,
+    StepLine,
+)
 
 RUN_VARIABLE = "GEM_CORE_RUN"
 """Environment variable in which a launcher passes the run directory to its worker processes."""
@@ -80,7 +90,8 @@ class RunDir:
                 same recipe and trainer.
 
         Raises:
-            RunError: the directory holds a run and ``if_exists`` does not allow it.
+            RunError: the directory holds a run and ``if_exists`` does not allow it, or folders of
+                something else.
         """
         run = cls(path)
         if run.exists:
@@ -93,8 +104,9 @@ class RunDir:
                 run._check_same(recipe, trainer)
                 run._repair()
                 return run
-            run._clear()
+            run.clear()
         run.path.mkdir(parents=True, exist_ok=True)
+        run._require_own_folder()
         run._write("run.json", {"trainer": trainer, **describe_machine()})
         run._write("recipe.json", recipe.to_dict())
         return run
@@ -113,22 +125,37 @@ class RunDir:
 
     @property
     def recipe(self) -> Recipe:
-        """The resolved recipe of the run."""
-        return stored_recipe(self._read("recipe.json"))
+        """The resolved recipe of the run.
+
+        Raises:
+            RunError: there is none, or its file is damaged.
+            RecipeError: it is not a recipe of this version.
+        """
+        data = self._read("recipe.json")
+        try:
+            return stored_recipe(data)
+        except RecipeError as error:
+            raise RecipeError(f"{self.path / 'recipe.json'}: {error}") from None
 
     @property
     def info(self) -> dict[str, Any]:
-        """Trainer, versions, hardware and commit."""
-        return self._read("run.json")
+        """Trainer, versions, hardware and commit.
+
+        Raises:
+            RunError: there is no ``run.json``, or it is damaged.
+        """
+        return self._read("run.json", InfoFile)
 
     @property
     def result(self) -> dict[str, Any]:
         """The final result.
 
         Raises:
-            RunError: the run did not finish.
+            RunError: the run did not finish, or its result is damaged.
         """
-        return self._read("result.json")
+        data = self._read("result.json")
+        kind = EvaluationFile if "kind" in data else ResultFile
+        return run_files.checked(data, kind, str(self.path / "result.json"))
 
     @property
     def checkpoints(self) -> Path:
@@ -140,20 +167,40 @@ class RunDir:
         """Directory of the trained model in Hugging Face format."""
         return self.path / "model"
 
-    def metrics(self) -> list[dict[str, Any]]:
-        """Return the metrics of every step; of a step that was repeated, those of the last time."""
-        rows = {row["step"]: row for row in self.lines("metrics.jsonl")}
+    def metrics(self, at_most: int | None = None) -> list[dict[str, Any]]:
+        """Return the metrics of every step; of a step that was repeated, those of the last time.
+
+        Args:
+            at_most: size of the file in bytes; ``None`` = any.
+
+        Raises:
+            RunError: the file is damaged, or larger.
+        """
+        lines = run_files.read_lines(
+            self.path / "metrics.jsonl", StepLine, Figures, at_most=at_most
+        )
+        rows = {row["step"]: row for row in lines}
         return [rows[step] for step in sorted(rows)]
 
-    def evals(self) -> list[dict[str, Any]]:
-        """Return the evaluations in the order they were made; a repeated one counts once."""
-        rows = {(row["step"], row["when"]): row for row in self.lines("evals.jsonl")}
-        return list(rows.values())
+    def evals(self, at_most: int | None = None) -> list[dict[str, Any]]:
+        """Return the evaluations in the order they were made; a repeated one counts once.
+
+        Args:
+            at_most: size of the file in bytes; ``None`` = any.
+
+        Raises:
+            RunError: the file is damaged, or larger.
+        """
+        lines = run_files.read_lines(self.path / "evals.jsonl", EvalLine, at_most=at_most)
+        return list({(row["step"], row["when"]): row for row in lines}.values())
 
     def episodes(self) -> Iterator[tuple[dict[str, Any], Episode]]:
         """Yield ``({"step": ..., "split": ...}, episode)`` of every logged episode.
 
         Of an episode that was played again because its step was repeated, the last one counts.
+
+        Raises:
+            RunError: the file is damaged.
         """
         path = store.episodes_file(self.path)
         keys = [_episode_key(k, row) for k, row in enumerate(store.read_records(path))]
@@ -162,26 +209,15 @@ class RunDir:
             if number < len(keys) and last[keys[number]] == number:
                 tags = {"step": row.pop("step"), "split": row.pop("split")}
                 row.pop("advantages", None)
-                yield tags, Episode.from_dict(row)
+                yield tags, _episode(row, f"{path}: line {number + 1}")
 
-    def lines(self, name: str) -> Iterator[dict[str, Any]]:
-        """Yield the lines of a file of JSON lines; none where there is no such file.
+    def lines(self, name: str, *kinds: Any) -> Iterator[dict[str, Any]]:
+        """Yield the lines of a file of JSON lines; see `gem_core.training.run_files.read_lines`.
 
         Raises:
-            RunError: a line is not JSON. A last line that a killed process left incomplete is left
-                out.
+            RunError: the file is damaged.
         """
-        path = self.path / name
-        if not path.exists():
-            return
-        lines = path.read_text(encoding="utf-8").splitlines()
-        for number, line in enumerate(lines, 1):
-            try:
-                yield json.loads(line)
-            except json.JSONDecodeError:
-                if number == len(lines):
-                    return  # a killed process left an incomplete line
-                raise RunError(f"{path}:{number} is not JSON.") from None
+        return run_files.read_lines(self.path / name, *kinds)
 
     # -- writing --------------------------------------------------------------------------------
 
@@ -266,7 +302,8 @@ class RunDir:
         """Remove the incomplete ends of files that a killed process left, before more is added."""
         store.repair(self.path)
         for path in sorted(self.path.glob("*.jsonl")):
-            content = path.read_bytes()
+            with run_files.open_file(path) as file:
+                content = file.read()
             whole, newline, rest = content.rpartition(b"\n")
             if not rest:
                 continue
@@ -275,35 +312,52 @@ class RunDir:
             except ValueError:
                 os.truncate(path, len(whole + newline))
             else:  # only the end of the line is missing
-                with path.open("ab") as file:
+                with os.fdopen(run_files.open_to_append(path), "ab") as file:
                     file.write(b"\n")
 
-    def _clear(self) -> None:
-        """Delete everything but the lock, which this process may hold."""
+    def clear(self) -> None:
+        """Delete everything in the folder but the lock, which this process may hold.
+
+        Raises:
+            RunError: it is not the folder of a run; nothing is deleted.
+        """
+        try:
+            run_files.read_object(self.path / "recipe.json", RecipeFile)
+            run_files.read_object(self.path / "run.json", InfoFile)
+        except (FileNotFoundError, RunError) as error:
+            why = "it has no run.json" if isinstance(error, FileNotFoundError) else str(error)
+            raise RunError(
+                f"{self.path} is not deleted, as it may not be a run ({why}): delete it yourself, "
+                "or name another folder."
+            ) from None
         for path in self.path.iterdir():
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path)
             elif path.name != LOCK_FILE:
                 path.unlink()
 
-    def _write(self, name: str, data: Any) -> None:
-        """Write JSON; a process that is killed leaves either the old file or the new one."""
-        target = self.path / name
-        partial = target.with_suffix(".partial")
-        partial.write_text(json.dumps(data, indent=1, sort_keys=True) + "\n", encoding="utf-8")
-        os.replace(partial, target)
+    def _require_own_folder(self) -> None:
+        """Check that a new run gets no folder in which something else is: it could be deleted."""
+        others = sorted(p.name for p in self.path.iterdir() if p.is_dir())
+        if others:
+            raise RunError(
+                f"{self.path} has folders that are not of a run ({', '.join(others[:3])}): a run "
+                "needs a folder of its own; name a new one."
+            )
 
-    def _read(self, name: str) -> dict[str, Any]:
+    def _write(self, name: str, data: Any) -> None:
+        run_files.write_object(self.path / name, data)
+
+    def _read(self, name: str, kind: type[Any] | None = None) -> dict[str, Any]:
         try:
-            data: dict[str, Any] = json.loads((self.path / name).read_text(encoding="utf-8"))
+            return run_files.read_object(self.path / name, kind)
         except FileNotFoundError:
             raise RunError(
                 f"{self.path} has no {name}: it is not a run directory, or the run did not finish."
             ) from None
-        return data
 
     def _append(self, name: str, row: Mapping[str, Any]) -> None:
-        with (self.path / name).open("a", encoding="utf-8") as file:
+        with os.fdopen(run_files.open_to_append(self.path / name), "a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
 
 
@@ -332,6 +386,13 @@ def _flat(recipe: Recipe) -> dict[str, str]:
     """Return the values of a recipe by dotted key, as JSON; those without effect do not count."""
     values = flatten(without_idle(recipe).to_dict())
     return {key: json.dumps(value) for key, value in values.items()}
+
+
+def _episode(row: dict[str, Any], where: str) -> Episode:
+    try:
+        return Episode.from_dict(row)
+    except (KeyError, TypeError, ValueError) as error:
+        raise RunError(f"{where} is no episode: {type(error).__name__}: {error}.") from None
 
 
 def _episode_key(number: int, row: Mapping[str, Any]) -> tuple[Any, ...]:

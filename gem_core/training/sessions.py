@@ -8,6 +8,7 @@ line that it wrote to ``metrics.jsonl``.
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -15,14 +16,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from gem_core.errors import error_line
+from gem_core.errors import RunError, error_line
 from gem_core.training.machine import installed_versions
 from gem_core.training.provenance import commit
+from gem_core.training.redaction import redact_command, redact_text
+from gem_core.training.run_files import open_to_append
+from gem_core.training.run_records import SessionLine, StepLine
 from gem_core.training.runs import SESSIONS_FILE, RunDir
 from gem_core.training.stopping import RunStopped
 
 KILLED = "killed"
 """Outcome of a session without a last line."""
+_NEEDED = {"end": {"outcome"}, "phase": {"phase", "seconds"}}
+"""Fields that a line of an event must have."""
 
 
 @dataclass
@@ -72,9 +78,11 @@ class SessionLog:
         self._run = run
         if not (run.path / SESSIONS_FILE).exists() and run.metrics():
             info = run.info
-            earlier = {key: info.get(key) for key in ("command", "commit", "versions")}
+            earlier = {key: info.get(key) for key in ("commit", "versions")}
+            earlier["command"] = redact_command(info.get("command") or [])
             self._append("begin", earlier, info["started"])
-        session = {"command": sys.argv, "commit": commit(), "versions": installed_versions()}
+        command = redact_command(sys.argv)
+        session = {"command": command, "commit": commit(), "versions": installed_versions()}
         self._append("begin", session)
 
     @contextmanager
@@ -88,11 +96,12 @@ class SessionLog:
 
     def end(self, outcome: str) -> None:
         """Write how the session ended."""
-        self._append("end", {"outcome": outcome})
+        self._append("end", {"outcome": redact_text(outcome)})
 
     def _append(self, event: str, data: dict[str, Any], when: float | None = None) -> None:
         line = {"event": event, "time": time.time() if when is None else when, **data}
-        with (self._run.path / SESSIONS_FILE).open("a", encoding="utf-8") as file:
+        descriptor = open_to_append(self._run.path / SESSIONS_FILE)
+        with os.fdopen(descriptor, "a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
 
 
@@ -117,12 +126,15 @@ def recorded(run: RunDir) -> Iterator[SessionLog]:
 def read_sessions(run: RunDir) -> list[Session]:
     """Return the sessions of a run in their order; none for a run from before they were written."""
     sessions: list[Session] = []
-    for line in run.lines(SESSIONS_FILE):
+    for line in run.lines(SESSIONS_FILE, SessionLine):
         when = line["time"]
         if line["event"] == "begin":
-            versions = line["versions"] or {}
-            sessions.append(Session(when, line["command"] or [], line["commit"], versions, when))
+            versions = line.get("versions") or {}
+            command, made_by = line.get("command") or [], line.get("commit")
+            sessions.append(Session(when, command, made_by, versions, when))
             continue
+        if not sessions or not line.keys() >= _NEEDED.get(line["event"], set()):
+            raise RunError(f"{run.path / SESSIONS_FILE} is damaged: a {line['event']!r} line.")
         session = sessions[-1]
         session.ended = when
         if line["event"] == "end":
@@ -130,7 +142,8 @@ def read_sessions(run: RunDir) -> list[Session]:
         else:
             spent = session.seconds.get(line["phase"], 0.0)
             session.seconds[line["phase"]] = spent + line["seconds"]
-    _estimate(sessions, [row["time"] for row in run.lines("metrics.jsonl") if "time" in row])
+    rows = run.lines("metrics.jsonl", StepLine)
+    _estimate(sessions, [row["time"] for row in rows if row.get("time") is not None])
     return sessions
 
 

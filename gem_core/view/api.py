@@ -24,6 +24,7 @@ from gem_core.view.index import BATCH_BYTES, NO_EPISODES, TEXTS, EpisodeIndex
 from gem_core.view.parting import parting
 from gem_core.view.pieces import Pieces, find_tokenizer, read_pieces
 from gem_core.view.query import Queries
+from gem_core.view.records import require_shown
 
 Options = Mapping[str, str]
 DEFAULT_METRIC = "success/mean"
@@ -41,7 +42,7 @@ class Viewer:
             RunError: a path does not exist, or there is no run in any, unless ``allow_none``.
         """
         self.paths = list(paths)
-        self.runs = files.find_runs(self.paths)
+        self.runs, self.left_out = files.find_runs(self.paths)
         if not self.runs and not allow_none:
             shown = ", ".join(map(str, paths))
             raise RunError(f"There is no run in {shown} (a run has a recipe.json).")
@@ -72,21 +73,25 @@ class Viewer:
     def list_runs(self, options: Options) -> dict[str, Any]:
         """Return the summaries of all runs; the position of a run is its number."""
         self._rescan()
-        return {"runs": [self._summary(number) for number in range(len(self.runs))]}
+        runs = [self._kept_summary(number) for number in range(len(self.runs))]
+        return {"runs": runs, "left_out": self.left_out}
 
     def run(self, options: Options) -> dict[str, Any]:
         """Return one run: summary, recipe, evaluations, result, its episodes' state and values."""
         number, run = self._run(options)
+        contents = files.read_run(run)
         episodes: dict[str, Any] = {**NO_EPISODES, "choices": {name: [] for name in TEXTS}}
-        if episodes_file(run.path).exists():
+        if contents.episode_bytes:
             queries = self.queries(number)
             with closing(queries.index.connect()) as connection:
                 state = self._updated(number, connection)
                 episodes = {**state, "choices": queries.choices(connection)}
+        name = episodes_file(run.path).name
+        contents.damage.extend(_damage_of(name, episodes, finished=contents.result is not None))
         return {
-            **self._summary(number),
-            **files.details(run),
-            "metrics": sorted(files.metric_names(run)),
+            **self._summary(number, contents),
+            **files.details(contents),
+            "metrics": sorted(files.metric_names(contents)),
             "episodes": episodes,
         }
 
@@ -94,8 +99,9 @@ class Viewer:
         """Return one metric of the runs in ``runs`` (all of them by default)."""
         metric = options.get("metric", DEFAULT_METRIC)
         numbers = self._numbers(options) if options.get("runs") else range(len(self.runs))
-        names = set().union(*(files.metric_names(self.runs[n][1]) for n in numbers))
-        series = {n: files.curves(self.runs[n][1], [metric])[metric] for n in numbers}
+        read = {number: files.read_run(self.runs[number][1]) for number in numbers}
+        names = set().union(*map(files.metric_names, read.values()))
+        series = {n: files.curves(contents, [metric])[metric] for n, contents in read.items()}
         return {"metric": metric, "metrics": sorted(names), "series": series}
 
     # -- episodes --------------------------------------------------------------------------------
@@ -116,12 +122,13 @@ class Viewer:
         with closing(index.connect()) as connection:
             self._updated(number, connection)  # an address may be opened before any list
             record = index.record(connection, episode)
+            require_shown(record, f"Episode {episode}")
             sides = {
                 "previous": "SELECT max(id) FROM episodes WHERE id < ?",
                 "next": "SELECT min(id) FROM episodes WHERE id > ?",
             }
             near = {k: connection.execute(q, (episode,)).fetchone()[0] for k, q in sides.items()}
-        return {"id": episode, **near, "record": record, "pieces": self.pieces(run, record)}
+        return {"id": episode, **near, "record": record, **self.pieces(run, record)}
 
     def tasks(self, options: Options) -> dict[str, Any]:
         """Return the tasks that all of ``runs`` have logged, with the result in each.
@@ -165,24 +172,33 @@ class Viewer:
                         f"{name} logged no episode {key[2]} of step {key[0]} ({key[1]})."
                     )
                 record = index.record(connection, row[0])
+            require_shown(record, f"Episode {row[0]} of {self.runs[number][0]}")
             pieces = self.pieces(self.runs[number][1], record)
-            episodes.append({"run": number, "id": row[0], "record": record, "pieces": pieces})
+            episodes.append({"run": number, "id": row[0], "record": record, **pieces})
         return {"episodes": episodes, "parting": parting([e["record"] for e in episodes])}
 
     # -- helpers ---------------------------------------------------------------------------------
 
-    def pieces(self, run: RunDir, record: Mapping[str, Any]) -> list[list[str]] | None:
-        """Return the text of every token of every segment; ``None`` without a vocabulary."""
+    def pieces(self, run: RunDir, record: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the text of every token of every segment as ``pieces``.
+
+        They are ``None`` where the run has no vocabulary; ``note`` says why one cannot be read.
+        """
         path = find_tokenizer(run)
         if path is None:
-            return None
-        changed = path.stat().st_mtime_ns
+            return {"pieces": None, "note": None}
+        changed = path.lstat().st_mtime_ns
         if self._pieces.get(path, (0, None))[0] != changed:
-            self._pieces[path] = (changed, read_pieces(path))
+            try:
+                self._pieces[path] = (changed, read_pieces(path))
+            except RunError as error:
+                note = str(error).replace(f"{run.path}{os.sep}", "")
+                return {"pieces": None, "note": note}
         vocabulary = self._pieces[path][1]
         if vocabulary is None:
-            return None
-        return [vocabulary.texts(segment["token_ids"]) for segment in record["segments"]]
+            return {"pieces": None, "note": None}
+        texts = [vocabulary.texts(segment["token_ids"]) for segment in record.get("segments", ())]
+        return {"pieces": texts, "note": None}
 
     def queries(self, number: int) -> Queries:
         """Return the queries on the episodes of a run; its index is opened at the first call."""
@@ -193,7 +209,7 @@ class Viewer:
                 self._queries[number] = Queries(EpisodeIndex(source, cache_root() / "view"))
             return self._queries[number]
 
-    def _updated(self, number: int, connection: sqlite3.Connection) -> dict[str, int]:
+    def _updated(self, number: int, connection: sqlite3.Connection) -> dict[str, Any]:
         """Index what is new, what is more than one batch in a thread, and return the state."""
         index = self.queries(number).index
         state = index.state(connection)
@@ -222,14 +238,20 @@ class Viewer:
 
         threading.Thread(target=work, name=f"index {index.source}", daemon=True).start()
 
-    def _summary(self, number: int) -> dict[str, Any]:
+    def _kept_summary(self, number: int) -> dict[str, Any]:
+        """Return the summary of a run; its files are read again when they have changed."""
         name, run = self.runs[number]
         now = files.signature(run)
         kept = self._summaries.get(number)
         if kept is None or kept[0] != now:
-            kept = (now, files.summary(name, run))
+            kept = (now, files.summary(name, files.read_run(run)))
             self._summaries[number] = kept
-        return {"id": number, **kept[1], "status": files.status_of(run)}
+        return {"id": number, **kept[1], "status": _status(run, kept[1]["damage"])}
+
+    def _summary(self, number: int, contents: files.Contents) -> dict[str, Any]:
+        name, run = self.runs[number]
+        status = _status(run, contents.damage)
+        return {"id": number, **files.summary(name, contents), "status": status}
 
     def _rescan(self) -> None:
         """Append the runs that began since; the numbers of the others stay."""
@@ -237,7 +259,9 @@ class Viewer:
             if time.monotonic() - self._scanned < _RESCAN_SECONDS:
                 return
             known = {run.path for _, run in self.runs}
-            self.runs += [r for r in files.find_runs(self.paths) if r[1].path not in known]
+            found = files.find_runs(self.paths)
+            self.runs += [r for r in found.runs if r[1].path not in known]
+            self.left_out = found.left_out
             self._scanned = time.monotonic()
 
     def _attached(self, numbers: Sequence[int]) -> sqlite3.Connection:
@@ -261,6 +285,22 @@ class Viewer:
         if len(numbers) > MAX_COMPARED and "metric" not in options:
             raise RunError(f"runs: at most {MAX_COMPARED} can be compared.")
         return numbers
+
+
+def _status(run: RunDir, damage: Sequence[str]) -> str:
+    return "damaged" if damage else files.status_of(run)
+
+
+def _damage_of(name: str, episodes: Mapping[str, Any], finished: bool) -> list[str]:
+    """Return why a file of episodes is damaged, from the state of its index."""
+    found = []
+    if episodes["broken"]:
+        found.append(f"{name}: {episodes['broken']} lines or blocks are no episodes.")
+    if episodes["end"] == "damaged":
+        found.append(f"{name} is damaged after byte {episodes['indexed_bytes']:,}.")
+    if episodes["end"] == "unfinished" and finished:  # of another run it is what a killed one left
+        found.append(f"{name} is cut off after byte {episodes['indexed_bytes']:,}.")
+    return found
 
 
 def _same_task(k: int) -> str:

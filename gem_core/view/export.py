@@ -6,21 +6,24 @@ import base64
 import gzip
 import hashlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
-from gem_core.training.episode_store import episodes_file
+from gem_core.errors import RunError
 from gem_core.view import runs as files
+from gem_core.view.answers import encode
 from gem_core.view.api import MAX_COMPARED, Viewer
 from gem_core.view.index import NO_EPISODES
 from gem_core.view.query import COLUMNS
 from gem_core.view.server import SCRIPTS, page_file
 
 EPISODES = 200
+RUN_BYTES = 64 << 20
+"""So many bytes of the episodes of a run are in the file."""
+_TOO_MUCH = "It was not exported: the file would be too large."
 
 
 def export(
@@ -40,9 +43,9 @@ def export(
             ``name`` and ``data`` (a PNG in base64).
     """
     data = {**collect(viewer, episodes), "report": report}
-    partial = target.with_name(target.name + ".partial")
-    partial.write_text(page(data), encoding="utf-8")
-    partial.replace(target)
+    unfinished = target.with_name(target.name + ".partial")
+    unfinished.write_text(page(data), encoding="utf-8")
+    unfinished.replace(target)
     return target
 
 
@@ -58,12 +61,12 @@ def collect(viewer: Viewer, episodes: int) -> dict[str, Any]:
         "episode": {},
     }
     for number in numbers:
-        listed, records = _episodes(viewer, number, episodes)
         answer = viewer.run({"run": str(number)})
+        listed, records = _episodes(viewer, number, episodes, answer["episode_bytes"])
         answer["info"] = {k: v for k, v in (answer["info"] or {}).items() if k != "command"}
-        run = viewer.runs[number][1]
+        contents = files.read_run(viewer.runs[number][1])
         data["run"][number] = answer
-        data["curves"][number] = files.curves(run, answer["metrics"])
+        data["curves"][number] = files.curves(contents, answer["metrics"])
         data["episodes"][number] = listed
         data["episode"].update({f"{number}/{k}": record for k, record in records.items()})
     data["tasks"], data["task"] = _tasks(viewer, data["episodes"])
@@ -89,17 +92,17 @@ def page(data: Mapping[str, Any]) -> str:
     meta = f'<meta charset="utf-8">\n<meta http-equiv="Content-Security-Policy" content="{policy}">'
     html = _replaced(html, '<meta charset="utf-8">', meta)
     # Base64 has no sign of HTML: an episode cannot end the block.
-    text = base64.b64encode(gzip.compress(msgspec.json.encode(data), mtime=0)).decode()
+    text = base64.b64encode(gzip.compress(encode(data), mtime=0)).decode()
     block = f'<script type="text/plain" id="gem-data">{text}</script>\n'
     first = html.index("<script>")
     return html[:first] + block + html[first:]
 
 
 def _episodes(
-    viewer: Viewer, number: int, count: int
+    viewer: Viewer, number: int, count: int, data_bytes: int
 ) -> tuple[dict[str, Any], dict[int, dict[str, Any]]]:
     """Return the list of the last episodes of a run, and each of them."""
-    if not episodes_file(viewer.runs[number][1].path).exists():
+    if not data_bytes:
         return {"columns": COLUMNS, "rows": [], "state": NO_EPISODES}, {}
     queries = viewer.queries(number)
     with closing(queries.index.connect()) as connection:
@@ -109,12 +112,23 @@ def _episodes(
         state = queries.index.state(connection)
     ids = [row[0] for row in rows]
     records = {}
+    size = 0
     for k, episode in enumerate(ids):
-        answer = viewer.episode({"run": str(number), "id": str(episode)})
+        question = partial(viewer.episode, {"run": str(number), "id": str(episode)})
+        answer: dict[str, Any] = _answer(question) if size < RUN_BYTES else {"error": _TOO_MUCH}
+        size += len(encode(answer))
         answer["previous"] = ids[k - 1] if k else None
         answer["next"] = ids[k + 1] if k + 1 < len(ids) else None
         records[episode] = answer
     return {"columns": COLUMNS, "rows": rows, "state": state}, records
+
+
+def _answer(question: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Return an answer, or as ``error`` why there is none: one episode does not stop the others."""
+    try:
+        return question()
+    except RunError as error:
+        return {"error": str(error)}
 
 
 def _tasks(
@@ -136,7 +150,7 @@ def _tasks(
             {"step": step, "split": split, "idx": idx, "env": env, "seed": seed, "results": results}
         )
         asked = {"runs": runs, "step": str(step), "split": split, "idx": str(idx)}
-        compared[f"{step}/{split}/{idx}"] = viewer.task(asked)
+        compared[f"{step}/{split}/{idx}"] = _answer(partial(viewer.task, asked))
     return {"runs": numbers, "tasks": tasks}, compared
 
 

@@ -9,24 +9,27 @@ indexed, so that a killed process loses one batch at most and two processes can 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from gem_core.errors import RunError
 from gem_core.training import episode_store as store
-from gem_core.training.episode_columns import COLUMNS, columns_of
+from gem_core.training.episode_columns import COLUMNS, Columns, columns_of
+from gem_core.training.run_files import open_file
+from gem_core.view.records import SHOWN_BYTES
 
-FORMAT = 3
+FORMAT = 4
 """Increase it when the columns change: older indexes are built again."""
 BATCH_BYTES = 4_000_000
-NO_EPISODES = {"episodes": 0, "broken": 0, "indexed_bytes": 0, "bytes": 0}
+NO_EPISODES = {"episodes": 0, "broken": 0, "indexed_bytes": 0, "bytes": 0, "end": "whole"}
 """The state of the index of a run that has logged no episode; such an index is not made."""
 TEXTS = ("split", "env", "stop")
 """Columns of text with few values, which are kept."""
 _PLACES = {name: 4 + COLUMNS.index(name) for name in TEXTS}
+_TEXT = 200
 _HEAD = 4096
 _TAIL = 64
 _SCHEMA = """
@@ -56,7 +59,10 @@ class EpisodeIndex:
         self.source = Path(source)
         self.in_blocks = self.source.suffix == ".gz"
         self._counted: tuple[tuple[Any, ...], int] = ((), 0)
-        key = hashlib.sha256(str(self.source.resolve()).encode()).hexdigest()[:24]
+        place = (
+            self.source.parent.resolve() / self.source.name
+        )  # the file may be a link in a circle
+        key = hashlib.sha256(os.fsencode(place)).hexdigest()[:24]
         self.path = Path(folder) / f"{key}.sqlite"
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         connection = self.connect()
@@ -101,7 +107,7 @@ class EpisodeIndex:
     def _update_once(self, connection: sqlite3.Connection) -> int:
         """Index one batch; return its bytes, 0 where there is no whole line or block more."""
         try:
-            file = self.source.open("rb")
+            file = open_file(self.source)
         except FileNotFoundError:
             return 0
         with file:
@@ -144,21 +150,43 @@ class EpisodeIndex:
 
     # -- reading ---------------------------------------------------------------------------------
 
-    def state(self, connection: sqlite3.Connection) -> dict[str, int]:
-        """Return the number of episodes, of lines that are not episodes, and the bytes indexed."""
+    def state(self, connection: sqlite3.Connection) -> dict[str, Any]:
+        """Return the number of episodes, of lines that are not episodes, and the bytes indexed.
+
+        ``end`` is ``unfinished`` where the beginning of an episode follows, which may still be
+        written; ``damaged`` where something else does; otherwise ``whole``.
+        """
         meta = _meta(connection)
         version = (meta["position"], meta["lines"], meta["tail"])
         counted, count = self._counted
         if counted != version:  # a million rows take 0.1 s to count
             count = connection.execute("SELECT count(*) FROM episodes").fetchone()[0]
             self._counted = (version, count)
-        size = self.source.stat().st_size if self.source.exists() else 0
+        position = int(meta["position"])
+        size, end = self._end(position)
         return {
             "episodes": count,
             "broken": int(meta["broken"]),
-            "indexed_bytes": int(meta["position"]),
+            "indexed_bytes": position,
             "bytes": size,
+            "end": end,
         }
+
+    def _end(self, position: int) -> tuple[int, str]:
+        """Return the size of the file, and what is at ``position``."""
+        try:
+            file = open_file(self.source)
+        except FileNotFoundError:
+            return 0, "whole"
+        with file:
+            size = os.fstat(file.fileno()).st_size
+            if self.in_blocks:
+                return size, store.state_at(file, position)
+            file.seek(position)
+            line = file.readline(store.MAX_LINE + 1)
+            if len(line) > store.MAX_LINE:
+                return size, "damaged"
+            return size, "unfinished" if line and not line.endswith(b"\n") else "whole"
 
     def record(self, connection: sqlite3.Connection, number: int) -> dict[str, Any]:
         """Return the whole line of episode ``number``.
@@ -172,17 +200,20 @@ class EpisodeIndex:
         if found is None:
             raise RunError(f"{self.source} has no episode {number}; it may have been replaced.")
         block, start, length = found
-        with self.source.open("rb") as file:
+        where = f"Episode {number}"
+        if length > SHOWN_BYTES:
+            raise RunError(f"{where} has {length:,} bytes; at most {SHOWN_BYTES:,} are shown.")
+        try:
+            file = open_file(self.source)
+        except FileNotFoundError:
+            raise RunError(f"{self.source.name} was deleted; reload the page.") from None
+        with file:
             if self.in_blocks:
                 line = store.read_block(file, block).text()[start : start + length]
             else:
                 file.seek(start)
                 line = file.read(length)
-        try:
-            record: dict[str, Any] = json.loads(line)
-        except ValueError:
-            raise RunError(f"{self.source} has changed; reload the page.") from None
-        return record
+        return store.parse_record(line, f"{where}, if {self.source.name} has not changed,")
 
 
 def _clear(connection: sqlite3.Connection) -> None:
@@ -233,17 +264,30 @@ def _read_blocks(file: Any, position: int, number: int) -> _Batch:
     for block in store.scan(file, position):
         broken += block.damaged
         start = 0
-        for length, columns in block.rows():
+        for length, columns in _rows(block):
             number += 1
             if columns is None:
                 broken += bool(length)
             else:
-                rows.append((number, block.start, start, length, *columns))
+                rows.append((number, block.start, start, length, *_short(columns)))
             start += length + 1
         end = block.end
         if end - position >= BATCH_BYTES:
             break
     return _Batch(rows, end, number - first, broken)
+
+
+def _rows(block: store.Block) -> list[store.Row]:
+    """Return the rows of a block; of a damaged one, that each of its lines is no episode."""
+    try:
+        return block.rows()
+    except RunError:
+        return [(1, None)] * block.lines
+
+
+def _short(columns: Columns) -> Iterator[Any]:
+    """Yield columns for the list, in which no text is endless."""
+    return (value[:_TEXT] if isinstance(value, str) else value for value in columns)
 
 
 def _read_lines(file: Any, position: int, number: int) -> _Batch:
@@ -259,15 +303,20 @@ def _read_lines(file: Any, position: int, number: int) -> _Batch:
         if columns is None:
             broken += bool(line.strip())
         else:
-            rows.append((number, None, position, len(line), *columns))
+            rows.append((number, None, position, len(line), *_short(columns)))
         position += len(line) + 1
     return _Batch(rows, position, number - first, broken)
 
 
 def _whole_lines(file: Any) -> bytes:
-    """Return about `BATCH_BYTES`, up to the end of the last whole line; at least one line."""
+    """Return about `BATCH_BYTES`, up to the end of the last whole line; at least one line.
+
+    Nothing is returned where a line is longer than `store.MAX_LINE`: what follows is not read.
+    """
     batch: bytes = file.read(BATCH_BYTES)
     while b"\n" not in batch:
+        if len(batch) > store.MAX_LINE:
+            return b""
         more = file.read(BATCH_BYTES)
         if not more:
             return b""

@@ -7,12 +7,21 @@ viewer shows the numbers of the tokens.
 from __future__ import annotations
 
 import codecs
-import json
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from gem_core.errors import RunError
+from gem_core.training.run_files import convert, open_file
 from gem_core.training.runs import RunDir
+
+TOKENIZER_BYTES = 64 << 20
+"""Bytes of a ``tokenizer.json``, at most."""
+_TOKENIZER = "tokenizer.json"
+_DEPTH = 3  # folders below checkpoints
 
 
 class Pieces:
@@ -30,31 +39,69 @@ class Pieces:
         return [decoder.decode(self.vocabulary.get(t, b"\xef\xbf\xbd")) for t in token_ids]
 
 
+class _Token(msgspec.Struct):
+    id: int
+    content: str
+
+
+class _Model(msgspec.Struct, frozen=True):
+    vocab: Any = None
+
+
+class _Tokenizer(msgspec.Struct):
+    model: _Model = _Model()
+    decoder: dict[str, Any] | None = None
+    added_tokens: list[_Token] = []
+
+
 def read_pieces(file: Path) -> Pieces | None:
-    """Return the vocabulary of a ``tokenizer.json``; ``None`` if it is not a byte-level one."""
-    data = json.loads(file.read_text(encoding="utf-8"))
-    vocabulary = data.get("model", {}).get("vocab")
-    if not isinstance(vocabulary, dict) or not _is_byte_level(data.get("decoder")):
+    """Return the vocabulary of a ``tokenizer.json``; ``None`` if it is not a byte-level one.
+
+    Raises:
+        RunError: the file cannot be read, or is no ``tokenizer.json``.
+    """
+    with open_file(file, TOKENIZER_BYTES) as opened:
+        text = opened.read(TOKENIZER_BYTES + 1)
+    try:
+        data = msgspec.json.decode(text, type=_Tokenizer)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise RunError(f"{file} is no tokenizer.json: {error}.") from None
+    if not isinstance(data.model.vocab, dict) or not _is_byte_level(data.decoder):
         return None
+    vocabulary = convert(data.model.vocab, dict[str, int], str(file))
     alphabet = byte_alphabet()
     by_id = {}
-    for text, number in vocabulary.items():
-        by_id[number] = bytes(alphabet[c] for c in text if c in alphabet)
-    for token in data.get("added_tokens", ()):
-        by_id[token["id"]] = token["content"].encode()
+    for word, number in vocabulary.items():
+        by_id[number] = bytes(alphabet[c] for c in word if c in alphabet)
+    for token in data.added_tokens:
+        by_id[token.id] = token.content.encode()
     return Pieces(by_id)
 
 
 def find_tokenizer(run: RunDir) -> Path | None:
-    """Return the ``tokenizer.json`` of the run's model, a checkpoint, or the model before."""
-    recipe = json.loads((run.path / "recipe.json").read_text(encoding="utf-8"))
-    start = Path(str(recipe.get("model", {}).get("path", "")))
-    names = ("tokenizer.json", "*/tokenizer.json", "*/*/tokenizer.json", "*/*/*/tokenizer.json")
-    places: list[Path] = [run.model / "tokenizer.json"]
-    places += [path for name in names for path in sorted(run.checkpoints.glob(name))]
-    if start.is_absolute():
-        places.append(start / "tokenizer.json")
-    return next((path for path in places if path.is_file()), None)
+    """Return the ``tokenizer.json`` of the run's model, or of one of its checkpoints.
+
+    It is in the run's folder, and no link leads to it. A model elsewhere is not read, though the
+    recipe may name it: a run that came from somebody else could name any file of this machine.
+    """
+    for folder in (run.model, run.checkpoints):
+        if not folder.is_symlink():
+            for found in _tokenizers(folder, _DEPTH):
+                return found
+    return None
+
+
+def _tokenizers(folder: Path, depth: int) -> Iterator[Path]:
+    """Yield the ``tokenizer.json`` in ``folder`` and below it, the nearest first."""
+    try:
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+    except OSError:
+        return
+    if any(e.name == _TOKENIZER and e.is_file(follow_symlinks=False) for e in entries):
+        yield folder / _TOKENIZER
+    for entry in entries if depth else ():
+        if entry.is_dir(follow_symlinks=False):
+            yield from _tokenizers(Path(entry.path), depth - 1)
 
 
 def byte_alphabet() -> dict[str, int]:
@@ -69,5 +116,7 @@ def byte_alphabet() -> dict[str, int]:
 def _is_byte_level(decoder: Any) -> bool:
     if not isinstance(decoder, dict):
         return False
-    parts: Sequence[Any] = decoder.get("decoders", [decoder])
-    return any(part.get("type") == "ByteLevel" for part in parts)
+    parts = decoder.get("decoders", [decoder])
+    if not isinstance(parts, list):
+        return False
+    return any(isinstance(part, dict) and part.get("type") == "ByteLevel" for part in parts)

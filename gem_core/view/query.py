@@ -15,7 +15,9 @@ from typing import Any, BinaryIO
 from gem_core.errors import RunError
 from gem_core.training import episode_columns as columns
 from gem_core.training import episode_store as store
+from gem_core.training.run_files import open_file
 from gem_core.view.index import TEXTS, EpisodeIndex
+from gem_core.view.records import SHOWN_BYTES
 
 COLUMNS = ("id", *columns.COLUMNS)
 """What a list of episodes shows; every column can be sorted."""
@@ -31,6 +33,7 @@ _KEPT = 8
 _AS_OPENED = {"sort": "id", "order": "asc"}
 _THREADS = 2
 _AHEAD = 32  # blocks
+_AHEAD_BYTES = 64 << 20
 
 
 class Queries:
@@ -134,6 +137,8 @@ def search(index: EpisodeIndex, connection: sqlite3.Connection, text: str) -> tu
     needle = json.dumps(text)[1:-1].encode()
     end = int(connection.execute("SELECT value FROM meta WHERE key = 'position'").fetchone()[0])
     hits: set[int] = set()
+    if not index.source.exists():
+        return hits, True
     search_file = _search_blocks if index.in_blocks else _search_lines
     complete = search_file(index, connection, _Wanted(text, needle, end, hits))
     return hits, complete
@@ -166,7 +171,7 @@ def _search_blocks(index: EpisodeIndex, connection: sqlite3.Connection, wanted: 
     """Search block after block; return whether the end was reached."""
     number = 1
     query = "SELECT count(*) FROM episodes WHERE id = ?"
-    with index.source.open("rb") as file, ThreadPoolExecutor(_THREADS) as pool:
+    with open_file(index.source) as file, ThreadPoolExecutor(_THREADS) as pool:
         for block, text in _decompressed(pool, file, wanted.end):
             if wanted.is_over:
                 return False
@@ -175,8 +180,7 @@ def _search_blocks(index: EpisodeIndex, connection: sqlite3.Connection, wanted: 
                 start = text.rfind(b"\n", 0, place) + 1
                 end = text.find(b"\n", place)
                 hit = number + text.count(b"\n", 0, place)
-                shown = shown_texts(json.loads(text[start:end]))
-                is_shown = any(wanted.text in part for part in shown)
+                is_shown = _shows(text[start:end], wanted.text)
                 # An episode that was played again is counted once, at its last line.
                 if is_shown and connection.execute(query, (hit,)).fetchone()[0]:
                     wanted.hits.add(hit)
@@ -190,22 +194,33 @@ def _decompressed(
 ) -> Iterator[tuple[store.Block, bytes]]:
     """Yield the blocks before ``end`` and their lines; some are decompressed ahead."""
     ahead: deque[tuple[store.Block, Future[bytes]]] = deque()
+    size = 0
     for block in store.scan(file):
         if block.start >= end:
             break
-        ahead.append((block, pool.submit(block.text)))
-        if len(ahead) > _AHEAD:
+        ahead.append((block, pool.submit(_text, block)))
+        size += block.size
+        while len(ahead) > _AHEAD or (size > _AHEAD_BYTES and ahead):
             ready, text = ahead.popleft()
+            size -= ready.size
             yield ready, text.result()
     for ready, text in ahead:
         yield ready, text.result()
+
+
+def _text(block: store.Block) -> bytes:
+    """Return the lines of a block; of a damaged one, as many empty ones."""
+    try:
+        return block.text()
+    except RunError:
+        return b"\n" * block.lines
 
 
 def _search_lines(index: EpisodeIndex, connection: sqlite3.Connection, wanted: _Wanted) -> bool:
     """Search the plain lines of an older version; return whether the end was reached."""
     needle = wanted.needle
     end = wanted.end
-    with index.source.open("rb") as file:
+    with open_file(index.source) as file:
         position = 0
         while position < end:
             if wanted.is_over:
@@ -243,20 +258,34 @@ def _line_at(
     ).fetchone()
     if row is None or place >= row[1] + row[2]:
         return place + 1  # a line that is no episode, or one that was played again
-    if any(text in shown for shown in shown_texts(index.record(connection, row[0]))):
+    try:
+        record = index.record(connection, row[0])
+    except RunError:
+        record = {}
+    if any(text in shown for shown in shown_texts(record)):
         hits.add(row[0])
     return int(row[1] + row[2])
 
 
+def _shows(line: bytes, text: str) -> bool:
+    """Whether the episode in a line shows ``text``; a line that is none shows nothing."""
+    if len(line) > SHOWN_BYTES:
+        return False
+    try:
+        record = store.parse_record(line, "")
+    except RunError:
+        return False
+    return any(text in shown for shown in shown_texts(record))
+
+
 def shown_texts(record: Mapping[str, Any]) -> list[str]:
     """Return the texts of an episode: observations, actions, the end."""
-    texts = [record.get("final_observation") or "", record.get("error") or ""]
+    texts = [record.get("final_observation"), record.get("error")]
     for turn in record.get("turns", ()):
-        texts += [turn["observation"], turn["action"]]
-        suffix = turn.get("info", {}).get("suffix")
-        if isinstance(suffix, str):
-            texts.append(suffix)
-    return texts
+        info = turn.get("info")
+        suffix = info.get("suffix") if isinstance(info, Mapping) else None
+        texts += [turn.get("observation"), turn.get("action"), suffix]
+    return [text for text in texts if isinstance(text, str)]
 
 
 def _number(options: Mapping[str, str], name: str) -> float | int:
@@ -264,7 +293,7 @@ def _number(options: Mapping[str, str], name: str) -> float | int:
         value = float(options[name])
     except ValueError:
         value = math.nan
-    if not math.isfinite(value):
+    if not -(2.0**63) <= value < 2.0**63:  # NaN is not, either
         raise RunError(f"{name}: {options[name]!r} is not a number.")
     return int(options[name]) if options[name].lstrip("-").isdigit() else value
 

@@ -17,7 +17,7 @@ run.mkdir(parents=True, exist_ok=True)
 with (run / "starts").open("a") as file:
     file.write(f"{os.getpid()}\\n")
 (run / "recipe.json").write_text(sys.argv[3])
-(run / "run.json").write_text("{}")
+(run / "run.json").write_text(json.dumps({"trainer": "trl"}))
 if behaviour == "fails":
     print("something happened")
     sys.exit("RuntimeError: out of luck")

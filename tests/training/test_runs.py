@@ -31,9 +31,13 @@ def test_a_run_reads_back(tmp_path):
     episodes = frozen_episodes(4)
     run.log_episodes(1, episodes)
     assert not run.finished
-    run.finish({"after": 0.9})
+    run.finish({"after": {"success/mean": 0.9}})
     again = RunDir(tmp_path / "run")
-    assert again.recipe == RECIPE and again.finished and again.result == {"after": 0.9}
+    assert (
+        again.recipe == RECIPE
+        and again.finished
+        and again.result == {"after": {"success/mean": 0.9}}
+    )
     assert [row["reward/mean"] for row in again.metrics()] == [0.5, 0.75]
     assert again.evals()[0]["success"] == 0.4
     assert [episode for _, episode in again.episodes()] == episodes

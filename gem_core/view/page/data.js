@@ -42,15 +42,18 @@
 
   function required(answer) {
     if (!answer) throw new Error("This was not exported.");
+    if (answer.error) throw new Error(answer.error);
     return answer;
   }
+
+  const own = (object, name) => (Object.hasOwn(object, name) ? object[name] : undefined);
 
   function curves(options) {
     const metric = options.metric || "success/mean";
     const numbers = options.runs ? options.runs.split(",") : Object.keys(stored.run);
     const names = new Set(numbers.flatMap((n) => stored.run[n].metrics));
     const none = { train: [], eval: [] };
-    const series = Object.fromEntries(numbers.map((n) => [n, (stored.curves[n] || {})[metric] || none]));
+    const series = Object.fromEntries(numbers.map((n) => [n, own(stored.curves[n] || {}, metric) || none]));
     return { metric, metrics: [...names].sort(), series };
   }
 
@@ -59,7 +62,7 @@
     const at = Object.fromEntries(columns.map((name, k) => [name, k]));
     let kept = rows.filter((row) => passes(row, at, options));
     if (options.text) {
-      kept = kept.filter((row) => texts(stored.episode[`${options.run}/${row[at.id]}`].record)
+      kept = kept.filter((row) => texts(stored.episode[`${options.run}/${row[at.id]}`].record || { turns: [] })
         .some((text) => text.includes(options.text)));
     }
     const place = at[options.sort || "id"];

@@ -212,7 +212,7 @@
     gem.show(main, el("h1", {}, "Episode ", String(answer.id), " of ", gem.link(run.name, `run/${number}`)),
       el("div", { className: "bar" }, side("← previous (p)", answer.previous), side("next (n) →", answer.next),
         gem.link("list", `run/${number}/episodes`), sameTask(record, number), gem.field("Token colours (c)", colouring), legend),
-      episodeFacts(record), turns);
+      episodeFacts(record), answer.note ? el("p", { className: "soft" }, `No texts of tokens: ${answer.note}`) : null, turns);
     draw();
     return {
       title: `${run.name}: episode ${id}`, run: Number(number),
@@ -234,7 +234,7 @@
   function episodeFacts(record) {
     const reward = record.turns.reduce((sum, turn) => sum + turn.reward, 0);
     const sampled = (record.segments || []).flatMap((s) => s.spans).reduce((sum, [, start, end]) => sum + end - start, 0);
-    const seconds = Object.entries(record.seconds || {}).map(([name, value]) => `${name} ${value.toFixed(3)}`).join(", ");
+    const seconds = Object.entries(record.seconds || {}).map(([name, value]) => `${name} ${gem.number(value)}`).join(", ");
     return gem.facts([["environment", record.env_id], ["seed", gem.number(record.seed)], ["step", record.step], ["split", record.split],
       ["group", record.group], ["index", record.index], ["stop reason", record.stop_reason], ["success", gem.yesNo(record.success)],
       ["total reward", gem.number(reward)], ["turns", record.turns.length], ["action tokens", sampled], ["seconds", seconds],
@@ -245,7 +245,7 @@
     const info = { ...turn.info };
     const suffix = info.suffix;
     delete info.suffix;
-    const tools = info.tools || (info.tool ? [info.tool] : []);
+    const tools = Array.isArray(info.tools) ? info.tools : info.tool ? [info.tool] : [];
     const flags = [["terminated", turn.terminated], ["truncated", turn.truncated], ["not trained on", turn.aborted],
       ["cut at the token cap", turn.finish_reason === "length"], ["generation aborted", turn.finish_reason === "abort"]];
     const advantage = gem.advantages(record) ? gem.advantages(record)[k] : null;

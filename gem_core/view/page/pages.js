@@ -12,11 +12,12 @@
     return low === undefined ? mean : `${mean} (${gem.number(low)} – ${gem.number(evaluation["success/high"])})`;
   };
 
-  const progress = (run) => (run.steps ? `${run.step}/${run.steps}` : String(run.step));
+  const progress = (run) => (run.steps ? `${run.step}/${run.steps}` : run.evaluated ? "–" : String(run.step));
 
   function statusOf(run) {
-    const kinds = { finished: "good", failed: "bad", running: "good" };
-    return el("span", { className: kinds[run.status] || "soft" }, run.status);
+    const kinds = { finished: "good", failed: "bad", damaged: "bad", running: "good" };
+    const reason = run.damage.length ? `: ${run.damage[0].slice(0, 200)}` : "";
+    return el("span", { className: kinds[run.status] || "soft", title: run.damage.join("\n") }, `${run.status}${reason}`);
   }
 
   // -- the list of runs
@@ -31,10 +32,11 @@
     const filter = el("input", { type: "search", id: "filter", value: state.filter, placeholder: "trainer, recipe, name",
       on: { input: () => { state.filter = filter.value; fill(); } } });
     const matrix = el("div", {});
+    const leftOut = el("div", {});
     const report = gem.exported ? gem.reportSections(await gem.get("report")) : null;
     let runs = [];
     gem.show(main, el("h1", {}, "Runs"),
-      el("div", { className: "bar" }, gem.field("Filter (/)", filter), compare), table, matrix,
+      el("div", { className: "bar" }, gem.field("Filter (/)", filter), compare), table, leftOut, matrix,
       el("h2", {}, "Learning curves"), chart.node, report);
 
     const picked = () => { compare.disabled = state.picked.size < 2; };
@@ -49,7 +51,9 @@
       chart.update(shown);
     }
     const load = async () => {
-      runs = (await gem.get("runs")).runs;
+      const answer = await gem.get("runs");
+      runs = answer.runs;
+      gem.show(leftOut, answer.left_out.map((line) => el("p", { className: "soft" }, `Left out: ${line}`)));
       fill();
     };
     await load();
@@ -75,6 +79,7 @@
       ["step", progress, "number"],
       ["success before", (run) => rate(run.before), "number"],
       ["after", (run) => rate(run.after), "number"],
+      ...(runs.some((run) => run.evaluated) ? [["evaluated", (run) => rate(run.evaluated), "number"]] : []),
       ["in training", (run) => gem.number(run.now), "number"],
       ["train s", (run) => (run.seconds ? Math.round(run.seconds) : "–"), "number"],
     ], rows, { id: "runs" });
@@ -197,6 +202,7 @@
       run.id = Number(number);
       gem.show(facts, el("h1", {}, run.name), runFacts(run),
         el("p", {}, gem.link(`Episodes (${gem.number(run.episodes.episodes)})`, `run/${number}/episodes`, {}, { id: "episodes" })),
+        run.damage.map((reason) => el("p", { className: "error damage" }, `Damaged: ${reason}`)),
         run.failed ? el("p", { className: "error" }, `Failed: ${run.failed.reason}`) : null);
       gem.show(evals, evaluations(run.evals));
       gem.show(recipe, el("details", {}, el("summary", {}, "Recipe"), el("pre", {}, JSON.stringify(run.recipe_table, null, 1))),
@@ -209,12 +215,14 @@
   };
 
   function runFacts(run) {
-    const date = run.started ? new Date(run.started * 1000).toISOString().slice(0, 16).replace("T", " ") : null;
+    const at = new Date((run.started || NaN) * 1000);
+    const date = Number.isNaN(at.getTime()) ? null : at.toISOString().slice(0, 16).replace("T", " ");
     const environments = ((run.recipe_table || {}).env || []).map((env) => env.id).join(", ");
     return gem.facts([["trainer", run.trainer], ["recipe", run.recipe], ["algorithm", run.estimator], ["seed", run.seed],
       ["environments", environments], ["status", statusOf(run)], ["step", progress(run)],
       ["success before", rate(run.before)], ["success after", rate(run.after)],
-      ["training seconds", run.seconds ? Math.round(run.seconds) : null], ["started (UTC)", date],
+      ["success", run.evaluated ? rate(run.evaluated) : null],
+      [run.evaluated ? "seconds" : "training seconds", run.seconds ? Math.round(run.seconds) : null], ["started (UTC)", date],
       ["commit", ((run.result || {}).commit || (run.info || {}).commit || "").slice(0, 12)],
       ["lines that are no episodes", run.episodes.broken || null]]);
   }
@@ -222,7 +230,7 @@
   function evaluations(rows) {
     if (!rows.length) return null;
     return [el("h2", {}, "Evaluations"), gem.table([
-      ["when", (row) => row.when], ["step", (row) => row.step, "number"],
+      ["when", (row) => row.when], ["step", (row) => gem.number(row.step), "number"],
       ["episodes", (row) => gem.number(row.episodes), "number"],
       ["success", (row) => rate(row), "number"], ["reward", (row) => gem.number(row["reward/mean"]), "number"],
       ["turns", (row) => gem.number(row["turns/mean"], 2), "number"],
