@@ -75,7 +75,7 @@ test-verl:  ## verl
 test-openrlhf:  ## OpenRLHF
 test-oat:  ## Oat
 test-rl2:  ## RL2
-test-compare: envs  ## two steps of one experiment in every trainer, and their report
+test-compare: envs  ## three steps of one experiment in every trainer, token by token, and their report
 	$(call stage,test-compare,rm -rf build/compare-quick && $(CORE_PY) -m gem_core.cli compare --quick \
 		--trainers $(TRAINERS) --out build/compare-quick)
 

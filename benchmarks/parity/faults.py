@@ -70,6 +70,16 @@ def shift_masks(batches: Batches) -> None:
             segment.spans = [(t, s + 1, min(e + 1, length)) for t, s, e in segment.spans]
 
 
+def leave_out_stop_tokens(batches: Batches) -> None:
+    """Do not train the last token of an action."""
+    for episode in _episodes(batches):
+        for segment in episode.segments:
+            spans = [(turn, s, max(s + 1, e - 1)) for turn, s, e in segment.spans]
+            for (_, _, end), (_, _, kept) in zip(segment.spans, spans, strict=True):
+                segment.loss_mask[kept:end] = [0] * (end - kept)
+            segment.spans = spans
+
+
 def shift_rewards(batches: Batches) -> None:
     """Give each turn the reward of the turn before."""
     for episode in _episodes(batches):
@@ -244,6 +254,7 @@ def last_update_missing(trainer: str) -> Iterator[None]:
 ALL = ("oat", "openrlhf", "rl2", "trl", "verl")
 FAULTS: dict[str, Fault] = {
     "masks shifted by a token": Fault("rebn", ("trl", "openrlhf"), data=shift_masks),
+    "stop tokens not trained": Fault("rebn", ALL, data=leave_out_stop_tokens),
     "rewards shifted by a turn": Fault("rebn", ALL, data=shift_rewards),
     "last reward dropped at a turn limit": Fault("rebn", ALL, data=drop_rewards_at_the_limit),
     "group ids wrong": Fault("grpo", ("trl", "verl"), data=wrong_groups),
@@ -318,12 +329,12 @@ def inject(name: str, trainer: str, model_dir: str, folder: str) -> list[str]:
         return _of_two_ranks(folder)
     adapter = import_module(f"gem_{trainer}.cpu.replay")
     recipe = _recipe(fault.case, trainer, fault.both)
-    follower = Follower(recipe, recorded_run(recipe), model_dir, adapter.TRAITS)
     batches = recorded_run(recipe)
     if fault.data:
         fault.data(batches)
     source = _changed_model(fault, model_dir, folder)
-    with fault.code(trainer) if fault.code else nullcontext():
+    follower = Follower(recipe, recorded_run(recipe), model_dir, adapter.TRAITS)
+    with follower, fault.code(trainer) if fault.code else nullcontext():
         adapter.replay_run(_changed(recipe, fault.recipe), batches, source, follower)
     return follower.finish().faults
 

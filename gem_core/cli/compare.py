@@ -23,9 +23,17 @@ from gem_core.training.provenance import require_clean
 from gem_core.training.suite import load_suite
 from gem_core.training.trainers import get_trainer, list_trainers, resolve
 
-QUICK = ("train.steps=2", "eval.episodes=50", "model.tiny.warm_start_steps=40", *LOCKSTEP)
+QUICK = (
+    "train.steps=3",
+    "eval.episodes=50",
+    "eval.every=2",
+    "eval.inside_episodes=16",
+    "model.tiny.warm_start_steps=40",
+    *LOCKSTEP,
+)
 """Overrides of ``--quick``: they exercise the whole path of each trainer, but learn nothing. The
-tokens of the second step depend on the first update: lockstep compares them."""
+tokens of the third step depend on the second update of the engine's weights, and the evaluation
+after the second step on the same weights: lockstep compares them."""
 
 
 def compare(args: argparse.Namespace) -> int:

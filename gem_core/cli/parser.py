@@ -333,7 +333,7 @@ def _add_grid_options(verb: argparse.ArgumentParser) -> None:
     )
     modes = verb.add_mutually_exclusive_group()
     modes.add_argument(
-        "--quick", action="store_true", help="2 steps of the first baseline, small evaluations"
+        "--quick", action="store_true", help="3 steps of the first baseline, small evaluations"
     )
     modes.add_argument(
         "--lockstep",

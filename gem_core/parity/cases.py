@@ -59,6 +59,7 @@ _BASE = (
     "algorithm.max_grad_norm=0.5",
     "limits.max_context_tokens=256",
     "train.save_every=0",
+    "sampling.temperature=0.7",  # at 1, a division too many does not show
 )
 _ALSO = ("algorithm.kl_coef=0.05", "algorithm.entropy_coef=0.01")
 _REBN = ("algorithm.estimator=rebn",)
@@ -77,6 +78,7 @@ RUNS: dict[str, RunCase] = {
     "KL in the reward": RunCase(6, (*_REBN, "algorithm.kl_in=reward")),
     "narrow clip": RunCase(6, (*_REBN, "algorithm.clip_low=0.02", "algorithm.clip_high=0.02")),
     "unequal clip": RunCase(6, ("algorithm.clip_low=0.02", "algorithm.clip_high=0.05", *_REBN)),
+    "LoRA": RunCase(6, (*_REBN, "model.lora.rank=4", "model.lora.alpha=12", "algorithm.lr=0.01")),
     "micro-batch 1": RunCase(6, (*_REBN, "batch.micro_batch=1"), ("algorithm.entropy_coef=0",)),
     "a minibatch per episode": RunCase(
         6,

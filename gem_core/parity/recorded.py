@@ -23,6 +23,24 @@ Weights = dict[str, np.ndarray]
 
 
 @dataclass
+class TracedRow:
+    """One sequence as a trainer's loss has it; place p belongs to token p.
+
+    Attributes:
+        token_ids: length L, without padding.
+        mask: length L, 1 on trained tokens.
+        advantages: length L; read where the mask is 1.
+        logprobs: of the policy at the beginning of the step, likewise; None where the trainer does
+            not compute them.
+    """
+
+    token_ids: list[int]
+    mask: list[int]
+    advantages: np.ndarray
+    logprobs: np.ndarray | None = None
+
+
+@dataclass
 class StepTrace:
     """What a trainer did in one training step.
 
@@ -33,12 +51,14 @@ class StepTrace:
             critic.
         minibatches: per optimizer step of the policy, what it was trained on.
         critic_minibatches: the same of the critic.
+        rows: what the step trained on, for a diagnosis; empty where a trainer does not tell.
     """
 
     weights: Weights
     critic: Weights = field(default_factory=dict)
     minibatches: list[list[Unit]] = field(default_factory=list)
     critic_minibatches: list[list[Unit]] = field(default_factory=list)
+    rows: list[TracedRow] = field(default_factory=list)
 
 
 OnStep = Callable[[int, StepTrace], None]

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gem_core.episodes.data import Episode
 from gem_core.parity.frozen import FrozenBatch
-from gem_core.parity.recorded import Unit
+from gem_core.parity.recorded import TracedRow, Unit
 from gem_core.parity.reference_advantages import Played
 
 
@@ -56,7 +56,21 @@ class ReferenceBatch:
                     if not episode.turns[turn].aborted:
                         self.actions.append(Action(number, turn, len(sequences), start, end))
                 sequences.append(segment.token_ids)
+        self.sequences = sequences
         self.token_ids = padded(sequences)
+
+    def rows(self, advantages: Tensor, logprobs: Tensor) -> list[TracedRow]:
+        """Return the sequences with what is on their tokens, both [rows, tokens]."""
+        masks = self.mask(self.actions).int()
+        return [
+            TracedRow(
+                ids,
+                masks[row, : len(ids)].tolist(),
+                advantages[row, : len(ids)].double().numpy(),
+                logprobs[row, : len(ids)].double().numpy(),
+            )
+            for row, ids in enumerate(self.sequences)
+        ]
 
     def played(self) -> list[Played]:
         """Return what the estimators read, without values."""

@@ -15,10 +15,12 @@ from torch import Tensor
 from transformers import AutoModel, AutoModelForCausalLM
 
 from gem_core.parity import reference_advantages
+from gem_core.parity.diagnosis import Update
 from gem_core.parity.frozen import FrozenBatch
-from gem_core.parity.recorded import StepTrace, Unit, Weights
+from gem_core.parity.recorded import StepTrace, TracedRow, Unit, Weights
 from gem_core.parity.reference_batch import ReferenceBatch
 from gem_core.parity.reference_critic import ReferenceCritic
+from gem_core.parity.reference_lora import add_adapters
 from gem_core.parity.reference_loss import policy_loss
 from gem_core.parity.reference_optimizer import ReferenceAdamW
 from gem_core.parity.traits import Traits
@@ -34,12 +36,15 @@ class ReferenceTrainer:
         traits: what the trainer that is compared does in its own way.
         critic: the trainer's initial critic, whose head is random; empty without a critic.
         dtype: precision of all numbers.
+        trained: the trainer's initial policy, of which only the random part of adapters is read.
 
     Attributes:
         model: the policy.
         critic: None without a critic.
         clipped: tokens so far whose ratio was clipped below and above, counted where the clip
             takes the gradient away.
+        steps: the policy's optimizer steps in the last training step.
+        rows: the sequences of the last training step.
     """
 
     def __init__(
@@ -49,13 +54,17 @@ class ReferenceTrainer:
         traits: Traits,
         critic: Weights,
         dtype: torch.dtype = torch.float64,
+        trained: Weights | None = None,
     ) -> None:
         self.recipe = recipe
         self.traits = traits
         self.dtype = dtype
         self.model: Any = AutoModelForCausalLM.from_pretrained(model_dir).to(dtype).eval()
         self.initial: Any = AutoModelForCausalLM.from_pretrained(model_dir).to(dtype).eval()
-        weights = dict(self.model.named_parameters())
+        self.adapters: dict[str, Tensor] = {}
+        if recipe.model.lora.rank:
+            self.adapters = add_adapters(recipe, self.model, trained or {}, dtype)
+        weights = self.adapters or dict(self.model.named_parameters())
         lr = recipe.algorithm.lr
         self.optimizer = ReferenceAdamW(recipe, traits, weights, lr, traits.decayed)
         self.critic: ReferenceCritic | None = None
@@ -63,10 +72,12 @@ class ReferenceTrainer:
             body: Any = AutoModel.from_pretrained(model_dir).to(dtype).eval()
             self.critic = ReferenceCritic(recipe, traits, body, critic)
         self.clipped = [0, 0]
+        self.steps: list[Update] = []
+        self.rows: list[TracedRow] = []
 
     def weights(self) -> Weights:
         """Return the policy's weights."""
-        return _numpy(dict(self.model.named_parameters()))
+        return _numpy(dict(self.model.named_parameters()) | self.adapters)
 
     def critic_weights(self) -> Weights:
         """Return the critic's weights; empty without a critic."""
@@ -79,6 +90,8 @@ class ReferenceTrainer:
             old, _ = self._logprobs(self.model, batch)
             initial = self._initial(batch)
         advantages = batch.spread(self._advantages(batch, old, initial)).to(self.dtype)
+        self.rows = batch.rows(advantages, old)
+        self.steps = []
         for units in trace.minibatches:
             self._update(batch, units, old, initial, advantages)
         if self.critic is not None:
@@ -137,7 +150,10 @@ class ReferenceTrainer:
         )
         loss.backward()
         self._count_clipped(torch.exp(logprobs.detach() - old), advantages * (weights[0] > 0))
-        self.optimizer.step()
+        rate = self.optimizer.rate()
+        norm = min(self.optimizer.step(), algorithm.max_grad_norm)
+        size = sum(weight.numel() for weight in self.optimizer.weights.values())
+        self.steps.append(Update(rate, norm, size))
 
     def _weights(self, batch: ReferenceBatch, units: list[Unit]) -> tuple[Tensor, Tensor]:
         """Return the weight of each token by the recipe's aggregation, and in a mean of tokens.

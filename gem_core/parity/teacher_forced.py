@@ -16,6 +16,7 @@ import torch
 
 from gem_core.errors import GemError
 from gem_core.parity.bounds import WEIGHTS
+from gem_core.parity.diagnosis import OptimizerLog, first_difference, not_compared
 from gem_core.parity.frozen import FrozenBatch
 from gem_core.parity.recorded import OnStep, StepTrace, recorded_run
 from gem_core.parity.reference_trainer import ReferenceTrainer, relative_difference
@@ -51,7 +52,8 @@ class RunMeasure:
         moved: relative L2 distance that the reference's policy moved in the run.
         clipped: tokens whose gradient the clip took away, below and above.
         traits: what the trainer does in its own way, and the reference therefore too.
-        faults: what is out of bounds; empty = equal.
+        faults: what is out of bounds; empty = equal. The first quantity that differed comes first.
+        not_compared: quantities that the trainer does not report.
     """
 
     policy: list[Distance] = field(default_factory=list)
@@ -60,6 +62,7 @@ class RunMeasure:
     clipped: list[int] = field(default_factory=list)
     traits: dict[str, Any] = field(default_factory=dict)
     faults: list[str] = field(default_factory=list)
+    not_compared: list[str] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types: of every step the relative difference, all of the last one."""
@@ -75,6 +78,8 @@ class RunMeasure:
 
 class Follower:
     """An ``on_step`` that trains the reference beside a trainer and compares after every step.
+
+    As a context it also compares the trainer's optimizer steps, which it notes in this process.
 
     Args:
         recipe: the experiment.
@@ -99,6 +104,15 @@ class Follower:
         self.dtype = dtype
         self.reference: ReferenceTrainer | None = None
         self.result = RunMeasure(traits=traits.differences())
+        self.log = OptimizerLog()
+        self.diagnosis: str | None = None
+
+    def __enter__(self) -> Follower:
+        self.log.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.log.__exit__()
 
     def __call__(self, done: int, trace: StepTrace) -> None:
         """Compare after ``done`` steps; see `gem_core.parity.recorded.OnStep`."""
@@ -106,17 +120,33 @@ class Follower:
             raise GemError(f"Step {done} was reported after {len(self.result.policy)} reports.")
         if self.reference is None:
             self.reference = ReferenceTrainer(
-                self.recipe, self.model_dir, self.traits, trace.critic, self.dtype
+                self.recipe,
+                self.model_dir,
+                self.traits,
+                trace.critic,
+                self.dtype,
+                trace.weights,
             )
             self.initial = self.reference.weights()
         else:
             self._check_minibatches(done, trace)
             self.reference.step(self.batches[done - 1], trace)
+            self._diagnose(done, trace)
         expected = self.reference.weights()
         self.result.policy.append(Distance(*relative_difference(trace.weights, expected)))
         critic = self.reference.critic_weights()
         if critic:
             self.result.critic.append(Distance(*relative_difference(trace.critic, critic)))
+
+    def _diagnose(self, done: int, trace: StepTrace) -> None:
+        """Note the first quantity that differs in the run."""
+        assert self.reference is not None  # the caller made it
+        wanted = self.reference.steps
+        updates = self.log.take(wanted[0].size if wanted else 0)
+        self.result.not_compared = not_compared(trace.rows, updates)
+        if self.diagnosis is None:
+            difference = first_difference(trace.rows, self.reference.rows, updates, wanted)
+            self.diagnosis = difference and f"step {done}: {difference}"
 
     def finish(self) -> RunMeasure:
         """Return the comparison after the last step."""
@@ -126,6 +156,8 @@ class Follower:
         if self.reference is not None:
             result.moved = relative_difference(self.reference.weights(), self.initial)[0]
             result.clipped = self.reference.clipped
+        if self.diagnosis is not None:
+            result.faults.append(self.diagnosis)
         for name, distances in (("policy", result.policy), ("critic", result.critic)):
             first = next((n for n, d in enumerate(distances) if not d.relative <= WEIGHTS), None)
             if first is not None:
@@ -176,6 +208,6 @@ def teacher_forced(
     recipe: Recipe, model_dir: str, replay_run: ReplayRun, traits: Traits
 ) -> RunMeasure:
     """Return the comparison of a trainer with the reference over the recorded run of ``recipe``."""
-    follower = Follower(recipe, recorded_run(recipe), model_dir, traits)
-    replay_run(recipe, recorded_run(recipe), model_dir, follower)
+    with Follower(recipe, recorded_run(recipe), model_dir, traits) as follower:
+        replay_run(recipe, recorded_run(recipe), model_dir, follower)
     return follower.finish()

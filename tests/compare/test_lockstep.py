@@ -177,7 +177,8 @@ def test_the_command_reports_and_fails_where_trainers_part(tmp_path, capsys):
 
 def test_a_quick_comparison_is_compared_token_by_token():
     recipe = Cell("guess-the-number-easy", "trl", "rebn", 0).recipe("tiny", QUICK)
-    assert recipe.train.log_episodes >= WHOLE_BATCHES and recipe.train.steps == 2
+    assert recipe.train.log_episodes >= WHOLE_BATCHES and recipe.train.steps == 3
+    assert recipe.eval.every == 2  # an evaluation inside training, whose tokens are compared
     assert recipe.algorithm.lr_schedule == "constant" and recipe.model.dtype == "float32"
 
 

@@ -135,13 +135,33 @@ def test_every_metric_has_a_definition(run: RunDir) -> None:
         assert row.keys() >= COMMON
 
 
-def test_metrics_mean_what_their_definition_says(run: RunDir, package: str) -> None:
+@pytest.fixture(scope="module")
+def expected(run: RunDir, package: str) -> list[dict[str, float]]:
+    """The metrics of each step, of a reference that is trained on the run's own episodes."""
     traits = import_module(f"{package}.cpu.replay").TRAITS
     reference = ReferenceMetrics(run.recipe, model_path(run.recipe), traits, {})
-    for row, episodes in zip(run.metrics(), batches(run), strict=True):
-        expected = reference.metrics(episodes)
-        difference = expected.pop("rollout/logprob_difference")
-        assert row["rollout/logprob_difference"] < 1e-5 and difference < 1e-5
-        assert {name: row[name] for name in expected} == pytest.approx(expected, rel=1e-4)
-        assert expected["clip_ratio"] > 0 and expected["kl"] > 0
-        assert expected["grad_norm"] > run.recipe.algorithm.max_grad_norm
+    return [reference.metrics(episodes) for episodes in batches(run)]
+
+
+def test_the_engine_samples_every_step_with_the_weights_of_the_step_before(
+    run: RunDir, expected: list[dict[str, float]]
+) -> None:
+    """The reference's weights, which no engine gets: the second update is used in step 3."""
+    assert len(expected) == STEPS
+    for step, (row, metrics) in enumerate(zip(run.metrics(), expected, strict=True), start=1):
+        difference = metrics["rollout/logprob_difference"]
+        assert difference < 1e-5, (
+            f"step {step} was not sampled with the weights after step {step - 1}: the engine's "
+            f"log-probabilities differ from theirs by {difference:.1e} on average"
+        )
+        assert row["rollout/logprob_difference"] < 1e-5
+
+
+def test_metrics_mean_what_their_definition_says(
+    run: RunDir, expected: list[dict[str, float]]
+) -> None:
+    for row, metrics in zip(run.metrics(), expected, strict=True):
+        compared = {k: v for k, v in metrics.items() if k != "rollout/logprob_difference"}
+        assert {name: row[name] for name in compared} == pytest.approx(compared, rel=1e-4)
+        assert metrics["clip_ratio"] > 0 and metrics["kl"] > 0
+        assert metrics["grad_norm"] > run.recipe.algorithm.max_grad_norm

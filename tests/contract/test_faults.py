@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import sys
 from pathlib import Path
 
@@ -14,16 +15,27 @@ assert SPEC is not None and SPEC.loader is not None
 faults = importlib.util.module_from_spec(SPEC)
 sys.modules[SPEC.name] = faults  # dataclasses look their module up
 SPEC.loader.exec_module(faults)
-ALWAYS = ("last reward dropped at a turn limit", "old log-probs shifted by a token")
+ALWAYS = {
+    "stop tokens not trained": "mask of token",
+    "last reward dropped at a turn limit": "advantage of token",
+    "old log-probs shifted by a token": "old log-probability of token",
+    "gradient not clipped": "gradient norm (after clipping) of update",
+    "warm-up a step too long": "learning rate of update",
+}
+"""Fault -> the first quantity that differs."""
 
 
 def names(trainer):
     return [name for name, fault in faults.FAULTS.items() if trainer in fault.trainers]
 
 
-@pytest.mark.parametrize("name", ALWAYS)
-def test_it_is_found(trainer_name, model_dir, tmp_path, name):
-    assert faults.inject(name, trainer_name, model_dir, str(tmp_path))
+@pytest.mark.parametrize("name", list(ALWAYS))
+def test_it_is_found_and_the_first_quantity_is_named_with_both_values(
+    trainer_name, model_dir, tmp_path, name
+):
+    found = faults.inject(name, trainer_name, model_dir, str(tmp_path))
+    assert found and re.match(rf"step [12]: {re.escape(ALWAYS[name])}", found[0]), found
+    assert "reference" in found[0]
 
 
 def test_without_a_fault_it_is_green(trainer_name, model_dir, tmp_path):

@@ -267,6 +267,20 @@ def test_the_model_is_as_before_afterwards(make):
     assert model(torch.tensor([[3, 4]])).logits.requires_grad
 
 
+def test_a_model_in_training_samples_without_dropout_and_stays_in_training(make):
+    model = make().train()
+    model.model.norm.register_forward_hook(
+        lambda norm, inputs, output: torch.nn.functional.dropout(output, 0.9, norm.training)
+    )
+    first, second = (Engine(model).generate([request(1)])[0] for _ in range(2))
+    assert first.logprobs == second.logprobs
+    plain = Engine(model.eval()).generate([request(1)])[0]
+    assert first.logprobs == plain.logprobs, "the engine samples with dropout"
+    model.train()
+    Engine(model).generate([request(1)])
+    assert all(module.training for module in model.modules())
+
+
 def test_fewer_key_heads_than_heads(make):
     model = make(num_key_value_heads=2)
     asked = [request(n) for n in range(12)]

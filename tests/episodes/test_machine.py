@@ -121,6 +121,21 @@ def test_limits_end_the_episode_with_their_reason(kit, limits, reason, turns):
     assert all(segment.loss_mask[start] for _, start, _ in segment.spans)
 
 
+@pytest.mark.parametrize(
+    "limits",
+    [Limits(max_turns=3), Limits(max_context_tokens=24), Limits(max_episode_tokens=14), None],
+)
+def test_every_turn_keeps_its_own_reward_however_the_episode_ends(kit, limits):
+    steps = [kit.going("o", 1.0), kit.going("o", 2.0)]
+    third = kit.going("o", 3.0) if limits else ("o", 3.0, False, True, {})
+    machine = kit.machine(*steps, third, limits=limits)
+    prompt = machine.start()
+    while prompt is not None:
+        prompt = machine.feed(kit.complete("a"))
+    assert machine.episode.stop_reason.truncated
+    assert machine.episode.rewards == [1.0, 2.0, 3.0]
+
+
 @pytest.mark.parametrize("history", ["append", "concat_with_action"])
 @pytest.mark.parametrize(
     "limits",

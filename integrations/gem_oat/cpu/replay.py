@@ -12,7 +12,8 @@ import numpy as np
 from gem_core.adapters.estimate import needs_critic
 from gem_core.episodes.data import Episode
 from gem_core.parity.frozen import FrozenBatch
-from gem_core.parity.recorded import OnStep, StepTrace, Unit
+from gem_core.parity.recorded import OnStep, StepTrace, TracedRow, Unit
+from gem_core.parity.reference_lora import plain_names
 from gem_core.parity.replay import Replay, Row
 from gem_core.parity.traits import Traits
 from gem_core.training.recipe import Recipe
@@ -91,12 +92,26 @@ def _recording_learner() -> type:
     class RecordingLearner(InProcessLearner):
         first_task = 0
         minibatches: list[list[Unit]] = []  # noqa: RUF012
+        rows_of_step: list[TracedRow] = []  # noqa: RUF012
+
+        def get_batch_logps(self, *args: Any, **kwargs: Any) -> Any:
+            logps, entropy = super().get_batch_logps(*args, **kwargs)
+            if kwargs["model"] is self.model and not kwargs["compute_entropy"]:
+                self.old += list(logps.detach())
+            return logps, entropy
+
+        def compute_ppo_advantages(self, *args: Any) -> Any:
+            self.given = args[1:]  # token ids, attention mask, response mask
+            self.computed = super().compute_ppo_advantages(*args)
+            return self.computed
 
         def learning_step(self, trajectory: dict[str, Any]) -> dict[str, Any]:
+            self.old: list[Any] = []
             generator = np.random.RandomState()
             generator.set_state(np.random.get_state())  # Oat draws its permutations from it
             infos: dict[str, Any] = super().learning_step(trajectory)
             self.minibatches = []
+            self.rows_of_step = _traced(self, trajectory["loss_masks"])
             for _ in range(self.recipe.algorithm.epochs):
                 order = generator.permutation(len(self.segments))
                 for part in np.split(order, self.recipe.algorithm.minibatches):
@@ -108,8 +123,9 @@ def _recording_learner() -> type:
         def trace(self) -> StepTrace:
             """Return the weights, and what the last step trained in which order."""
             named = self.model.model.module.named_parameters()
-            weights = {name: _array(weight) for name, weight in named}
+            weights = plain_names((name, _array(weight)) for name, weight in named)
             trace = StepTrace(weights, {}, self.minibatches)
+            trace.rows = self.rows_of_step
             if self.critic is not None:
                 trace.critic_minibatches = self.minibatches
                 named = self.critic.module.named_parameters()
@@ -117,6 +133,22 @@ def _recording_learner() -> type:
             return trace
 
     return RecordingLearner
+
+
+def _traced(learner: Any, kept: Sequence[Any]) -> list[TracedRow]:
+    """Return the rows of the step, without those that only fill it up, whose ``kept`` is 0."""
+    ids, attended, trained = learner.given
+    advantages = learner.computed[0]
+    return [
+        TracedRow(
+            ids[row, :length].tolist(),
+            [0, *trained[row, : length - 1].int().tolist()],
+            np.array([0.0, *advantages[row, : length - 1].tolist()]),
+            np.array([0.0, *learner.old[row][: length - 1].tolist()]),
+        )
+        for row, length in enumerate(attended.sum(1).long().tolist())
+        if kept[row]
+    ]
 
 
 def _array(weight: Any) -> np.ndarray:

@@ -10,7 +10,8 @@ from msgspec.structs import replace
 
 from gem_core.episodes.data import Episode
 from gem_core.parity.frozen import FrozenBatch
-from gem_core.parity.recorded import OnStep, StepTrace, Unit, without_tied
+from gem_core.parity.recorded import OnStep, StepTrace, TracedRow, Unit, without_tied
+from gem_core.parity.reference_lora import plain_names
 from gem_core.parity.replay import Replay, Row
 from gem_core.parity.traits import Traits
 from gem_core.training.recipe import Recipe
@@ -78,8 +79,23 @@ def replay_run(
             count = len(experience.sequences)
             experience.labels = list(range(number, number + count))
             number += count
+        rows = [_traced(e, place) for e in experiences for place in range(len(e.sequences))]
         trainer.train(experiences)
-        on_step(done, _trace(trainer, orders))
+        trace = _trace(trainer, orders)
+        trace.rows = rows
+        on_step(done, trace)
+
+
+def _traced(experience: Any, position: int) -> TracedRow:
+    """Return row ``position`` of an experience as OpenRLHF's loss will read it."""
+    row = _row(0, experience, position)
+    logprobs = experience.action_log_probs[position][: len(row.token_ids) - 1].double().numpy()
+    return TracedRow(
+        row.token_ids,
+        [int(kept) for kept in row.loss_mask],
+        row.advantages,
+        np.concatenate([[0.0], logprobs]),
+    )
 
 
 class _Order:
@@ -111,7 +127,7 @@ def _record(trainer: Any, order: _Order) -> None:
 
 def _trace(trainer: InProcess, orders: dict[str, _Order]) -> StepTrace:
     module = trainer.actor.actor.model.module
-    weights = {name: _array(weight) for name, weight in module.named_parameters()}
+    weights = plain_names((name, _array(weight)) for name, weight in module.named_parameters())
     trace = StepTrace(without_tied(weights), {}, orders["actor"].take())
     if trainer.critic is not None:
         trace.critic_minibatches = orders["critic"].take()

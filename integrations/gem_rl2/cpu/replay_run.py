@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import numpy as np
 import RL2.trainer.ppo as ppo
 import torch
 from RL2.utils import checkpointing, sequences
@@ -18,7 +19,14 @@ from transformers import PreTrainedTokenizerFast
 
 from gem_core.adapters.estimate import needs_critic
 from gem_core.parity.frozen import FrozenBatch
-from gem_core.parity.recorded import OnStep, StepTrace, Unit, Weights, without_tied
+from gem_core.parity.recorded import (
+    OnStep,
+    StepTrace,
+    TracedRow,
+    Unit,
+    Weights,
+    without_tied,
+)
 from gem_core.training.recipe import Recipe
 from gem_core.training.runs import RunDir
 from gem_rl2 import _compat, worker
@@ -89,6 +97,7 @@ class Recorded:
         self.stopped_at: int | None = None
         self.episodes_by_tokens: dict[tuple[int, ...], int] = {}
         self.minibatches: dict[str, list[list[Unit]]] = {"Actor": [], "Critic": []}
+        self.rows: list[TracedRow] = []
 
     def __call__(self, data_list: Any, train: bool, step: int) -> Any:
         """Return RL2's tensors of the episodes of ``step`` (1-based)."""
@@ -106,6 +115,7 @@ class Recorded:
         """Report a step, where RL2 sends its weights to its engines."""
         self.on_step(step, self.trace())
         self.episodes_by_tokens.clear()
+        self.rows = []
         for minibatches in self.minibatches.values():
             minibatches.clear()
 
@@ -115,6 +125,8 @@ class Recorded:
             (self.episodes_by_tokens[tuple(row)], None) for row in tensors["states"].tolist()
         ]
         self.minibatches[role].append(units)
+        if role == "Actor":
+            self.rows += [_traced(tensors, row) for row in range(len(units))]
 
     def trace(self) -> StepTrace:
         """Return the weights as RL2 sends them to its engines, and what the step trained."""
@@ -122,10 +134,21 @@ class Recorded:
         trace = StepTrace(without_tied(_weights(trainer.actor)))
         trace.minibatches = list(self.minibatches["Actor"])
         trace.critic_minibatches = list(self.minibatches["Critic"])
+        trace.rows = self.rows
         if trainer.critic is not None:
             critic = _weights(trainer.critic)
             trace.critic = {_critic_name(name): weight for name, weight in critic.items()}
         return trace
+
+
+def _traced(tensors: dict[str, Any], row: int) -> TracedRow:
+    """Return a row as RL2's loss will read it: padding removed, its shift undone."""
+    length = tensors["eos_mask"][row].tolist().index(1) + 1
+    fields = ("action_mask", "advantages", "old_logps")
+    mask, advantages, old = (tensors[field][row, :length].double().numpy() for field in fields)
+    ids = [*tensors["states"][row, :length].tolist(), int(tensors["actions"][row, length - 1])]
+    on_tokens = [np.concatenate([[0.0], numbers]) for numbers in (advantages, old)]
+    return TracedRow(ids, [0, *mask.astype(int).tolist()], *on_tokens)
 
 
 @contextmanager

@@ -19,7 +19,8 @@ from transformers import AutoConfig, AutoTokenizer, PreTrainedTokenizerFast, Tra
 
 from gem_core.episodes.data import Episode
 from gem_core.parity.frozen import FrozenBatch
-from gem_core.parity.recorded import OnStep, StepTrace, Unit
+from gem_core.parity.recorded import OnStep, StepTrace, TracedRow, Unit
+from gem_core.parity.reference_lora import plain_names
 from gem_core.parity.replay import Replay, Row
 from gem_core.parity.traits import Traits
 from gem_core.training.recipe import Recipe
@@ -144,6 +145,20 @@ class _RunReplayer(_Replayer):
         self.bootstrap_states = [batch.machines[place].bootstrap_state() for place in places]
         return [batch.episodes[place] for place in places]
 
+    def traced(self) -> list[TracedRow]:
+        """Return what the step trained on."""
+        old = self.scored.get("old_per_token_logps")
+        return [self._traced(row, old) for row in _rows(self)]
+
+    def _traced(self, row: Row, old: torch.Tensor | None) -> TracedRow:
+        """Return a row with the old policy's log-probabilities."""
+        logprobs = None
+        if old is not None:
+            kept = self.scored["completion_mask"][row.episode] == 1
+            numbers = old[row.episode][kept].double().numpy()
+            logprobs = np.concatenate([np.zeros(len(row.token_ids) - len(numbers)), numbers])
+        return TracedRow(row.token_ids, row.loss_mask, row.advantages, logprobs)
+
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         output = super()._generate_and_score_completions(inputs)
         # TRL shuffles every tensor of the batch alike, so that this says which row is where.
@@ -184,8 +199,10 @@ class _Report(TrainerCallback):
 
     def _trace(self, minibatches: list[list[Unit]]) -> StepTrace:
         trainer = self.trainer
-        weights = trainer.accelerator.unwrap_model(trainer.model).named_parameters()
-        trace = StepTrace({name: _array(weight) for name, weight in weights}, {}, minibatches)
+        named = trainer.accelerator.unwrap_model(trainer.model).named_parameters()
+        weights = plain_names((name, _array(weight)) for name, weight in named)
+        trace = StepTrace(weights, {}, minibatches)
+        trace.rows = trainer.traced() if minibatches else []
         if trainer.critic is not None:
             body, head = trainer.critic.model
             trace.critic = {f"body.{n}": _array(weight) for n, weight in body.named_parameters()}

@@ -27,7 +27,8 @@ from verl.workers.utils.losses import value_loss
 from verl.workers.utils.padding import response_from_nested, response_to_nested
 
 from gem_core.adapters.token_rows import read_labels
-from gem_core.parity.recorded import StepTrace, Unit, without_tied
+from gem_core.parity.recorded import StepTrace, TracedRow, Unit, Weights, without_tied
+from gem_core.parity.reference_lora import plain_names
 from gem_core.training.recipe import Recipe
 from gem_verl.cpu.local import LocalActor, _result
 from gem_verl.rollout import TurnOutput
@@ -54,6 +55,7 @@ class RecordedTrainer(LocalActor):
         super().__init__(recipe, model_dir, **settings)
         self.minibatches: list[list[Unit]] = []
         self.critic_minibatches: list[list[Unit]] = []
+        self.rows: list[TracedRow] = []
         _record(self.worker.actor, self.minibatches)
         self.ref: Any = None
         if recipe.algorithm.kl_coef:
@@ -107,6 +109,7 @@ class RecordedTrainer(LocalActor):
             values = _result(self.critic.infer_batch(self._for_inference(batch)))["values"]
             batch["values"] = response_from_nested(values, mask)
         self._estimate(batch, labels)
+        self.rows = [_traced(batch, row) for row, label in enumerate(labels) if label]
         if self.critic is not None:
             self.critic.train_mini_batch(self._for_training(batch, size, self.config.critic))
         actor = self.config.actor_rollout_ref.actor
@@ -176,14 +179,33 @@ class RecordedTrainer(LocalActor):
         for field in ("advantages", "returns"):
             batch[field] = response_to_nested(data.batch[field], batch["response_mask"])
 
+    def _trained(self) -> Weights:
+        """Return what verl sends to its engines; with adapters, those and the layers under them."""
+        if not self.recipe.model.lora.rank:
+            return without_tied({name: _array(tensor) for name, tensor in self.weights().items()})
+        named = self.engine.module.named_parameters()
+        whole = ((n, p.full_tensor() if hasattr(p, "full_tensor") else p) for n, p in named)
+        return plain_names((name, _array(tensor)) for name, tensor in whole)
+
     def trace(self) -> StepTrace:
         """Return the weights, and what the last step trained in which order."""
-        weights = without_tied({name: _array(tensor) for name, tensor in self.weights().items()})
-        trace = StepTrace(weights, {}, list(self.minibatches), list(self.critic_minibatches))
+        trace = StepTrace(self._trained(), {}, list(self.minibatches))
+        trace.critic_minibatches = list(self.critic_minibatches)
+        trace.rows = self.rows
         if self.critic is not None:
             pairs = self.critic.engine.get_per_tensor_param()[0]
             trace.critic = {_critic_name(name): _array(tensor) for name, tensor in pairs}
         return trace
+
+
+def _traced(batch: TensorDict, row: int) -> TracedRow:
+    """Return a row as verl's loss will read it."""
+    ids = batch["input_ids"][row].tolist()
+    before = np.zeros(len(batch["prompts"][row]))
+    fields = ("advantages", "old_log_probs")
+    advantages, old = (np.concatenate([before, batch[f][row].double().numpy()]) for f in fields)
+    mask = [*before.astype(int).tolist(), *batch["response_mask"][row].int().tolist()]
+    return TracedRow(ids, mask, advantages, old)
 
 
 def _record(worker: Any, minibatches: list[list[Unit]]) -> None:

@@ -1,0 +1,47 @@
+"""Training while the engine samples: old log-probabilities are the trained model's, not the
+engine's; a trainer whose adapter has no such mode refuses the keys that would start one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from importlib import import_module
+
+import pytest
+
+from gem_core.errors import GemError
+from gem_core.parity.cases import RUNS
+from gem_core.parity.teacher_forced import teacher_forced
+
+STEPS = 3
+MODES = {"openrlhf": ("trainer.openrlhf.train.async_enable=true",)}
+"""Trainer -> what makes it train asynchronously."""
+REFUSED = {
+    "oat": ("trainer.oat.asynchronous=true",),
+    "verl": ("trainer.verl.trainer.v1.trainer_mode=separate_async",),
+    "rl2": ("trainer.rl2.trainer.async=true",),
+    "trl": ("trainer.trl.steps_per_generation=8", "trainer.trl.num_iterations=2"),
+}
+"""Trainer -> native keys by which it would train on episodes of older weights."""
+
+
+def test_the_old_policy_is_the_trained_one(package, trainer_name, refused, model_dir):
+    if trainer_name not in MODES:
+        assert_refused(package, REFUSED[trainer_name])
+        return
+    adapter = import_module(f"{package}.cpu.replay")
+    case = replace(RUNS["rebn"], also=MODES[trainer_name])
+    result = teacher_forced(
+        case.recipe(list(refused), STEPS), model_dir, adapter.replay_run, adapter.TRAITS
+    )
+    assert result.faults == [] and len(result.policy) == STEPS + 1
+
+
+def assert_refused(package, keys):
+    from gem_core.training.recipe import load_recipe
+
+    translate = import_module(f"{package}.config").translate
+    for key in keys:
+        recipe = load_recipe("guess-the-number-easy", "tiny", [key])
+        name = key.partition("=")[0].split(".", 2)[2]
+        with pytest.raises(GemError, match=name.replace(".", r"\.")):
+            translate(recipe)
