@@ -9,7 +9,7 @@ from gem_core.graders.code import CodeVerdict, Limits, grade_code
 SECRET = 918273645
 FUNCTION = [{"function": "f", "args": [1], "output": SECRET}]
 STDIN = [{"input": "1\n", "output": str(SECRET)}]
-LIMITS = Limits(test_s=1, total_s=20)
+LIMITS = Limits(test_s=0.4, total_s=20)
 SEARCH = """
 import gc, sys, json, os
 def numbers(value, depth=0):

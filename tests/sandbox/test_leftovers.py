@@ -89,7 +89,7 @@ def test_a_program_that_fills_its_pipe_and_stops_is_ended(sandbox: Sandbox) -> N
         except BlockingIOError: pass
         os.kill(os.getpid(), signal.SIGSTOP)
     """
-    limits = Limits(seconds=1, output_kb=10_000)
+    limits = Limits(seconds=0.5, output_kb=10_000)
     result = sandbox.run(textwrap.dedent(code), limits=limits)
     assert result.error in ("timeout", "output_limit") and len(result.output) >= 100_000
     assert sandbox.run("print(1)").output == "1\n"

@@ -169,6 +169,17 @@ def test_a_shell_keeps_files_variables_and_functions_but_no_process() -> None:
     assert one.run("echo \0").status == 1
 
 
+@pytest.mark.parametrize("answer", ["", "[]", "{}", '{"status": 0}', "[" * 100_000])
+def test_a_destroyed_answer_of_a_shell_is_the_commands_error(
+    monkeypatch: pytest.MonkeyPatch, answer: str
+) -> None:
+    """Not a fault of the sandbox, which would take the episode out of the training."""
+    monkeypatch.setattr("gem_core.sandbox.shell._PROGRAM", f"print({answer!r})")
+    one = Shell({"a": "x"})
+    result = one.run("true")
+    assert (result.status, result.error) == (None, "error") and one.files == {"a": "x"}
+
+
 def test_links_and_rights_survive_a_command() -> None:
     one = Shell()
     one.run("echo 'echo own' > s; chmod +x s; ln -s s link; mkfifo pipe; mkdir -p x/y")

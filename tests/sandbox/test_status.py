@@ -83,6 +83,16 @@ def test_a_branch_that_lies_about_its_process_harms_nobody(sandbox: Sandbox, pid
         assert neighbour.run("print(x)").output == "1\n"
 
 
+def test_a_flood_of_answers_does_not_keep_the_server_busy(sandbox: Sandbox) -> None:
+    flood = "import os\nos.set_blocking(3, False)\nfor _ in range(500): os.write(3, bytes(1 << 16))"
+    result = sandbox.run(flood + "\nprint('ESCAPED')", limits=Limits(seconds=30, cpu_s=30))
+    assert result.error == "error" and "BlockingIOError" in result.output, result
+    with sandbox.session() as session:
+        blocks = "import os\nwhile True: os.write(3, bytes(1 << 16))"
+        assert session.run(blocks, limits=Limits(seconds=60, cpu_s=60)).error == "killed"
+    assert sandbox.run("print(1)").output == "1\n"
+
+
 SEARCH = """
 import ctypes, gc, os, sys
 needle = bytes(reversed(reversed_needle.encode()))

@@ -32,6 +32,8 @@ _LOOK_EVERY = 0.02
 _LONG = 0.05  # seconds after which a call lets short ones pass
 _BRANCH_SECONDS = 10.0
 _MARK = 16  # bytes that an answer begins with
+_MOST_NOISE = 1 << 20
+"""Bytes that a program of a session may write where its interpreter answers."""
 _LONG_RUNNING = 10  # added to the nice value of a program that runs longer than `_LONG`
 
 
@@ -75,6 +77,7 @@ class Client:
         self._polite = False
         self._answer = bytearray()
         self._mark = b""
+        self._noise = 0
 
     def close(self) -> None:
         """End the interpreter; the client has gone, or the server ends."""
@@ -140,7 +143,7 @@ class Client:
             self._interpreter.thaw()
         self._mark = os.urandom(_MARK) if self._keep else b""
         added = {"other_tasks": self._server.other_tasks, "mark": self._mark.hex()}
-        self._interpreter.request({**self._request, **added})
+        self._interpreter.request({**self._request, **added}, last=not self._keep)
 
     def _start(self, seconds: float) -> None:
         self._started = time.monotonic()
@@ -170,7 +173,10 @@ class Client:
             at = self._answer.find(self._mark)
             if 0 <= at < len(self._answer) - _MARK:
                 self._answered(self._answer[at + _MARK])
+            self._noise += len(data)
             del self._answer[: -2 * _MARK]
+            if self._request is not None and self._noise > _MOST_NOISE:
+                self._stop("killed")
 
     def _answered(self, status: int) -> None:
         """Finish a call of a session: its interpreter says that it ended, and how."""

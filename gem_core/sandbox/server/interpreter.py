@@ -144,8 +144,10 @@ class Interpreter:
         """Whether the process has ended or closed its socket."""
         return self._channel.closed
 
-    def request(self, message: dict[str, Any]) -> None:
-        """Send a request."""
+    def request(self, message: dict[str, Any], *, last: bool = False) -> None:
+        """Send a request; the ``last`` one is answered by the process's end alone."""
+        if last:
+            self._channel.read_no_more()
         self._channel.send(message)
 
     def send_descriptors(self, descriptors: list[int]) -> None:

@@ -10,7 +10,8 @@ from typing import Any
 
 MOST = 256 << 20
 """Bytes of a message; a longer one ends the connection."""
-READ = select.POLLIN | select.POLLHUP | select.POLLERR
+_GONE = select.POLLHUP | select.POLLERR
+READ = select.POLLIN | _GONE
 _WRITE = select.POLLOUT
 
 
@@ -69,6 +70,7 @@ class Channel:
         self._on_end = on_end
         self._in = bytearray()
         self._out = bytearray()
+        self._events = READ
         self.closed = False
         loop.watch(peer.fileno(), READ, self._handle)
 
@@ -77,6 +79,10 @@ class Channel:
         body = json.dumps(message).encode()
         self._out += len(body).to_bytes(4, "little") + body
         self._write()
+
+    def read_no_more(self) -> None:
+        """Notice only that the other end has gone; what it sends stays unread, until it blocks."""
+        self._events = _GONE
 
     def send_descriptors(self, descriptors: list[int]) -> None:
         """Send open descriptors with one byte; everything before must have been read."""
@@ -92,8 +98,12 @@ class Channel:
     def _handle(self, event: int) -> None:
         if event & _WRITE:
             self._write()
-        if not self.closed and event & READ:
-            self._read()
+        if not self.closed and event & self._events:
+            if self._events == _GONE:
+                self.close()
+                self._on_end()
+            else:
+                self._read()
 
     def _write(self) -> None:
         if self.closed:
@@ -106,7 +116,7 @@ class Channel:
             pass
         except OSError:  # the other end has gone: reading notices it
             self._out.clear()
-        events = READ | _WRITE if self._out else READ
+        events = self._events | _WRITE if self._out else self._events
         self._loop.watch(self._peer.fileno(), events, self._handle)
 
     def _read(self) -> None:
