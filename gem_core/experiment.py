@@ -23,6 +23,7 @@ from gem_core.training.model_files import copy_source_files
 from gem_core.training.model_weights import require_complete, require_export
 from gem_core.training.recipe import Recipe
 from gem_core.training.run_data import belonging_to, describe_environments, in_run
+from gem_core.training.run_files import refuse_link
 from gem_core.training.run_lock import exclusive
 from gem_core.training.runs import IfExists, RunDir
 from gem_core.training.sessions import SessionLog, read_sessions, recorded, total_seconds
@@ -200,7 +201,7 @@ def _evaluate(
         return None
     from gem_core.evaluation.measure import measure
 
-    metrics, engine = measure(recipe, model, run.path / ENGINE_LOG)
+    metrics, engine = measure(recipe, model, refuse_link(run.path / ENGINE_LOG))
     run.log_eval(step, when, metrics, engine)
     low = metrics["success/low"]
     high = metrics["success/high"]

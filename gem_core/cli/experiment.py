@@ -9,6 +9,7 @@ from pathlib import Path
 
 from gem_core.errors import RecipeError, RunError
 from gem_core.training.recipe import Recipe, load_recipe, override
+from gem_core.training.run_files import refuse_link
 from gem_core.training.runs import IfExists, RunDir, continue_from
 
 _QUICKSTART = Path("runs/quickstart")
@@ -86,7 +87,7 @@ def report(arguments: argparse.Namespace) -> int:
     if arguments.record:
         for run in runs:
             print(f"Recorded: {record(run, arguments.record / run.path.name).path}")
-    target = arguments.png or runs[0].path / "learning-curve.png"
+    target = arguments.png or refuse_link(runs[0].path / "learning-curve.png")
     print(f"Learning curve: {learning_curve(runs, target, metric=arguments.metric)}")
     return 0
 
@@ -108,6 +109,6 @@ def quickstart(arguments: argparse.Namespace) -> int:
         arguments.run or _QUICKSTART,
         "overwrite" if arguments.overwrite else "resume",
     )
-    print(f"Learning curve: {learning_curve([run], run.path / 'learning-curve.png')}")
+    print(f"Learning curve: {learning_curve([run], refuse_link(run.path / 'learning-curve.png'))}")
     print(f"Run directory:  {run.path}  (episodes.jsonl.gz has sampled episodes)")
     return 0

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from numbers import Real
 from typing import Any
 
-from gem_core.errors import GemError
+import msgspec
+
+from gem_core.errors import RunError
 from gem_core.tracking.trackers import RunFacts, Tracker, open_tracker
 from gem_core.tracking.watch import watched
 from gem_core.training.recipe import flatten
+from gem_core.training.run_files import convert, read_object, write_object
 from gem_core.training.runs import RunDir
 
 STATE = "trackers.json"
 """File of the run: tracker -> its name of the run, and what it has received."""
 _POLL_S = 1.0
+
+
+class _State(msgspec.Struct):
+    """What `STATE` holds of a tracker."""
+
+    id: str = ""
+    step: int = 0
+    evals: list[str] = []
 
 
 class _Sender:
@@ -75,7 +85,7 @@ class _Sender:
 
     def _write(self) -> None:
         state = {**_read(self._run), self.name: self._state()}
-        (self._run.path / STATE).write_text(json.dumps(state, indent=1) + "\n", encoding="utf-8")
+        write_object(self._run.path / STATE, state)
 
     def _state(self) -> dict[str, Any]:
         return {"id": self._tracker.id, "step": self._step, "evals": self._evals}
@@ -139,10 +149,11 @@ def _numbers(row: Mapping[str, Any], prefix: str) -> dict[str, float]:
 
 def _read(run: RunDir) -> dict[str, Any]:
     path = run.path / STATE
-    if not path.exists():
-        return {}
     try:
-        state: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except json.JSONDecodeError as error:
-        raise GemError(f"{path} is not JSON: delete it, and everything is sent again.") from error
+        state = read_object(path)
+        convert(state, dict[str, _State], str(path))
+    except FileNotFoundError:
+        return {}
+    except RunError as error:
+        raise RunError(f"{error} Delete it, and everything is sent again.") from error
     return state

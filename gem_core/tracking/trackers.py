@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from gem_core.errors import MissingDependencyError
+from gem_core.training.run_files import refuse_link
 
 
 class RunFacts(NamedTuple):
@@ -48,7 +49,7 @@ class TensorBoard:
     def __init__(self, facts: RunFacts) -> None:
         summary = _package("tensorboard")
         self.id = ""
-        self._writer = summary.Writer(str(facts.folder / "tensorboard"))
+        self._writer = summary.Writer(str(refuse_link(facts.folder / "tensorboard")))
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         """Write one scalar for each metric."""

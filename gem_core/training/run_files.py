@@ -88,6 +88,17 @@ def open_to_append(path: str | Path) -> int:
     return descriptor
 
 
+def refuse_link(path: Path) -> Path:
+    """Return ``path``, a file of a run that something else writes.
+
+    Raises:
+        RunError: it is a link, through which a file outside would be written.
+    """
+    if path.is_symlink():
+        raise RunError(f"{path} is a link, and links in a run are not followed: delete it.")
+    return path
+
+
 def write_object(path: Path, data: Any) -> None:
     """Write a JSON object; a process that is killed leaves either the old file or the new one."""
     partial = path.with_suffix(".partial")

@@ -153,6 +153,23 @@ def test_a_run_from_elsewhere_writes_through_no_link(tmp_path, name):
     assert victim.read_text() == ""
 
 
+def test_the_curve_of_a_report_is_not_drawn_through_a_link(tmp_path, capsys):
+    """A report of a run from elsewhere would overwrite a file of the user."""
+    from tests.view.hostile import RECORDED
+
+    victim = tmp_path / "victim"
+    victim.write_text("x")
+    run = shutil.copytree(RECORDED, tmp_path / "run")
+    (run / "learning-curve.png").symlink_to(victim)
+    assert main(["report", str(run)]) == 2
+    assert "is a link" in capsys.readouterr().err
+    (run / "trackers.json").symlink_to(victim)
+    (run / "tensorboard").symlink_to(tmp_path)
+    assert main(["track", str(run), "--to", "tensorboard"]) == 2
+    assert victim.read_text() == "x"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "victim"]
+
+
 def test_a_file_that_is_replaced_is_not_written_through_a_link(tmp_path):
     victim = tmp_path / "victim"
     victim.write_text("x")
