@@ -76,7 +76,8 @@ def make_plan(args: argparse.Namespace) -> Plan:
     mode: tuple[str, ...] = ()
     name = "compare"
     if args.quick:
-        mode = QUICK
+        own_model = any(text.startswith("model.path=") for text in args.overrides)
+        mode = tuple(text for text in QUICK if not (own_model and text.startswith("model.tiny.")))
         name = "compare-quick"
     elif args.lockstep:
         mode = overrides(STEPS if args.steps is None else args.steps)

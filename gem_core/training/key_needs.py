@@ -9,11 +9,12 @@ leaves a recipe without the critic's keys.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
-from gem_core.errors import RecipeError
+from gem_core.errors import RecipeError, did_you_mean
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -81,7 +82,11 @@ NEEDS: tuple[Need, ...] = (
         lambda r: any(env.max_turns is None for env in [*r.env, *r.eval.env]),
         "an environment without max_turns in its own table, which is used instead",
     ),
-    Need("model.revision", lambda r: r.model.path != "tiny", "a Hugging Face id as model.path"),
+    Need(
+        "model.revision",
+        lambda r: r.model.path != "tiny" and not Path(r.model.path).is_dir(),
+        "a Hugging Face id as model.path; a directory has no revisions",
+    ),
     Need("model.tiny", lambda r: r.model.path == "tiny", 'model.path = "tiny"'),
     Need(
         "model.tiny.warm_start_batch model.tiny.warm_start_lr model.tiny.expert_noise",
@@ -164,11 +169,25 @@ def refuse_idle(recipe: Recipe) -> None:
     Raises:
         RecipeError: the first of them, with what it needs.
     """
+    _refuse_strange_sources(recipe)
     for idle in idle_keys(recipe):
         raise RecipeError(
             f"{idle.key} = {idle.value!r} has no effect here: it goes with {idle.what}. Leave it "
             "out, or set that."
         )
+
+
+def _refuse_strange_sources(recipe: Recipe) -> None:
+    """Refuse a source of a key that no recipe has: ``gem-core show`` would never print it."""
+    from gem_core.training.recipe import recipe_keys
+
+    known = recipe_keys()
+    for key in recipe.sources:
+        if key not in known and not key.startswith(("env.", "eval.env.", "trainer.")):
+            raise RecipeError(
+                f"sources: no recipe has the key {key!r}.{did_you_mean(key, known)} See "
+                "docs/recipes.md for all keys."
+            )
 
 
 def idle_keys(recipe: Recipe) -> list[Idle]:

@@ -122,6 +122,7 @@ ADAPTER_OWNED = {
     f"{TRAIN}.no_stop_trim": _STOP,
     f"{TRAIN}.stop_token_ids": _STOP,
     f"{TRAIN}.stop": _STOP,
+    f"{TEST}.max_new_tokens": "set limits.max_tokens_per_turn instead",
     f"{TEST}.no_stop_trim": _STOP,
     f"{TEST}.stop_token_ids": _STOP,
     f"{TEST}.stop": _STOP,

@@ -145,6 +145,21 @@ def test_what_a_file_sets_in_vain_is_refused_whatever_is_overridden(tmp_path):
     load_recipe(path, None, ["context.template=chat"])
 
 
+def test_a_source_of_a_key_that_does_not_exist_is_refused(tmp_path):
+    path = tmp_path / "mine.toml"
+    head = 'name="mine"\nenv=[{id="game:Hangman-v0-easy"}]\n[sources]\n'
+    path.write_text(f'{head}"algorithm.gamm" = "ours"')
+    with pytest.raises(RecipeError, match=r"'algorithm\.gamm'\. Did you mean 'algorithm\.gamma'"):
+        load_recipe(path)
+    path.write_text(f'{head}"algorithm.gamma" = "ours"\n"env.0.kwargs.words" = "ours"')
+    load_recipe(path)
+
+
+def test_a_directory_has_no_revision(tmp_path):
+    with pytest.raises(RecipeError, match=r"^model\.revision = .*a directory has no"):
+        load_recipe(GUESS, "tiny", [f"model.path={tmp_path}", "model.revision=v2"])
+
+
 def test_shipped_recipes_and_all_cells_of_comparisons_load():
     for name in shipped("baselines"):
         for profile in (None, *shipped("profiles")):

@@ -10,6 +10,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
+from gem_core.errors import RecipeError
 from gem_core.parity.frozen import frozen_episodes
 from gem_core.training.runs import RunDir
 from gem_openrlhf import launch
@@ -130,5 +131,6 @@ def test_the_revision_of_the_recipe_is_what_openrlhf_loads(
 
 
 def test_a_directory_has_no_revisions(tiny, untrained):
-    recipe = tiny(f"model.path={untrained}", "model.revision=v2")
-    assert launch.model_source(recipe) == untrained
+    assert launch.model_source(tiny(f"model.path={untrained}")) == untrained
+    with pytest.raises(RecipeError, match=r"model\.revision = 'v2' .* a directory has no revis"):
+        tiny(f"model.path={untrained}", "model.revision=v2")

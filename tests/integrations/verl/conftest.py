@@ -20,7 +20,9 @@ def tiny():
     """``tiny(*overrides)``: the tiny recipe of the first baseline, hardly warm-started."""
 
     def load(*overrides):
-        fast = ["model.tiny.warm_start_steps=60", "train.steps=2", "batch.episodes=8"]
+        fast = ["train.steps=2", "batch.episodes=8"]
+        if not any(text.startswith("model.path=") for text in overrides):
+            fast.append("model.tiny.warm_start_steps=60")
         return load_recipe("guess-the-number-easy", "tiny", [*fast, *overrides])
 
     return load

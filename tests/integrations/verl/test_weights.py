@@ -132,4 +132,4 @@ def test_a_revision_is_what_verl_loads(tiny, tmp_path, monkeypatch):
     monkeypatch.setattr("huggingface_hub._snapshot_download.constants", constants)
     assert model_source(recipe) == str(hub / "snapshots" / ("1" * 40))
     assert model_source(tiny("model.path=org/tiny")) == "org/tiny"
-    assert model_source(tiny(f"model.path={tmp_path}", "model.revision=v2")) == str(tmp_path)
+    assert model_source(tiny(f"model.path={tmp_path}")) == str(tmp_path)
