@@ -85,7 +85,8 @@ class Recipe(Table, frozen=True, kw_only=True):
     """One experiment. The class of each table describes its keys."""
 
     name: Text
-    """Name of the experiment in tables and run directories."""
+    """Name of the experiment in tables and run directories; it has no slash and begins with no
+    dot."""
     env: list[EnvConfig]
     """The environments, one ``[[env]]`` table each."""
     seed: RunSeed = 0
