@@ -274,6 +274,10 @@ def test_a_state_that_fails_halfway_leaves_the_environment_as_it_was() -> None:
         ("rng", "x"),
         ("fields", None),
         ("fields", {"unknown": 1}),
+        ("more", json.loads("[" * 100 + "]" * 100)),
+        ("more", float("nan")),
+        ("more", 1 << 600),
+        ("more", {1: 2}),
     ],
 )
 def test_a_damaged_state_is_refused(part: str, value: object) -> None:
