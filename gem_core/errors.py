@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import sys
 from collections.abc import Iterable, Iterator
@@ -10,6 +11,7 @@ from difflib import get_close_matches
 from pathlib import PurePath
 from types import CodeType
 
+_BOUND = re.compile(r"python_version\s*(<=|>=|<|>)\s*[\"'](\d+)\.(\d+)[\"']")
 _LONGEST_TEXT = 4000
 """Characters of an exception's message that are kept."""
 
@@ -211,3 +213,56 @@ def no_exit(what: str) -> Iterator[None]:
         if is_interruption(error):
             raise
         raise GemError(f"{what}: {error_line(error)}{place_of(error)}") from error
+
+
+def python_needed(
+    extra: str,
+    python: tuple[int, int] | None = None,
+    declared: Iterable[str] | None = None,
+) -> str | None:
+    """Return the Python that an extra of gem-core needs, ``None`` if it installs something here.
+
+    pip says nothing where the markers of an extra exclude all that is in it.
+
+    Args:
+        extra: its name.
+        python: the version; ``None`` = of this interpreter.
+        declared: requirements with their markers; ``None`` = those of the installed gem-core.
+
+    >>> python_needed("new", (3, 10), ["trl; (python_version >= '3.11') and extra == 'new'"])
+    '>=3.11'
+    """
+    if declared is None:
+        from importlib.metadata import requires
+
+        declared = requires("gem-core") or []
+    here = python or sys.version_info[:2]
+    mine = re.compile(rf"extra == [\"']{re.escape(extra)}[\"']")
+    bounds = [_BOUND.findall(text) for text in declared if mine.search(text)]
+    if not bounds or not all(any(not _holds(b, here) for b in one) for one in bounds):
+        return None
+    return ",".join(
+        dict.fromkeys(f"{op}{major}.{minor}" for one in bounds for op, major, minor in one)
+    )
+
+
+def _holds(bound: tuple[str, str, str], python: tuple[int, ...]) -> bool:
+    """Return whether a version of Python is within a bound of a marker."""
+    operator, major, minor = bound
+    limit = (int(major), int(minor))
+    return {
+        "<": python < limit,
+        "<=": python <= limit,
+        ">": python > limit,
+        ">=": python >= limit,
+    }[operator]
+
+
+def how_to_install(extra: str) -> str:
+    """Return the end of a message about a package that is missing: the line, or what it needs."""
+    needed = python_needed(extra)
+    line = f"pip install 'gem-core[{extra}]'"
+    if needed is None:
+        return line
+    here = ".".join(map(str, sys.version_info[:2]))
+    return f"it needs Python {needed}, and this is {here}: make an environment with it, then {line}"

@@ -75,6 +75,9 @@ def run_experiment(
     require_trackers(recipe.track.to)
     require_engine(recipe, trainer)
     trainers.resolve(spec.translate)(recipe)  # what the trainer refuses leaves no directory
+    trained = if_exists == "resume" and RunDir(path).trained
+    if recipe.hardware.nodes > 1 and spec.check_nodes and not trained:
+        trainers.resolve(spec.check_nodes)(recipe)
     with exclusive(path):
         return _run(recipe, trainer, path, if_exists, log)
 
@@ -172,11 +175,15 @@ def _train(
     overlap = task_overlap(recipe) if recipe.eval.episodes else None
     if recipe.eval.episodes:
         log(overlap_in_words(overlap))
-    log(f"Training {recipe.name} with {trainer} for {recipe.train.steps} steps into {run.path}")
-    with session.phase("train"), progress(run, recipe.train.steps, log), stop_on_sigterm(run):
-        trainers.launch(trainer, recipe, run, resume=resume)
-    require_export(trainer, run.model)
-    copy_source_files(source, recipe.model.revision, run.model)
+    if run.trained:
+        log(f"{run.path} is trained.")
+    else:
+        log(f"Training {recipe.name} with {trainer} for {recipe.train.steps} steps into {run.path}")
+        with session.phase("train"), progress(run, recipe.train.steps, log), stop_on_sigterm(run):
+            trainers.launch(trainer, recipe, run, resume=resume)
+        require_export(trainer, run.model)
+        copy_source_files(source, recipe.model.revision, run.model)
+        run.mark_trained()
     with session.phase("eval_after"):
         after = _evaluate(run, recipe, run.model, "after", recipe.train.steps, log)
     result = _result(run, recipe, before, after)

@@ -74,7 +74,7 @@ def load_plan(name: str, file: Path = ENVIRONMENTS) -> Plan:
     known = environment_names(data)
     if name not in known:
         raise BuildError(f"there is no environment {name!r}; there are: {', '.join(known)}")
-    steps = (*data[name]["steps"], {"install": data["common"]})
+    steps = (*data[name]["steps"], {"install": data[name].get("common", data["common"])})
     for step in steps:
         unknown = set(step) - {"install", "options", "environ"}
         if unknown:

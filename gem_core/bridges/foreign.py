@@ -13,7 +13,7 @@ from typing import Any
 
 from gem_core.bridges.global_random import GlobalRandom
 from gem_core.core import Env
-from gem_core.errors import EpisodeStateError, MissingDependencyError
+from gem_core.errors import EpisodeStateError, MissingDependencyError, how_to_install
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -209,7 +209,7 @@ def installed(distribution: str, extra: str) -> str:
         return version(distribution)
     except PackageNotFoundError:
         raise MissingDependencyError(
-            f"This environment needs the package {distribution!r}: install gem-core[{extra}]."
+            f"This environment needs the package {distribution!r}: {how_to_install(extra)}"
         ) from None
 
 

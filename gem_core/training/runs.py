@@ -12,6 +12,7 @@ sessions.jsonl   the processes that worked on the run, one after another, and th
 run.lock         the process that trains this run, or did
 stop             exists while a stop is asked for: training saves after its step, and ends
 stopped.json     exists if training ended so; the step of its checkpoint
+trained.json     exists if training is over and the model is complete; only the evaluation is left
 result.json      written last; exists only if the run finished
 """
 
@@ -47,6 +48,7 @@ RUN_VARIABLE = "GEM_CORE_RUN"
 """Environment variable in which a launcher passes the run directory to its worker processes."""
 STOP_FILE = "stop"
 STOPPED_FILE = "stopped.json"
+TRAINED_FILE = "trained.json"
 SESSIONS_FILE = "sessions.jsonl"
 IfExists = Literal["error", "resume", "overwrite"]
 
@@ -122,6 +124,11 @@ class RunDir:
     def finished(self) -> bool:
         """Whether the run wrote its result."""
         return (self.path / "result.json").exists()
+
+    @property
+    def trained(self) -> bool:
+        """Whether training is over and its model is here: a resumed run only evaluates it."""
+        return (self.path / TRAINED_FILE).exists() and self.model.exists()
 
     @property
     def recipe(self) -> Recipe:
@@ -297,6 +304,10 @@ class RunDir:
                 f"{self.path} was started with another recipe (it differs in {changed}): resume "
                 "it with the same recipe, or start a new run."
             )
+
+    def mark_trained(self) -> None:
+        """Record that training is over and that the model is complete."""
+        self._write(TRAINED_FILE, {"time": time.time()})
 
     def _repair(self) -> None:
         """Remove the incomplete ends of files that a killed process left, before more is added."""

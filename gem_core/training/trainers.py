@@ -15,7 +15,7 @@ from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, v
 from importlib.util import find_spec
 from typing import Any
 
-from gem_core.errors import MissingDependencyError, no_exit, unknown
+from gem_core.errors import MissingDependencyError, no_exit, python_needed, unknown
 from gem_core.training.memory_layout import MemoryLayout
 
 TYPE_CHECKING = False
@@ -39,6 +39,8 @@ class Trainer:
         launch: ``module:function`` with the signature ``run(recipe, run_dir, *, resume=False)``.
         translate: ``module:function``, ``recipe -> native configuration`` (list of arguments or a
             dict), raising RecipeError for a key that cannot be honoured.
+        check_nodes: ``module:function``, ``recipe -> None``, called before anything is done for a
+            run on several nodes; it raises RecipeError where that cannot be started.
         modules: module that must be importable -> the command that installs it.
         memory: how it holds a model on its GPUs, for ``gem-core plan``; ``None`` = not known.
         shared_imports: modules that a comparison on a CPU imports once for all of this trainer's
@@ -53,6 +55,7 @@ class Trainer:
     install: str
     launch: str
     translate: str
+    check_nodes: str = ""
     modules: dict[str, str] = field(default_factory=dict)
     memory: MemoryLayout | None = None
     shared_imports: tuple[str, ...] = ()
@@ -148,8 +151,13 @@ def check(
             f"`python{low[0]}.{low[1]} -m venv {trainer.name}`, then in it {trainer.install}"
         )
     installed = (version_of or installed_version)(trainer.distribution)
-    if installed is None:
-        problems.append(f"{trainer.distribution} is not installed: {trainer.install}")
+    if installed is None and problems:
+        pass  # what is to be installed is said with the Python
+    elif installed is None:
+        needed = python_needed(trainer.name, here)
+        nothing = f"gem-core[{trainer.name}] installs nothing on Python {here[0]}.{here[1]}"
+        why = "" if needed is None else f", and {nothing} (it needs {needed})"
+        problems.append(f"{trainer.distribution} is not installed{why}: {trainer.install}")
     elif not _within(installed, trainer.tested):
         problems.append(
             f"{trainer.distribution} {installed} is outside the tested range "

@@ -40,6 +40,8 @@ APPLIED = frozenset({
 
 REFUSED = {
     "algorithm.entropy_coef": "Oat computes the entropy without a gradient; set it to 0.",
+    "hardware.nodes": "a command on a second machine would find the run directory in use; use one "
+    "machine with more GPUs, or TRL, verl or OpenRLHF.",
     "hardware.engine_tensor_parallel": "not carried over to Oat yet; leave it 1.",
     "hardware.tensor_parallel": "Oat's GPUs compute whole layers; leave it 1.",
     "hardware.sequence_parallel": "Oat's GPUs compute whole sequences; leave it 1.",
@@ -123,7 +125,6 @@ def _check_values(recipe: Recipe) -> None:
     native = recipe.trainer.get("oat", {})
     gpu = hardware.device == "gpu"
     real_vllm = "vllm" in values.real_parts()
-    node_keys = {"master_addr", "master_port", "group_rank"}
     most = recipe.batch.max_tokens_per_device
     fused = native.get("use_fused_lm_head") and recipe.batch.micro_batch != 1
     checks = [
@@ -139,17 +140,12 @@ def _check_values(recipe: Recipe) -> None:
             "Oat samples with vllm on a GPU, on a CPU with hf",
         ),
         (
-            "hardware.device hardware.nodes hardware.gpus_per_node",
+            "hardware.device hardware.gpus_per_node",
             hardware.gpus > 1 and not gpu,
             "on a CPU there is one",
         ),
         (
-            "hardware.nodes",
-            hardware.nodes > 1 and not node_keys <= native.keys(),
-            "start it once per node, with [trainer.oat] master_addr, master_port and group_rank",
-        ),
-        (
-            "batch.episodes batch.group_size hardware.nodes hardware.gpus_per_node",
+            "batch.episodes batch.group_size hardware.gpus_per_node",
             recipe.groups_per_step % hardware.gpus,
             f"groups stay whole: episodes / group_size must be a multiple of {hardware.gpus} GPUs",
         ),
@@ -194,7 +190,6 @@ _COPIED = {
     "lora_rank": "model.lora.rank",
     "max_model_len": "limits.max_context_tokens",
     "max_norm": "algorithm.max_grad_norm",
-    "num_groups": "hardware.nodes",
     "num_ppo_epochs": "algorithm.epochs",
     "seed": "seed",
     "temperature": "sampling.temperature",
@@ -232,6 +227,7 @@ _FIXED: dict[str, tuple[Any, str]] = {
     "lora_dropout": (0, "a policy without dropout is sampled, and must be the one that is trained"),
     "logging_steps": (10**9, "the adapter writes every step to metrics.jsonl"),
     "max_train": (10**15, _OWN_STEPS),
+    "num_groups": (1, "the adapter starts the processes of one machine"),
     "num_samples": (1, "a row is a part of an episode: set batch.group_size"),
     "oracle": ("", "rewards come from the environments"),
     "pi_buffer_maxlen_per_device": (1, "the rows of a step are the buffer"),
@@ -267,6 +263,7 @@ _REASONS = {
     "the rows of a step are the buffer": "buffer_clear_every dump_all_buffer",
     "the schedule ends with train.steps": "critic_max_step_adjustment max_step_adjustment",
     "Oat's launcher sets it": "local_rank",
+    "the adapter starts the processes of one machine": "group_rank",
     "the actor gets whole weights": "lora_sync_only",
     "rewards come from the environments": "non_stop_fixed_reward non_stop_penalty whiten_rewards",
     "gem_core's advantages are used, with PPO's clip": "reinforce_update whiten_adv",

@@ -14,6 +14,7 @@ TRAINER = Trainer(
     install=install_line("trl"),
     launch="gem_trl.launch:run",
     translate="gem_trl.config:translate",
+    check_nodes="gem_trl.nodes:require_meeting_place",
     # Its fused head (``add_fused_lm_head``) never makes all logits at once; its default optimizer
     # is fused (``adamw_torch_fused``).
     memory=MemoryLayout(4, 4, 8, "none", 0, "minibatch", autocast=True, step=0),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import shutil
 import sys
 from collections.abc import Sequence
@@ -26,6 +25,7 @@ from gem_trl.batching import processes
 from gem_trl.config import translate
 from gem_trl.critic import FILE
 from gem_trl.metrics import RunLog
+from gem_trl.nodes import require_meeting_place, tell_the_others, torchrun
 from gem_trl.ranks import end_with_parent, leave_ranks
 from gem_trl.trainer import GemTrainer
 
@@ -43,8 +43,9 @@ def run(recipe: Recipe, run: RunDir, *, resume: bool = False) -> None:
     """
     prepare(recipe)
     if needs_processes(recipe):
-        options = ["--resume"] if resume else []
-        start_processes(recipe, "gem_trl.launch", [str(run.path), *options], module=True)
+        # Without a checkpoint a resumed run begins: the other machines need no other command.
+        arguments = [str(run.path.resolve()), "--resume"]
+        start_processes(recipe, "gem_trl.launch", arguments, module=True)
         return
     source = model_path(recipe)
     tokenizer = AutoTokenizer.from_pretrained(source, revision=recipe.model.revision)
@@ -61,10 +62,13 @@ def prepare(recipe: Recipe) -> None:
     A CPU process gets its threads and its allocator; a rank ends with its ``torchrun``.
 
     Raises:
-        RecipeError: TRL cannot honour a key, or the hardware is not here.
+        RecipeError: TRL cannot honour a key, the hardware is not here, or nothing says where the
+            nodes meet.
     """
     end_with_parent()
     translate(recipe)
+    if needs_processes(recipe):
+        require_meeting_place(recipe)
     here = "gpu" if torch.cuda.is_available() else "cpu"
     if recipe.hardware.device != here:
         raise RecipeError(
@@ -86,6 +90,9 @@ def start_processes(
 ) -> None:
     """Run ``program`` once per GPU under ``torchrun``, to its end.
 
+    Of a run on several machines these are the processes of this one; the command for the others is
+    printed, see `gem_trl.nodes`.
+
     Args:
         recipe: the hardware.
         program: path of a script, or name of a module.
@@ -93,19 +100,12 @@ def start_processes(
         module: ``program`` is a module.
 
     Raises:
-        RecipeError: the run has several nodes; the message has the command for each.
+        RecipeError: the run has several nodes, and nothing says where they meet.
         RunError: a process failed.
     """
-    hardware = recipe.hardware
-    start = [sys.executable, "-m", "torch.distributed.run"]
-    start += [f"--nproc-per-node={hardware.gpus_per_node}"]
-    end = ["--module"] if module else []
-    end += ["--", program, *arguments]  # else torchrun looks for options of its own among them
-    if hardware.nodes > 1:
-        start += [f"--nnodes={hardware.nodes}", "--rdzv-backend=c10d"]
-        command = shlex.join([*start, "--rdzv-endpoint=HOST:PORT", *end])
-        raise RecipeError(f"hardware.nodes = {hardware.nodes}: run this on every node: {command}")
-    code = run_process([*start, "--standalone", *end])
+    command = torchrun(recipe, program, arguments, module=module)
+    tell_the_others(recipe, command)
+    code = run_process(command)
     if code:
         raise RunError(f"A training process failed (exit code {code}); its output is above.")
 

@@ -172,7 +172,7 @@ def test_a_missing_package_is_told() -> None:
     class Missing(Drawing):
         distribution = "no-such-distribution"
 
-    with pytest.raises(MissingDependencyError, match=r"install gem-core\[no-such-distribution\]"):
+    with pytest.raises(MissingDependencyError, match=r"pip install 'gem-core\[no-such-dist"):
         Missing("x")
 
 

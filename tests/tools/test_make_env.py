@@ -72,7 +72,7 @@ def count_venvs(target: Path) -> int:
 
 
 def test_an_unknown_name_lists_the_known_ones(tool: ModuleType) -> None:
-    with pytest.raises(tool.BuildError, match=r"core, trl, trl-vllm, verl, .*rl2"):
+    with pytest.raises(tool.BuildError, match=r"core, floors, trl, trl-vllm, verl, .*rl2"):
         tool.load_plan("trll")
 
 

@@ -8,10 +8,13 @@ import sys
 from pathlib import Path
 
 import pytest
+import tomllib
 
 import gem_core
-from gem_core.errors import MissingDependencyError, UnknownNameError
+from gem_core.errors import MissingDependencyError, UnknownNameError, python_needed
 from gem_core.training.trainers import Trainer, check, get_trainer, list_trainers, require
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def fake(**changes):
@@ -45,6 +48,48 @@ def test_a_trainer_that_is_here_is_ready():
 def test_what_is_missing_is_named_with_the_command(changes, message):
     with pytest.raises(MissingDependencyError, match=message):
         require(fake(**changes))
+
+
+def declared():
+    """The requirements of the extras as pyproject.toml has them."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    return [f"{line}; extra == '{name}'" for name, lines in extras.items() for line in lines]
+
+
+def test_an_extra_that_installs_nothing_names_the_python_that_it_needs():
+    """pip installs nothing, without a word, where the markers exclude the Python."""
+    expected = {
+        "trl": {(3, 10): ">=3.11"},
+        "verifiers": {(3, 10): ">=3.11"},
+        "oat": dict.fromkeys([(3, 11), (3, 12), (3, 13)], "<3.11"),
+        **{name: {(3, 13): "<3.13"} for name in ("verl", "openrlhf", "rl2")},
+        "gem-llm": {(3, 13): "<=3.12"},
+        "mcp": {},
+    }
+    for extra, needed in expected.items():
+        for python in ((3, 10), (3, 11), (3, 12), (3, 13)):
+            assert python_needed(extra, python, declared()) == needed.get(python), extra
+
+
+def test_every_trainers_extra_is_for_the_python_that_it_declares():
+    for trainer in list_trainers().values():
+        for python in ((3, 10), (3, 11), (3, 12), (3, 13)):
+            low, below = trainer.python
+            fits = low <= python < below
+            needed = python_needed(trainer.name, python, declared())
+            if trainer.name == "oat" and python == (3, 11):  # built for the tests, not by the extra
+                continue
+            assert fits == (needed is None), (trainer.name, python, needed)
+            status = check(trainer, python=python, version_of=lambda _: None)
+            (problem,) = status.problems
+            assert problem.startswith("needs Python" if not fits else trainer.distribution)
+
+
+def test_a_trainer_whose_extra_installed_nothing_says_so():
+    (problem,) = check(get_trainer("oat"), python=(3, 11), version_of=lambda _: None).problems
+    nothing = "gem-core[oat] installs nothing on Python 3.11 (it needs <3.11)"
+    assert problem.startswith(f"oat-llm is not installed, and {nothing}: pip install ")
 
 
 def test_unknown_trainer_is_guessed():

@@ -109,7 +109,6 @@ EXPECTED = {
     "limits.max_context_tokens": lambda r: {"max_model_len": r.limits.max_context_tokens},
     "train.keep_checkpoints": lambda r: {"max_save_num": max(2, r.train.keep_checkpoints)},
     "hardware.device": lambda r: {"vllm_sleep": r.hardware.device == "gpu"},
-    "hardware.nodes": lambda r: {"num_groups": r.hardware.nodes},
     "hardware.gpus_per_node": lambda r: {"gpus": r.hardware.gpus_per_node},
 }
 """Recipe key -> argument -> its value, or a function that says whether a value is right."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -179,13 +181,17 @@ def test_unfinished_checkpoints_are_deleted(make_trainer, tmp_path):
     assert {path.name for path in tmp_path.glob("checkpoint-*")} == {"checkpoint-2"}
 
 
-def test_several_nodes_are_told_what_to_run(make_recipe):
-    recipe = make_recipe("hardware.device=gpu", "hardware.nodes=2", "hardware.gpus_per_node=4")
+def test_every_machine_gets_the_same_command(make_recipe, monkeypatch, capfd):
+    recipe = make_recipe("hardware.device=gpu", "hardware.nodes=3", "hardware.gpus_per_node=4")
     assert launch.needs_processes(recipe)
-    with pytest.raises(
-        RecipeError, match=r"--nproc-per-node=4 --nnodes=2 .* -- script --key 'a b'"
-    ):
-        launch.start_processes(recipe, "script", ["--key", "a b"])
+    monkeypatch.setenv("GEM_TRL_RENDEZVOUS", "first:29500")
+    started = []
+    monkeypatch.setattr(launch, "run_process", lambda line: started.append(line) or 0)
+    launch.start_processes(recipe, "script", ["--key", "a b"])
+    said = capfd.readouterr().out
+    assert said.startswith("Start this on each of the other 2 machines: ")
+    assert shlex.split(said.partition(": ")[2]) == started[0]
+    assert re.search(r"--nproc-per-node=4 --nnodes=3 .*=first:29500 .* -- script --key 'a b'", said)
 
 
 def test_a_process_that_fails_is_an_error(make_recipe, tmp_path):
