@@ -18,7 +18,12 @@ QUICK = ("model.tiny.warm_start_steps=12", "model.tiny.warm_start_batch=16")
 @pytest.fixture(scope="session")
 def tiny_recipe() -> Callable[..., Recipe]:
     """``tiny_recipe(*overrides)``: the tiny profile with a warm start of twelve steps."""
-    return lambda *overrides: load_recipe(BASELINE, "tiny", [*QUICK, *overrides])
+
+    def load(*overrides: str) -> Recipe:
+        untrained = "model.tiny.warm_start_steps=0" in overrides
+        return load_recipe(BASELINE, "tiny", [*QUICK[: 1 if untrained else 2], *overrides])
+
+    return load
 
 
 @pytest.fixture(scope="session")
