@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -21,7 +21,8 @@ COLUMNS = (
     "tokens",
 )
 """The reward is the return of the episode; a seed beyond 64 bits is a text."""
-Columns = tuple[int, str, str, int | str | None, int, int, int, float, bool, str, int]
+Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+Columns = tuple[Int64, str, str, Int64 | str | None, Int64, Int64, Int64, float, bool, str, Int64]
 
 
 class _Turn(msgspec.Struct):
@@ -70,10 +71,10 @@ def columns_of(line: bytes) -> Columns | None:
         data.stop_reason,
         _tokens(data),
     )
-    return columns if in_range(columns) else None
+    return columns if _in_range(columns) else None
 
 
-def in_range(columns: Columns) -> bool:
+def _in_range(columns: Columns) -> bool:
     """Whether the integers have 64 bits, and the texts can be written as UTF-8."""
     integers = (value for value in columns if isinstance(value, int))
     texts = (value for value in columns if isinstance(value, str))

@@ -20,12 +20,12 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import Annotated, Any, BinaryIO, Literal
 
 import msgspec
 
 from gem_core.errors import RunError
-from gem_core.training.episode_columns import Columns, columns_of, in_range
+from gem_core.training.episode_columns import Columns, columns_of
 from gem_core.training.run_files import open_file, open_to_append
 
 FILE = "episodes.jsonl.gz"
@@ -47,7 +47,7 @@ MAX_BLOCK = MAX_LINE + BLOCK_BYTES
 _MAX_ROWS = 4 << 20  # bytes of the columns of a block
 _LOST = 64 << 20  # bytes that are searched for the next block after damaged ones
 
-Row = tuple[int, Columns | None]
+Row = tuple[Annotated[int, msgspec.Meta(ge=0)], Columns | None]
 """The length of a line, without its end, and its columns, if it is an episode."""
 _ROWS = msgspec.msgpack.Decoder(list[Row])
 
@@ -98,8 +98,7 @@ class Block:
         except (msgspec.DecodeError, RecursionError):  # a ValidationError is one
             rows = []
         lengths = sum(length + 1 for length, _ in rows)
-        sound = all(length >= 0 and (c is None or in_range(c)) for length, c in rows)
-        if len(rows) != self.lines or lengths != self.size or not sound:
+        if len(rows) != self.lines or lengths != self.size:
             raise RunError(f"The header of the block at byte {self.start} is damaged.")
         return rows
 
