@@ -53,7 +53,7 @@ def recipe_of(backend: str, address: str) -> Recipe:
     workers: dict[str, Any] = {"backend": backend}
     if backend == "server":
         workers["address"] = address
-    elif backend != "inline":
+    elif backend == "process":
         workers["number"] = 2
     return recipe_from_dict({"name": backend, "env": [GAME], "workers": workers})
 

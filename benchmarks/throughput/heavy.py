@@ -129,7 +129,9 @@ def digest_of(episodes: list[Episode]) -> str:
 
 
 def recipe_of(backend: str, env: dict[str, Any], seed: int) -> Recipe:
-    workers = {"backend": backend, "number": WORKERS}
+    workers: dict[str, Any] = {"backend": backend}
+    if backend == "process":
+        workers["number"] = WORKERS
     table = {"name": "heavy", "env": [env], "workers": workers, "seed": seed}
     return recipe_from_dict(table)
 

@@ -92,7 +92,9 @@ def tokens_of(request: Request) -> int:
 
 def played(loop: str, backend: str, count: int, at_a_time: int) -> dict[str, Any]:
     """Play ``count`` episodes with one loop; return its figures."""
-    workers = {"backend": backend, "number": 2}
+    workers: dict[str, Any] = {"backend": backend}
+    if backend == "process":
+        workers["number"] = 2
     table = {"name": "rollout", "env": [{"id": waiting_envs.ID}], "workers": workers}
     factory = MachineFactory(recipe_from_dict(table))
     warm = [factory.train(-1 - index) for index in range(8)]  # starts workers and threads

@@ -52,7 +52,9 @@ class Answers:
 
 
 def recipe_of(backend: str, env: dict[str, Any], **tables: Any) -> Recipe:
-    workers = {"backend": backend, "number": 2, "max_restarts": 100_000}
+    workers: dict[str, Any] = {"backend": backend}
+    if backend == "process":
+        workers |= {"number": 2, "max_restarts": 100_000}
     return recipe_from_dict({"name": "workers", "env": [env], "workers": workers, **tables})
 
 

@@ -24,7 +24,8 @@ FAULTS = ("exception", "memory", "exit", "kill", "hang")
 
 
 def recipe_of(backend, *envs, **tables):
-    workers = {"backend": backend, "number": 2, **tables.pop("workers", {})}
+    number = {"number": 2} if backend in ("process", "ray") else {}
+    workers = {"backend": backend, **number, **tables.pop("workers", {})}
     envs = envs or ({"id": faulty_env.ID},)
     return recipe_from_dict({"name": "w", "env": list(envs), "workers": workers, **tables})
 
