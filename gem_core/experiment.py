@@ -17,6 +17,7 @@ from gem_core.tiny import model_path
 from gem_core.tracking import require_trackers, tracked
 from gem_core.training import trainers
 from gem_core.training.allocator import keep_freed_memory
+from gem_core.training.device import require_device
 from gem_core.training.eval_engine import ENGINE_LOG, require_engine
 from gem_core.training.failures import failed_episodes
 from gem_core.training.model_files import copy_source_files
@@ -64,20 +65,22 @@ def run_experiment(
         GemError: an evaluation failed.
         MissingDependencyError: the trainer, the engine of the evaluations or a tracker of the
             recipe cannot run here.
-        RecipeError: an environment does not accept the parameters of the recipe, or the model's
-            files lack weights.
+        RecipeError: an environment does not accept the parameters of the recipe, there is no GPU
+            for it, or the model cannot be read or lacks weights.
         RunError: the directory cannot be used (another process trains there, for example), or
             training did not produce a model.
         RunStopped: SIGTERM came while it trained; it can be resumed.
     """
     spec = trainers.get_trainer(trainer)
-    trainers.require(spec)
+    trainers.require(spec, recipe.hardware.device)
     require_trackers(recipe.track.to)
     require_engine(recipe, trainer)
     trainers.resolve(spec.translate)(recipe)  # what the trainer refuses leaves no directory
     trained = if_exists == "resume" and RunDir(path).trained
     if recipe.hardware.nodes > 1 and spec.check_nodes and not trained:
         trainers.resolve(spec.check_nodes)(recipe)
+    if not trained:
+        require_device(recipe, trainer)
     with exclusive(path):
         return _run(recipe, trainer, path, if_exists, log)
 
@@ -102,7 +105,7 @@ def training(
 
     Raises:
         MissingDependencyError: a tracker of the recipe cannot run here.
-        RecipeError: the model's files lack weights.
+        RecipeError: there is no GPU for the recipe, or the model cannot be read or lacks weights.
         RunError: the directory cannot be used, or the model in it lacks weights.
         SystemExit: training was stopped.
     """
@@ -114,6 +117,7 @@ def training(
             raise SystemExit(0) from None  # the process that started this one says so
         return
     require_trackers(recipe.track.to)
+    require_device(recipe, trainer)
     require_complete(recipe)
     try:
         with exclusive(path):

@@ -216,7 +216,7 @@ def test_train_needs_a_recipe_or_a_run(gem):
 
 def test_training_continues_from_a_run(gem, run_dir, monkeypatch, tmp_path):
     started = []
-    monkeypatch.setattr("gem_core.experiment.run_experiment", lambda *a: started.append(a))
+    monkeypatch.setattr("gem_core.experiment.run_experiment", lambda *a, **_: started.append(a))
     run = run_dir()
     code, _, error = gem("train", "--trainer", "oat", "--from", run.path)
     assert code == 2 and "no model yet" in error and not started

@@ -36,7 +36,7 @@ def test_a_missing_trainer_leaves_no_directory(recipe, tmp_path, monkeypatch):
 
 
 def test_a_missing_engine_of_the_evaluations_leaves_no_directory(tmp_path, monkeypatch):
-    monkeypatch.setattr("gem_core.training.trainers.require", lambda spec: None)
+    monkeypatch.setattr("gem_core.training.trainers.require", lambda *_: None)
     monkeypatch.setattr("gem_core.training.eval_engine.find_spec", lambda name: None)
     recipe = load_recipe("guess-the-number-easy", "tiny", ["eval.engine=vllm"])
     with pytest.raises(MissingDependencyError, match=r"pip install vllm==.*eval.engine=hf"):
@@ -75,7 +75,7 @@ def test_the_same_runs_give_the_same_picture(recipe, tmp_path):
 
 
 def test_a_missing_tracker_leaves_no_directory(tmp_path, monkeypatch):
-    monkeypatch.setattr("gem_core.training.trainers.require", lambda spec: None)
+    monkeypatch.setattr("gem_core.training.trainers.require", lambda *_: None)
     monkeypatch.setitem(sys.modules, "wandb", None)
     recipe = load_recipe("guess-the-number-easy", "tiny", ["track.to=['wandb']"])
     with pytest.raises(MissingDependencyError, match="pip install wandb"):
@@ -93,7 +93,7 @@ def test_a_run_is_followed_by_the_trackers_of_its_recipe(tmp_path, monkeypatch):
 
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "config.json").write_text("{}")
-    monkeypatch.setattr("gem_core.training.trainers.require", lambda spec: None)
+    monkeypatch.setattr("gem_core.training.trainers.require", lambda *_: None)
     monkeypatch.setattr("gem_core.training.trainers.launch", launch)
     for name in ("require_complete", "require_export"):  # these read weights
         monkeypatch.setattr(f"gem_core.experiment.{name}", lambda *_: None)

@@ -66,8 +66,11 @@ def imported(path: Path, package: Path) -> Iterator[str]:
 
 
 def arrows(package: Path) -> tuple[set[str], set[Arrow]]:
-    """Return the nodes of ``package`` and the arrows between them, without ``__init__``."""
-    files = [(node, path) for node, path in modules(package) if node != "__init__"]
+    """Return the nodes of ``package`` and the arrows between them.
+
+    ``__init__`` and ``__main__`` are none: they name what others define.
+    """
+    files = [(node, path) for node, path in modules(package) if not node.startswith("__")]
     nodes = {node for node, _ in files}
     graph = {
         (node, target)

@@ -183,9 +183,15 @@ def compute_advantages(
 
     Raises:
         UnknownNameError: there is no such estimator, or it has no such option.
-        AdvantageError: ``gamma`` or ``lam`` is out of range, an option is missing, the batch lacks
-            what the estimator needs, or it returned anything but one finite number per turn.
+        AdvantageError: ``batch`` is no `TurnBatch`, ``gamma`` or ``lam`` is out of range, an option
+            is missing, the batch lacks what the estimator needs, or it returned anything but one
+            finite number per turn.
     """
+    if not isinstance(batch, TurnBatch):
+        raise AdvantageError(
+            f"compute_advantages takes a TurnBatch, not a {type(batch).__name__}: write "
+            "TurnBatch(rewards=..., episode=...), the reward of each turn and its episode's number."
+        )
     estimator = get_estimator(name)
     check_options(name, options)
     for label, number in (("gamma", gamma), ("lam", lam)):

@@ -10,7 +10,7 @@ from typing import Any
 
 from gem_core.checker.inputs import MALFORMED, WRONG_TYPES
 from gem_core.checker.subject import Subject, play_to_end, shown, trace
-from gem_core.core import Env
+from gem_core.core import INFO_ERRORS, Env
 from gem_core.errors import ActionTypeError, EpisodeStateError, is_interruption
 
 _OBSERVATION_SLACK = 1000
@@ -56,8 +56,13 @@ def _check_obs_info(subject: Subject, check: str, call: str, obs: Any, info: Any
         raise subject.fail(check, f"{call}: info must be a dict with str keys: {info!r:.100}.")
     if not isinstance(info.get("suffix", ""), str):
         raise subject.fail(check, f"{call}: info['suffix'] must be a str.")
-    if info.get("error") not in (None, "invalid_format", "invalid_action"):
-        raise subject.fail(check, f"{call}: unknown info['error'] {info['error']!r}.")
+    error = info.get("error")
+    if error is not None and (not isinstance(error, str) or error not in INFO_ERRORS):
+        allowed = ", ".join(map(repr, INFO_ERRORS))
+        raise subject.fail(
+            check,
+            f"{call}: info['error'] is {error!r:.100}; it must be absent, or one of {allowed}.",
+        )
 
 
 def check_malformed(subject: Subject) -> None:

@@ -9,7 +9,7 @@ from gem_core.checker import calls, repeatable, seeding, state, whole_episodes
 from gem_core.checker.subject import EnvCheckError, Subject, shown
 from gem_core.core import Env
 from gem_core.env_spec import EnvSpec
-from gem_core.errors import is_interruption, unknown
+from gem_core.errors import KindError, is_interruption, unknown
 from gem_core.registration import make, spec
 
 CHECKS: dict[str, Callable[[Subject], None]] = {
@@ -41,6 +41,7 @@ def check_env(
     seeds: Collection[int] = (0, 1, 2),
     steps: int = 40,
     skip: Collection[str] = (),
+    passed: Callable[[str], None] | None = None,
     **kwargs: Any,
 ) -> None:
     """Check that an environment behaves as trainers need it to.
@@ -51,9 +52,11 @@ def check_env(
         steps: steps per seed; a finished episode is followed by the next one.
         skip: names of checks to leave out, see `CHECKS`: ``("process",)`` for a factory that
             another process cannot import.
+        passed: is told the name of each check that the environment passes.
         **kwargs: keyword arguments for `gem_core.registration.make`.
 
     Raises:
+        KindError: ``env`` is something else, such as an environment itself.
         EnvCheckError: a property does not hold; its name is in ``.check`` and in the message.
 
     >>> check_env("game:GuessTheNumber-v0-easy", skip=("process",))
@@ -73,6 +76,8 @@ def check_env(
             if is_interruption(error):
                 raise
             raise subject.fail(name, f"raised {shown(error)}") from error
+        if passed is not None:
+            passed(name)
 
 
 class _Make:
@@ -90,6 +95,11 @@ def _factory(env: str | EnvSpec | Callable[[], Env], kwargs: dict[str, Any]) -> 
         env = spec(env)
     if isinstance(env, EnvSpec):
         return _Make(env.replace(**kwargs))
+    if isinstance(env, Env) or not callable(env):
+        raise KindError(
+            "check_env takes an id, a spec or a function that makes environments, not "
+            f"{env!r:.60}: write lambda: MyEnv(...), or the class itself."
+        )
     if kwargs:
         raise TypeError("Keyword arguments need an id or a spec; give them to the factory instead.")
     return env

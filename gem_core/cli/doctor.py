@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 import platform
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from gem_core.cli.output import print_json
 from gem_core.cli.plan import gpus_of
 from gem_core.errors import RecipeError
 from gem_core.plan.readiness.facts import Ask
@@ -34,7 +34,7 @@ def doctor(arguments: argparse.Namespace) -> int:
     asked = [v for v in verdicts if chosen or v.version]
     ready = bool(asked) and all(v.ready for v in asked)
     if arguments.json:
-        print(json.dumps(_data(verdicts, ready), indent=2))
+        print_json(arguments, _data(verdicts, ready))
     else:
         _print(verdicts, overview=not chosen)
     return 0 if ready else 1

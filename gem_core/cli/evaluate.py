@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from gem_core.cli.eval_checks import refuse_idle_options
+from gem_core.cli.output import is_quiet, print_json, quiet_libraries
 from gem_core.errors import GemError
 from gem_core.evaluation.contenders import Contender, EndpointModel, LocalModel, ScriptedPlayer
 from gem_core.evaluation.endpoint import EndpointConfig
@@ -56,8 +57,9 @@ def evaluate(arguments: argparse.Namespace) -> int:
 
 def _evaluate(arguments: argparse.Namespace) -> int:
     from gem_core.evaluation.evaluation import run_evaluation
-    from gem_core.evaluation.progress import show_progress
+    from gem_core.evaluation.progress import no_progress, show_progress
 
+    quiet_libraries()
     subject = _limited(
         read_subject(arguments.sources, arguments.profile, arguments.overrides), arguments
     )
@@ -72,7 +74,7 @@ def _evaluate(arguments: argparse.Namespace) -> int:
             samples=arguments.samples,
             if_exists=_if_exists(arguments),
             retry_errors=arguments.retry_errors,
-            progress=show_progress,
+            progress=no_progress if is_quiet() else show_progress,
         )
     return _print_result(arguments, result)
 
@@ -94,7 +96,7 @@ def _compare(arguments: argparse.Namespace) -> int:
     first, second = (EvalDir(path) for path in arguments.compare)
     comparisons = compare(first, second)
     if arguments.json:
-        print(json.dumps([one._asdict() for one in comparisons], indent=1))
+        print_json(arguments, [one._asdict() for one in comparisons])
         return 0
     print(f"first: {first.path}\nsecond: {second.path}\n")
     _print_table(arguments, COMPARISON_HEAD, comparison_rows(comparisons))
@@ -119,14 +121,22 @@ def _contender(arguments: argparse.Namespace, subject: Subject) -> Contender:
 
 def _local_model(arguments: argparse.Namespace, subject: Subject) -> str:
     from gem_core.tiny import model_path
+    from gem_core.training.model_source import require_hf
+    from gem_core.training.model_weights import require_weights
 
     if arguments.model:
-        return str(arguments.model)
-    if subject.run is not None:
-        return str(subject.run.model)
-    if not subject.counted:
+        model = str(arguments.model)
+    elif subject.run is not None:
+        model = str(subject.run.model)
+    elif not subject.counted:
         raise GemError("Name who plays: --model, --model with --base-url, or --player.")
-    return model_path(subject.recipe)
+    else:
+        model = model_path(subject.recipe)
+    require_hf("A local model")
+    # Before there is a directory for the results; of a run's or recipe's model, its revision.
+    own = subject.recipe.model
+    require_weights(model, own.revision if model == own.path else None)
+    return model
 
 
 def _endpoint(arguments: argparse.Namespace) -> EndpointModel:
@@ -204,7 +214,7 @@ def _if_exists(arguments: argparse.Namespace) -> IfExists:
 
 def _print_result(arguments: argparse.Namespace, result: dict[str, Any]) -> int:
     if arguments.json:
-        print(json.dumps(result, indent=1, sort_keys=True))
+        print_json(arguments, result)
     else:
         print(f"{result['model']}: {result['items']} items, {result['samples']} per task\n")
         head, rows = result_table(result)

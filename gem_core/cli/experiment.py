@@ -4,30 +4,30 @@ from __future__ import annotations
 
 import argparse
 import os
-import warnings
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 
-from gem_core.errors import RecipeError, RunError
+from gem_core.cli.output import print_json, progress_lines, quiet_libraries
+from gem_core.cli.parser import QUICKSTART_TRAINER
+from gem_core.errors import MissingDependencyError, RecipeError, RunError
+from gem_core.training.checkout import checkout
 from gem_core.training.recipe import Recipe, load_recipe, override
 from gem_core.training.run_files import refuse_link
 from gem_core.training.runs import IfExists, RunDir, continue_from
+from gem_core.training.trainers import check, get_trainer
 
 _QUICKSTART = Path("runs/quickstart")
-_QUIET = {
-    "HF_HUB_DISABLE_PROGRESS_BARS": "1",
-    "HF_HUB_OFFLINE": "1",
-    "TRANSFORMERS_VERBOSITY": "error",
-}
-"""Environment variables that suppress output of libraries; a quickstart needs no network."""
 
 
 def train(arguments: argparse.Namespace) -> int:
     """Train a recipe."""
+    quiet_libraries()
     from gem_core.experiment import run_experiment
 
     recipe = _recipe_to_train(arguments)
     path = arguments.run or Path("runs") / f"{recipe.name}-{arguments.trainer}-seed{recipe.seed}"
-    run_experiment(recipe, arguments.trainer, path, _if_exists(arguments))
+    run_experiment(recipe, arguments.trainer, path, _if_exists(arguments), log=progress_lines())
     return 0
 
 
@@ -56,10 +56,13 @@ def _if_exists(arguments: argparse.Namespace) -> IfExists:
 
 
 def report(arguments: argparse.Namespace) -> int:
-    """Print the table of the finished runs, their data, and draw the curves of all runs."""
+    """Print the table of the finished runs, their data, and draw the curves of all runs.
+
+    As JSON, the curves are drawn only with ``--png``. Without matplotlib a warning takes their
+    place, unless ``--png`` asks for them.
+    """
     from gem_core.evaluation.folder import TRAINER
     from gem_core.report import (
-        learning_curve,
         markdown_table,
         origin_lines,
         plain_table,
@@ -75,6 +78,8 @@ def report(arguments: argparse.Namespace) -> int:
             raise RunError(f"{run.path} is not a run directory (it has no recipe.json).")
         if run.info["trainer"] == TRAINER:
             raise RunError(f"{run.path} is an evaluation: see gem-core eval --table {run.path}.")
+    if arguments.json:
+        return _report_json(arguments, runs)
     finished = [run.result for run in runs if run.finished]
     table = markdown_table if arguments.markdown else plain_table
     print(table(HEAD, result_rows(finished)))
@@ -87,20 +92,55 @@ def report(arguments: argparse.Namespace) -> int:
     if arguments.record:
         for run in runs:
             print(f"Recorded: {record(run, arguments.record / run.path.name).path}")
-    target = arguments.png or refuse_link(runs[0].path / "learning-curve.png")
-    print(f"Learning curve: {learning_curve(runs, target, metric=arguments.metric)}")
+    _draw(runs, arguments.png, arguments.metric)
     return 0
+
+
+def _report_json(arguments: argparse.Namespace, runs: Sequence[RunDir]) -> int:
+    """Print the runs as JSON: path, trainer and, of a finished one, ``result.json``."""
+    from gem_core.report import learning_curve, origin_lines, record
+    from gem_core.report.data import environments_of
+
+    rows = [
+        {
+            "path": str(run.path),
+            "trainer": run.info["trainer"],
+            "finished": run.finished,
+            "result": run.result if run.finished else None,
+            "environments": environments_of(run),
+        }
+        for run in runs
+    ]
+    if arguments.record:
+        for run in runs:
+            record(run, arguments.record / run.path.name)
+    png = arguments.png and str(learning_curve(runs, arguments.png, metric=arguments.metric))
+    origin = origin_lines([run.result for run in runs if run.finished])
+    print_json(arguments, {"runs": rows, "origin": origin, "learning_curve": png})
+    return 0
+
+
+def _draw(runs: Sequence[RunDir], png: Path | None = None, metric: str = "success/mean") -> None:
+    """Draw the curves and print where; a missing matplotlib is an error only with ``png``."""
+    from gem_core.report import learning_curve
+
+    target = png or refuse_link(runs[0].path / "learning-curve.png")
+    try:
+        print(f"Learning curve: {learning_curve(runs, target, metric=metric)}")
+    except MissingDependencyError as missing:
+        if png is not None:
+            raise
+        print(f"gem-core: warning: no learning curve. {missing}", file=sys.stderr)
 
 
 def quickstart(arguments: argparse.Namespace) -> int:
     """Train the tiny model on the smallest game and draw its learning curve."""
     os.environ["CUDA_VISIBLE_DEVICES"] = ""  # on a CPU, also on a machine with a GPU
-    for name, value in _QUIET.items():
-        os.environ.setdefault(name, value)
-    warnings.simplefilter("ignore", FutureWarning)
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")  # it needs no network
+    quiet_libraries()
     from gem_core.experiment import run_experiment
-    from gem_core.report import learning_curve
 
+    _require_for_quickstart(arguments.trainer)
     recipe = load_recipe("guess-the-number-easy", "tiny", arguments.overrides)
     # A quickstart that was interrupted continues when it is started again.
     run = run_experiment(
@@ -108,7 +148,28 @@ def quickstart(arguments: argparse.Namespace) -> int:
         arguments.trainer,
         arguments.run or _QUICKSTART,
         "overwrite" if arguments.overwrite else "resume",
+        log=progress_lines(),
     )
-    print(f"Learning curve: {learning_curve([run], refuse_link(run.path / 'learning-curve.png'))}")
+    _draw([run])
     print(f"Run directory:  {run.path}  (episodes.jsonl.gz has sampled episodes)")
     return 0
+
+
+def _require_for_quickstart(trainer: str) -> None:
+    """Refuse where the trainer is not installed, with the line that a newcomer needs.
+
+    Raises:
+        MissingDependencyError: it is not installed.
+    """
+    known = get_trainer(trainer)
+    if trainer != QUICKSTART_TRAINER or check(known).version is not None:
+        return
+    here = checkout()
+    if here is not None:
+        how = f"run `make quickstart` in {here}, which installs it in an environment of its own"
+    else:
+        low = ".".join(map(str, known.python[0]))
+        how = f"pip install 'gem-core[{trainer},plot]' (Python {low} or newer), then start it again"
+    raise MissingDependencyError(
+        f"The quickstart trains with {known.distribution}, which is not installed: {how}."
+    )

@@ -6,8 +6,14 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 
+import gem_core
+from gem_core.cli.check_options import add_check_options
+from gem_core.cli.compare_options import add_compare_options
 from gem_core.cli.eval_options import add_eval_options
+from gem_core.cli.serve_options import add_serve_options
+from gem_core.cli.values import port, positive
 
+QUICKSTART_TRAINER = "trl"
 KINDS = ("environments", "baselines", "profiles", "suite", "trainers", "estimators", "templates")
 
 
@@ -16,15 +22,22 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="gem-core",
         description="One multi-turn text-environment experiment, five RL trainers.",
+        epilog="GEM_CORE_DEBUG=1 prints errors with their tracebacks, as -v does.",
     )
+    parser.add_argument("--version", action="version", version=f"gem-core {gem_core.__version__}")
+    _add_verbosity(parser)
     verbs = _Verbs(parser.add_subparsers(metavar="COMMAND", required=True).add_parser)
     _browse(verbs)
     _experiment(verbs)
-    _report(verbs)
-    _compare(verbs)
+    text = "run a grid of baselines, trainers, algorithms and seeds"
+    verb = verbs("compare", "compare:compare", text)
+    add_compare_options(verb)
+    _add_set(verb)
     _view(verbs)
     _track(verbs)
-    _serve(verbs)
+    verb = verbs("serve", "serve:serve", "serve environments to other programs")
+    add_serve_options(verb)
+    _add_trust(verb)
     return parser
 
 
@@ -39,7 +52,27 @@ class _Verbs:
         description = f"{text[0].upper()}{text[1:]}."
         parser = self.add_parser(name, help=text, description=description)
         parser.set_defaults(verb=f"gem_core.cli.{run}")
+        _add_verbosity(parser)
         return parser
+
+
+def _add_verbosity(parser: argparse.ArgumentParser) -> None:
+    """Add ``-v`` and ``-q``, before a subcommand and after it."""
+    how_much = parser.add_mutually_exclusive_group()
+    how_much.add_argument(
+        "-v",
+        "--verbose",
+        action="store_true",
+        default=argparse.SUPPRESS,
+        help="also print what libraries say, and the tracebacks of errors",
+    )
+    how_much.add_argument(
+        "-q",
+        "--quiet",
+        action="store_true",
+        default=argparse.SUPPRESS,
+        help="print results and errors only, no progress",
+    )
 
 
 def _browse(verbs: _Verbs) -> None:
@@ -50,16 +83,21 @@ def _browse(verbs: _Verbs) -> None:
     verb.add_argument(
         "--kind", choices=KINDS, default="environments", help="what to list (default: %(default)s)"
     )
+    _add_json(verb)
 
-    verb = verbs("show", "browse:show", "show an environment or a baseline")
+    verb = verbs("show", "show:show", "show an environment or a baseline")
     verb.add_argument("name", metavar="ENV|BASELINE")
     verb.add_argument(
         "--episodes",
-        type=int,
+        type=positive,
         default=100,
         help="episodes of each scripted player (default: %(default)s)",
     )
     verb.add_argument("--profile", help="profile that is merged over a baseline")
+    verb.add_argument(
+        "--model", help="for the template chat: directory or Hugging Face id of the tokenizer"
+    )
+    _add_json(verb)
     _add_set(verb)
 
     verb = verbs("play", "play:play", "play an environment in the terminal")
@@ -76,6 +114,8 @@ def _browse(verbs: _Verbs) -> None:
     )
     verb.add_argument("--plain", action="store_true", help="plain lines, also on a terminal")
 
+    verb = verbs("check", "check:check", "check that an environment behaves as trainers need it to")
+    add_check_options(verb)
     _doctor(verbs)
 
 
@@ -98,7 +138,7 @@ def _doctor(verbs: _Verbs) -> None:
         "--gpus", metavar="NxGB", help="GPUs to reckon with for the recipe: 8x80 = 8 of 80 GB"
     )
     verb.add_argument("--run", type=Path, metavar="DIR", help="where the run would be written")
-    verb.add_argument("--json", action="store_true", help="print JSON")
+    _add_json(verb)
     _add_set(verb)
 
 
@@ -126,20 +166,14 @@ def _experiment(verbs: _Verbs) -> None:
         "--gpus", required=True, metavar="NxGB", help="GPUs of one machine: 8x80 = 8 of 80 GB"
     )
     verb.add_argument("--profile", help="tiny (for CPUs), paper (for GPUs), or a TOML file")
+    _add_json(verb)
     _add_set(verb)
 
     verb = verbs("eval", "evaluate:evaluate", "evaluate a model, an endpoint or a player")
     add_eval_options(verb)
     _add_set(verb)
 
-    verb = verbs(
-        "quickstart",
-        "experiment:quickstart",
-        "train a two-layer model on this machine's CPU to guess a number from 1 to 10",
-    )
-    verb.add_argument("--trainer", default="trl", help="name of the trainer (default: %(default)s)")
-    _add_set(verb)
-    _add_run(verb, "runs/quickstart")
+    _report(verbs)
 
 
 def _report(verbs: _Verbs) -> None:
@@ -153,45 +187,22 @@ def _report(verbs: _Verbs) -> None:
     verb.add_argument(
         "--metric", default="success/mean", help="the metric to draw (default: %(default)s)"
     )
-    verb.add_argument("--markdown", action="store_true", help="print the table as Markdown")
+    form = verb.add_mutually_exclusive_group()
+    form.add_argument("--markdown", action="store_true", help="print the table as Markdown")
+    _add_json(form)
     verb.add_argument("--record", type=Path, metavar="DIR", help="copy the figures to DIR/<run>")
     _add_trust(verb)
 
-
-def _compare(verbs: _Verbs) -> None:
     verb = verbs(
-        "compare", "compare:compare", "run a grid of baselines, trainers, algorithms and seeds"
-    )
-    baselines = verb.add_mutually_exclusive_group()
-    baselines.add_argument(
-        "--baselines",
-        nargs="+",
-        default=["guess-the-number-easy"],
-        metavar="NAME",
-        help="baselines: names or files (default: guess-the-number-easy)",
-    )
-    baselines.add_argument(
-        "--suite", action="store_true", help="all baselines of the suite (gem-core list)"
-    )
-    verb.add_argument("--trainers", nargs="+", metavar="NAME", help="trainers (default: all)")
-    verb.add_argument(
-        "--algorithms",
-        nargs="+",
-        default=["rebn"],
-        metavar="NAME",
-        help="algorithms (default: rebn)",
+        "quickstart",
+        "experiment:quickstart",
+        "train a two-layer model on this machine's CPU to guess a number from 1 to 10",
     )
     verb.add_argument(
-        "--seeds",
-        nargs="+",
-        type=int,
-        default=[0],
-        metavar="N",
-        help="seeds of the runs (default: 0)",
+        "--trainer", default=QUICKSTART_TRAINER, help="name of the trainer (default: %(default)s)"
     )
-    verb.add_argument("--profile", default="tiny", help="profile (default: %(default)s)")
-    _add_grid_options(verb)
     _add_set(verb)
+    _add_run(verb, "runs/quickstart")
 
 
 def _view(verbs: _Verbs) -> None:
@@ -203,14 +214,14 @@ def _view(verbs: _Verbs) -> None:
         metavar="RUN",
         help="run directories, or directories of runs (default: runs)",
     )
-    verb.add_argument("--port", type=int, default=8765, help="port (default: %(default)s)")
+    verb.add_argument("--port", type=port, default=8765, help="port (default: %(default)s)")
     verb.add_argument("--open", action="store_true", help="open the browser")
     verb.add_argument(
         "--export", type=Path, metavar="FILE", help="write one HTML file instead of serving"
     )
     verb.add_argument(
         "--episodes",
-        type=int,
+        type=positive,
         default=200,
         help="episodes of each run in an exported file, the last ones (default: %(default)s)",
     )
@@ -230,128 +241,8 @@ def _track(verbs: _Verbs) -> None:
     _add_trust(verb)
 
 
-def _serve(verbs: _Verbs) -> None:
-    verb = verbs("serve", "serve:serve", "serve environments to other programs")
-    verb.add_argument(
-        "--mcp",
-        action="store_true",
-        help="by the Model Context Protocol, on standard input or, with --port, by streamable HTTP",
-    )
-    verb.add_argument("--port", type=int, help="port (default: 8000; with --mcp standard input)")
-    verb.add_argument(
-        "--host",
-        default="127.0.0.1",
-        help="address; another than the default needs a token in GEM_CORE_SERVER_TOKEN",
-    )
-    verb.add_argument(
-        "--environments",
-        nargs="+",
-        default=["*"],
-        metavar="PATTERN",
-        help="which environments, such as game:* (default: all)",
-    )
-    _add_client_limits(verb)
-
-
-def _add_client_limits(verb: argparse.ArgumentParser) -> None:
-    """Add what clients of a server may use."""
-    verb.add_argument(
-        "--sessions", type=int, help="sessions at once (default: 2048; with --mcp 64)"
-    )
-    verb.add_argument(
-        "--message-bytes",
-        type=int,
-        default=1 << 20,
-        help="size of a client's message (default: %(default)s)",
-    )
-    verb.add_argument(
-        "--memory-mb",
-        type=float,
-        default=4096.0,
-        help="memory of the server from which on it opens no session (default: %(default)g)",
-    )
-    verb.add_argument(
-        "--idle",
-        type=float,
-        default=1800.0,
-        metavar="SECONDS",
-        help="a session without a call for so long may be closed (default: %(default)s)",
-    )
-    verb.add_argument(
-        "--deadline",
-        type=float,
-        default=60.0,
-        metavar="SECONDS",
-        help="wall time of a call (default: %(default)s)",
-    )
-    verb.add_argument(
-        "--parameters",
-        action="store_true",
-        help="let clients set the parameters that environments declare (gem-core show ENV)",
-    )
-    verb.add_argument(
-        "--recipe",
-        action="append",
-        default=[],
-        metavar="BASELINE|FILE",
-        help="also let clients set just the values that this recipe of yours gives its "
-        "environments; may be repeated",
-    )
-    _add_trust(verb)
-
-
-def _add_grid_options(verb: argparse.ArgumentParser) -> None:
-    """Add where and how the cells of a comparison are run."""
-    verb.add_argument(
-        "--out",
-        type=Path,
-        help="directory of the comparison (default: runs/compare; for --quick runs/compare-quick, "
-        "for --lockstep runs/lockstep)",
-    )
-    verb.add_argument(
-        "--record",
-        type=Path,
-        metavar="DIR",
-        help="copy the figures of every finished cell to DIR; a cell that is there is done",
-    )
-    verb.add_argument(
-        "--budget",
-        type=float,
-        metavar="SECONDS",
-        help="limit of each cell's training time, without start, evaluation and pauses "
-        "(default: none)",
-    )
-    verb.add_argument(
-        "--idle",
-        type=float,
-        metavar="SECONDS",
-        help="end a cell that writes nothing for so long (default: never)",
-    )
-    verb.add_argument("--retry-failed", action="store_true", help="run failed cells again")
-    verb.add_argument(
-        "--retry-stale", action="store_true", help="replace finished cells of another recipe"
-    )
-    modes = verb.add_mutually_exclusive_group()
-    modes.add_argument(
-        "--quick", action="store_true", help="3 steps of the first baseline, small evaluations"
-    )
-    modes.add_argument(
-        "--lockstep",
-        action="store_true",
-        help="runs that are compared token by token: where do two trainers part first?",
-    )
-    verb.add_argument(
-        "--steps", type=int, metavar="N", help="training steps of --lockstep (default: 20)"
-    )
-    verb.add_argument(
-        "--allow-dirty",
-        action="store_true",
-        help="also with uncommitted changes; the results are marked with a + behind the commit",
-    )
-    verb.add_argument("--dry-run", action="store_true", help="print the commands, run nothing")
-    verb.add_argument(
-        "--report-only", action="store_true", help="only write the report of finished cells"
-    )
+def _add_json(verb: argparse._ActionsContainer) -> None:
+    verb.add_argument("--json", action="store_true", help="print JSON, and nothing else on stdout")
 
 
 def _add_trust(verb: argparse.ArgumentParser) -> None:

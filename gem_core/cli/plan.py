@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import shlex
 
+from gem_core.cli.output import print_json
 from gem_core.errors import MissingDependencyError, RecipeError
 from gem_core.plan.estimate import GB, USABLE, Plan, estimate
 from gem_core.report.tables import plain_table
@@ -13,22 +14,50 @@ from gem_core.training.trainers import get_trainer, resolve
 
 
 def plan(arguments: argparse.Namespace) -> int:
-    """Print the memory of an update by part; return 1 if it does not fit."""
+    """Print the memory of an update by part; return 1 if it does not fit.
+
+    As JSON: sizes in bytes, ``native`` (the trainer's own configuration, null where it cannot be
+    made here) and ``problems``.
+    """
     number, gigabytes = gpus_of(arguments.gpus)
     overrides = [*arguments.overrides, "hardware.nodes=1", f"hardware.gpus_per_node={number}"]
     recipe = load_recipe(arguments.baseline, arguments.profile, overrides)
     trainer = get_trainer(arguments.trainer)
     result = estimate(recipe, trainer.name, gigabytes)
-    print(_table(result))
+    native, why_not = None, ""
     try:
         native = resolve(trainer.translate)(recipe)
     except MissingDependencyError as error:
-        print(f"\nNative configuration: not shown. {error}")
+        why_not = str(error)
+    if arguments.json:
+        data = {"recipe": recipe.name, "trainer": trainer.name, "gpus": number}
+        print_json(arguments, {**data, **_data(result), "native": native, "why_not": why_not})
+        return 1 if result.problems else 0
+    print(_table(result))
+    if why_not:
+        print(f"\nNative configuration: not shown. {why_not}")
     else:
         print(f"\nNative configuration of {trainer.distribution}:\n{_native(native)}")
     for problem in result.problems:
         print(f"\nDoes not fit: {problem}")
     return 1 if result.problems else 0
+
+
+def _data(result: Plan) -> dict[str, object]:
+    """Return the plan as JSON's types; sizes are bytes on one GPU."""
+    return {
+        "fits": not result.problems,
+        "parts": result.parts,
+        "total": result.total,
+        "usable": int(USABLE * result.capacity),
+        "capacity": result.capacity,
+        "moment": result.moment,
+        "tokens_per_pass": result.tokens_per_pass,
+        "rows_per_pass": result.rows_per_pass,
+        "tokens_per_step": result.tokens_per_step,
+        "cache_per_row": result.cache_per_row,
+        "problems": list(result.problems),
+    }
 
 
 def _table(result: Plan) -> str:

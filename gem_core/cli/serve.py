@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from gem_core.errors import GemError, MissingDependencyError
@@ -47,10 +48,24 @@ def _serve_http(arguments: argparse.Namespace) -> int:
         parameters=arguments.parameters or bool(arguments.recipe),
         allowed=_allowed(arguments.recipe),
     )
+    _require_environments(arguments.environments)
     port = PORT if arguments.port is None else arguments.port
     token = os.environ.get(TOKEN_VARIABLE) or None
-    program.run(limits, host=arguments.host, port=port, token=token)
+    with suppress(KeyboardInterrupt):  # the server has ended, and passes the signal on
+        program.run(limits, host=arguments.host, port=port, token=token)
     return 0
+
+
+def _require_environments(patterns: Sequence[str]) -> None:
+    """Refuse patterns of which none matches; ids of other packages are not listed anywhere.
+
+    Raises:
+        GemError: nothing would be served.
+    """
+    from gem_core.registration import is_foreign, list_envs
+
+    if not any(is_foreign(pattern) or list_envs(pattern) for pattern in patterns):
+        raise GemError(f"No environment matches {' '.join(patterns)}; `gem-core list` has all ids.")
 
 
 def _allowed(recipes: Sequence[str]) -> tuple[tuple[str, Mapping[str, Any]], ...]:

@@ -27,6 +27,7 @@ from gem_core.compare.reasons import failure_reason
 from gem_core.compare.recipes import why_stale
 from gem_core.errors import GemError, MissingDependencyError
 from gem_core.report import record
+from gem_core.training.checkout import checkout, cpu_line
 from gem_core.training.redaction import redact_command, redact_text
 from gem_core.training.runs import RunDir
 from gem_core.training.trainers import check, get_trainer
@@ -78,17 +79,22 @@ def trainer_python(name: str) -> str:
     chosen = os.environ.get(f"GEM_CORE_PYTHON_{name.upper()}")
     if chosen:
         return chosen
-    checkout = Path(__file__).resolve().parents[2]
-    envs = Path(os.environ.get("GEM_CORE_ENVS") or checkout / ".venvs")
+    envs = Path(os.environ.get("GEM_CORE_ENVS") or (checkout() or Path()) / ".venvs")
     built = envs / name / "bin" / "python"
     if built.exists():
         return str(built)
     if check(get_trainer(name)).ready:
         return sys.executable
-    raise MissingDependencyError(
-        f"No environment for trainer {name!r}: run `make env-{name}` in a checkout, or set "
-        f"GEM_CORE_PYTHON_{name.upper()} to an interpreter that has it."
-    )
+    raise MissingDependencyError(f"No environment for trainer {name!r}: {_how_to_make(name)}.")
+
+
+def _how_to_make(name: str) -> str:
+    """Return what makes an environment for the trainer called ``name``."""
+    variable = f"GEM_CORE_PYTHON_{name.upper()}"
+    if checkout() is not None:
+        return f"run `make env-{name}` in {checkout()}, or set {variable} to its interpreter"
+    line = cpu_line(name, get_trainer(name).install)
+    return f"in a virtual environment of its own, {line}, then set {variable} to its interpreter"
 
 
 def command(cell: Cell, plan: Plan) -> list[str]:

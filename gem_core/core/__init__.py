@@ -12,7 +12,7 @@ from operator import index
 from random import Random
 
 from gem_core.core.states import check_data, check_fields, read_generator
-from gem_core.errors import ActionTypeError, EpisodeStateError, GemError, StateError
+from gem_core.errors import ActionTypeError, EpisodeStateError, GemError, KindError, StateError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,6 +25,11 @@ if TYPE_CHECKING:
     ResetResult = tuple[str, Info]
     StepResult = tuple[str, float, bool, bool, Info]
 
+INFO_ERRORS = {
+    "invalid_format": "the answer has no action in the environment's form",
+    "invalid_action": "the action was understood, and is not possible now",
+}
+"""What ``info["error"]`` may be after an action that was not accepted; otherwise it is absent."""
 _MISSING = object()
 _FRESH, _RUNNING, _OVER, _CLOSED = range(4)
 _STATE_MESSAGES = {
@@ -42,8 +47,8 @@ class Env(ABC):
 
     Observations are strings. After `reset` the observation is the rules of the task; after a step
     it describes what just happened. A board, if there is one, is text in ``info["suffix"]``.
-    ``info["success"]`` (bool) is set at the end of an episode, ``info["error"]`` after an action
-    that was not accepted.
+    ``info["success"]`` (bool) is set at the end of an episode, ``info["error"]``, one of
+    `INFO_ERRORS`, after an action that was not accepted.
 
     Attributes:
         spec: what `gem_core.make` built this environment from; ``None`` without ``make``.
@@ -291,6 +296,16 @@ class Wrapper(Env):
     """
 
     def __init__(self, env: Env):
+        """Wrap ``env``.
+
+        Raises:
+            KindError: it has no `reset` and `step`, as an id has none.
+        """
+        if not (hasattr(env, "reset") and hasattr(env, "step")):
+            raise KindError(
+                f"{type(self).__name__} wraps an environment, not {env!r:.60}: make it first, with "
+                "gem_core.make(id)."
+            )
         self.env = env
 
     def reset(

@@ -32,6 +32,10 @@ class SampleDataWarning(UserWarning):
     """An environment uses its small built-in sample because the real data are not available."""
 
 
+def _row_number(index: int) -> str:
+    return f"row {index + 1}"
+
+
 class Table(NamedTuple):
     """The rows of a data set.
 
@@ -41,6 +45,7 @@ class Table(NamedTuple):
         revision: identifies exactly these rows.
         sample: whether this is a built-in sample.
         commit: commit of a data set of the Hub, if it is known.
+        place: function that says where row ``i`` is, for messages.
     """
 
     row: Callable[[int], Row]
@@ -48,6 +53,7 @@ class Table(NamedTuple):
     revision: str
     sample: bool = False
     commit: str | None = None
+    place: Callable[[int], str] = _row_number
 
 
 class Source(NamedTuple):
@@ -198,13 +204,17 @@ def _read_jsonl(path: Path) -> Table:
     def row(index: int) -> Row:
         try:
             item = json.loads(data[starts[index] : ends[index]])
-        except ValueError as error:
-            raise DataError(f"{path}, row {index + 1}: not JSON ({error}).") from None
+        except (ValueError, RecursionError) as error:
+            raise DataError(f"{path}, {place(index)}: not JSON ({error}).") from None
         if not isinstance(item, dict):
-            raise DataError(f"{path}, row {index + 1}: a row must be a JSON object.")
+            raise DataError(f"{path}, {place(index)}: a row must be a JSON object.")
         return item
 
-    return Table(row, len(starts), file_revision(path))
+    def place(index: int) -> str:
+        return f"line {data[: starts[index]].count(newline) + 1}"
+
+    newline = b"\n"
+    return Table(row, len(starts), file_revision(path), place=place)
 
 
 def _read_parquet(path: Path) -> Table:

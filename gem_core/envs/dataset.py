@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from typing import Any, ClassVar
 
 
+_NEVER_NULL = ("question", "answer")
+"""Roles whose cells have a value; null would be played as the text "None"."""
+
+
 class DatasetEnv(SingleTurn):
     """One question of a data set, one answer.
 
@@ -176,6 +180,13 @@ class DatasetEnv(SingleTurn):
         row = self._table.row(self._item)
         self._require_text(row)
         self._row = {role: row.get(column) for role, column in self._columns.items()}
+        for role, column in self._columns.items():
+            missing = row.get(column) is None if role in _NEVER_NULL else column not in row
+            if missing and role not in self.optional:
+                raise DataError(
+                    f"{self._source.dataset}, {self._table.place(self._item)}: no value in the "
+                    f"column {column!r}."
+                )
 
     def _question(self) -> str:
         return str(self._row["question"])

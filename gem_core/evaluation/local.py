@@ -17,6 +17,7 @@ from gem_core.episodes.data import Episode
 from gem_core.episodes.rollout import play_batch, require_healthy
 from gem_core.evaluation.policy import HFPolicy
 from gem_core.evaluation.stats import summarise
+from gem_core.training.model_source import reading_model
 from gem_core.training.model_weights import require_no_code
 from gem_core.training.recipe import Recipe
 from gem_core.training.run_workers import close_run_pools
@@ -78,16 +79,18 @@ def loaded(recipe: Recipe, model_dir: str | Path) -> Iterator[tuple[MachineFacto
         model_dir: Hugging Face directory or id, including a tokenizer.
 
     Raises:
+        RecipeError: there is no such model, or its files cannot be read.
         TrustError: it brings code, and the user gave no ``--trust``.
     """
     # A trained model has a directory of its own; the revision belongs to the recipe's model.
     revision = recipe.model.revision if str(model_dir) == recipe.model.path else None
-    require_no_code(model_dir, revision)
     source = {"pretrained_model_name_or_path": str(model_dir), "revision": revision or "main"}
-    tokenizer = transformers.AutoTokenizer.from_pretrained(**source)
+    with reading_model(str(model_dir)):
+        require_no_code(model_dir, revision)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(**source)
+        model = transformers.AutoModelForCausalLM.from_pretrained(**source)
     factory = MachineFactory(recipe, tokenizer)
     gpu = recipe.hardware.device == "gpu" and torch.cuda.is_available()
-    model = transformers.AutoModelForCausalLM.from_pretrained(**source)
     model = model.to(getattr(torch, recipe.model.dtype)).to("cuda" if gpu else "cpu")
     max_batch = _gpu_batch(recipe, model) if gpu else CPU_BATCH
     policy = HFPolicy(

@@ -69,3 +69,9 @@ def show_progress(done: int, every: int) -> Iterator[Callable[[Row], None]]:
     yield advance_line
     if state.done > done:
         print(state, file=sys.stderr, flush=True)
+
+
+@contextmanager
+def no_progress(done: int, every: int) -> Iterator[Callable[[Row], None]]:
+    """Show nothing; the arguments are those of `show_progress`."""
+    yield lambda row: None

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import time
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 
 import msgspec
+
+_LONG_S = 5.0
+"""A pause that is said."""
+_log = logging.getLogger(__name__)
 
 
 class RetryConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,10 +63,19 @@ class Pacer:
         """
         longest = self.config.longest_pause_s
         if asked_s is not None:
+            self._tell(asked_s)
             asked_s = min(asked_s, longest)
             self._not_before = max(self._not_before, time.monotonic() + asked_s)
         ceiling = min(longest, self.config.first_pause_s * 2 ** (failures - 1))
         await asyncio.sleep(min(longest, (asked_s or 0.0) + ceiling * self._random.random()))
+
+    def _tell(self, asked_s: float) -> None:
+        """Say that all requests wait, if it is for long, and nobody has said so of this pause."""
+        waits = min(asked_s, self.config.longest_pause_s)
+        if waits < _LONG_S or time.monotonic() + waits < self._not_before + _LONG_S:
+            return
+        said = "" if asked_s <= waits else f" (it asked for {asked_s:.0f} s)"
+        _log.warning("The endpoint asks to wait: no request for %.0f s%s.", waits, said)
 
 
 def retry_after(headers: Mapping[str, str], now: float | None = None) -> float | None:

@@ -26,7 +26,7 @@ def summarise_rows(rows: Sequence[Row], samples: int) -> dict[str, Any]:
 
     Returns:
         ``metrics`` of all items, ``environments`` (one entry per environment: position, id,
-        metrics), ``errors``, ``usage``.
+        metrics), ``errors``, ``first_errors`` (the first message of each kind), ``usage``.
     """
     by_env: dict[int, list[Row]] = defaultdict(list)
     for row in rows:
@@ -43,8 +43,18 @@ def summarise_rows(rows: Sequence[Row], samples: int) -> dict[str, Any]:
         "metrics": metrics_of([by_env[env] for env in sorted(by_env)], samples),
         "environments": environments,
         "errors": dict(Counter(row.error.kind for row in rows if row.error is not None)),
+        "first_errors": _first_errors(rows),
         "usage": {name: getattr(usage, name) for name in usage.__struct_fields__},
     }
+
+
+def _first_errors(rows: Sequence[Row]) -> dict[str, str]:
+    """Return the message of the first item with each kind of error."""
+    first: dict[str, str] = {}
+    for row in rows:
+        if row.error is not None:
+            first.setdefault(row.error.kind, row.error.message)
+    return first
 
 
 def metrics_of(groups: Sequence[Sequence[Row]], samples: int) -> Metrics:

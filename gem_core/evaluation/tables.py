@@ -56,8 +56,11 @@ def _number(metrics: Mapping[str, float], name: str) -> str:
 
 def usage_lines(result: Mapping[str, Any]) -> list[str]:
     """Return lines about errors, requests, tokens and money."""
+    said = result.get("first_errors", {})  # older results have none
     lines = [
-        f"{count} items have no result: {kind}" for kind, count in sorted(result["errors"].items())
+        f"{count} items have no result: {kind}"
+        + (f"; the first: {' '.join(said[kind].split())}" if kind in said else "")
+        for kind, count in sorted(result["errors"].items())
     ]
     usage = result["usage"]
     if usage["requests"]:

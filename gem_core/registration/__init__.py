@@ -72,6 +72,17 @@ def register(
         RegistrationError: the id or the entry point is malformed, or the id is taken, or was
             registered with other ``client_parameters``.
     """
+    if isinstance(entry_point, type):
+        known = f"{entry_point.__module__}:{entry_point.__qualname__}"
+        raise RegistrationError(
+            f"{id}: an entry point is a text, not a class: write {known!r}, which other processes "
+            "can import."
+        )
+    if not isinstance(id, str) or not isinstance(entry_point, str):
+        raise RegistrationError(
+            f"register({id!r:.60}, {entry_point!r:.60}): give two texts, such as 'my:Task-v0' and "
+            "'module:Class'."
+        )
     if not _ID.fullmatch(id):
         raise RegistrationError(f"Malformed id {id!r}: write namespace:Name-v0, e.g. 'my:Task-v0'.")
     if entry_point.count(":") != 1:
@@ -141,7 +152,12 @@ def spec(id: str) -> EnvSpec:
 
     Raises:
         UnknownNameError: nothing is registered under the id; the message lists close matches.
+        RegistrationError: it is not a text.
     """
+    if not isinstance(id, str):
+        raise RegistrationError(
+            f"An id is a text, such as 'game:Sudoku-v0-easy', not {_described(id)}."
+        )
     registered = _builtin().get(id) or _foreign(id)
     if registered is None:
         _load_plugins()
@@ -167,8 +183,9 @@ def make(id: str | EnvSpec, **kwargs: Any) -> Env:
     Raises:
         UnknownNameError: unknown id, or a keyword argument that the environment does not take.
         DataError: the spec names a data revision, and other data are installed here.
+        RegistrationError: neither an id nor a spec, or what the entry point names cannot be used.
     """
-    base = spec(id) if isinstance(id, str) else id
+    base = id if isinstance(id, EnvSpec) else spec(id)
     full = base.replace(**kwargs) if kwargs else base
     with no_exit(f"{full.id} cannot be made"):
         factory = full.load()
@@ -256,6 +273,12 @@ def _foreign(id: str) -> EnvSpec | None:
     return EnvSpec(id, _FOREIGN[namespace], {"name": name})
 
 
+def is_foreign(id: str) -> bool:
+    """Return whether an id or a pattern begins with the namespace of another package."""
+    namespace, colon, _ = id.partition(":")
+    return bool(colon) and namespace in _FOREIGN
+
+
 def _load_plugins() -> None:
     global _plugins_loaded
     if _plugins_loaded:
@@ -265,7 +288,7 @@ def _load_plugins() -> None:
 
     for entry in entry_points(group=_GROUP):
         try:
-            entry.load()()
+            _call_plugin(entry.load())
         except BaseException as error:  # one plugin's exit is not that of the program
             if is_interruption(error):
                 raise
@@ -277,6 +300,31 @@ def _load_plugins() -> None:
                 RuntimeWarning,
                 stacklevel=3,
             )
+
+
+def _call_plugin(function: Any) -> None:
+    """Call what an entry point names, which registers environments.
+
+    Raises:
+        RegistrationError: it is a class or a module: an entry point has no id to register it under.
+    """
+    if isinstance(function, type) or not callable(function):
+        raise RegistrationError(
+            f"it names {_described(function)}, and must name a function without arguments that "
+            "calls gem_core.register(id, 'module:Class')"
+        )
+    function()
+
+
+def _described(value: object) -> str:
+    """Return what kind of object was given where another was expected.
+
+    >>> _described(dict), _described({})
+    ('the class dict', 'a dict')
+    """
+    if isinstance(value, type):
+        return f"the class {value.__qualname__}"
+    return f"a {type(value).__name__}"
 
 
 def _check_kwargs(spec: EnvSpec, factory: Callable[..., Env]) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from gem_core.errors import RecipeError
+from gem_core.training.model_source import reading_model, require_hf
 from gem_core.training.recipe import Recipe, TinyConfig
 
 BUILD = 1
@@ -63,9 +64,10 @@ def model_source(recipe: Recipe) -> str:
     revision = recipe.model.revision
     if revision is None or Path(name).is_dir():
         return name
-    from huggingface_hub import snapshot_download
+    with reading_model(name):
+        from huggingface_hub import snapshot_download
 
-    folder: str = snapshot_download(name, revision=revision)
+        folder: str = snapshot_download(name, revision=revision)
     return folder
 
 
@@ -153,17 +155,7 @@ def _build(recipe: Recipe, settings: dict[str, Any], folder: Path) -> None:
 
 
 def _builder() -> Any:
-    from gem_core.errors import MissingDependencyError
-
-    try:
-        import tokenizers  # noqa: F401
-        import torch  # noqa: F401
-        import transformers  # noqa: F401
-    except ImportError as error:
-        raise MissingDependencyError(
-            f"The tiny model needs {error.name}: pip install 'gem-core[hf]', or use the "
-            "environment of a trainer."
-        ) from error
+    require_hf("The tiny model")
     from gem_core.tiny.warm_start import build
 
     return build

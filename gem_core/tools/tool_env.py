@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from gem_core.core import Env, Wrapper
 from gem_core.core.states import check_data
-from gem_core.errors import EpisodeStateError, StateError, error_line, is_interruption
+from gem_core.errors import EpisodeStateError, KindError, StateError, error_line, is_interruption
 from gem_core.parsing import get_parser, render
 from gem_core.tools.base import Call, Tool, ToolResult
 from gem_core.tools.formats import FORMATS, first_broken_call
@@ -74,6 +74,7 @@ class ToolEnv(Wrapper):
 
     Raises:
         ValueError: there is no tool, two have one name, or a budget is negative.
+        KindError: a tool is no `Tool`.
     """
 
     _state_fields = ("calls", "failures", "seconds", "running")
@@ -95,6 +96,11 @@ class ToolEnv(Wrapper):
         answer_format: str | None = None,
         count_tokens: Callable[[str], int] | None = None,
     ):
+        if isinstance(tools, (Tool, str)) or not all(isinstance(tool, Tool) for tool in tools):
+            raise KindError(
+                f"ToolEnv takes a list of Tool objects, not {tools!r:.80}: for example "
+                "[make_tool('python')] of gem_core.tools."
+            )
         super().__init__(env)
         self.tools = {tool.name: tool for tool in tools}
         self.budget = budget or Budget()

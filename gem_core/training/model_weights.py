@@ -7,6 +7,7 @@ from typing import Any
 
 from gem_core.errors import RecipeError, RunError
 from gem_core.registration.references import needs_trust_as_data
+from gem_core.training.model_source import reading_model
 from gem_core.training.recipe import Recipe
 
 TINY = "tiny"
@@ -31,20 +32,41 @@ def require_complete(recipe: Recipe) -> None:
         recipe: ``model.path`` and ``model.revision`` name the model.
 
     Raises:
-        RecipeError: weights are missing.
+        RecipeError: weights are missing, or there is no such model.
+        MissingDependencyError: torch or transformers is missing.
         TrustError: it brings code, see `require_no_code`.
     """
-    source = recipe.model.path
-    if source == TINY:
-        return
-    require_no_code(source, recipe.model.revision)
-    missing = missing_weights(source, recipe.model.revision)
+    if recipe.model.path != TINY:
+        require_weights(recipe.model.path, recipe.model.revision)
+
+
+def require_weights(source: str, revision: str | None = None) -> None:
+    """Refuse a model whose files lack weights or a tokenizer, or cannot be read.
+
+    Args:
+        source: directory, or Hugging Face id.
+        revision: of a Hugging Face id.
+
+    Raises:
+        RecipeError: weights are missing, or there is no such model.
+        MissingDependencyError: torch or transformers is missing.
+        TrustError: it brings code, see `require_no_code`.
+    """
+    with reading_model(source):
+        require_no_code(source, revision)
+    missing = missing_weights(source, revision)
     if missing:
         raise RecipeError(
             f"model.path: {_listed(missing)} not in the files of {source}: they would be random. "
             "Export the whole model under the names of its class, adapters merged, or name another "
             "one."
         )
+    with reading_model(source):
+        from transformers import AutoTokenizer
+
+        tokenizer = AutoTokenizer.from_pretrained(source, revision=revision or "main")
+        if len(tokenizer) < 2:  # what transformers makes where there are no files of one
+            raise ValueError("it has no files of a tokenizer")
 
 
 def require_no_code(source: str | Path, revision: str | None = None) -> None:
@@ -112,7 +134,16 @@ def missing_weights(source: str, revision: str | None = None) -> list[str]:
     Args:
         source: directory, or Hugging Face id.
         revision: of a Hugging Face id.
+
+    Raises:
+        RecipeError: there is no such model, or it cannot be read.
+        MissingDependencyError: torch or transformers is missing.
     """
+    with reading_model(source):
+        return _missing_weights(source, revision)
+
+
+def _missing_weights(source: str, revision: str | None) -> list[str]:
     import transformers
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 

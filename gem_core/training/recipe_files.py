@@ -18,6 +18,7 @@ else:
 
 LISTS = ("env", "eval.env")
 """The keys of a recipe that are lists of tables."""
+_OTHER_FORMATS = (".yaml", ".yml", ".json", ".ini", ".cfg", ".py")
 _OPTIONAL = "eval.env"
 """The list that may be absent; an override of the item after its last adds one."""
 
@@ -67,6 +68,8 @@ def merge_overrides(tables: Mapping[str, Any], overrides: Sequence[str]) -> dict
         RecipeError: an override is malformed, or changes an item that does not exist.
     """
     merged = dict(tables)
+    if isinstance(overrides, str):
+        raise RecipeError(f"The overrides are a list of texts: [{overrides!r}].")
     for override in overrides:
         merged = merge(merged, parse_override(override))
     return merged
@@ -115,13 +118,21 @@ def _merge_items(old: Sequence[Any], value: Mapping[str, Any], name: str) -> lis
         if name == _OPTIONAL and int(position) == len(items):
             items.append({})
         if int(position) >= len(items):
-            numbers = ", ".join(str(number) for number in range(len(items))) or "none"
             raise RecipeError(
-                f"{name}.{position}: {name} has no such item (it has {numbers}); to add one, "
-                f"write the whole list, {name}=[...]."
+                f"{name}.{position}: the recipe has {_counted(items, name)}; to add a table, write "
+                f"the whole list, {name}=[...]."
             )
         items[int(position)] = _merged(items[int(position)], item, f"{name}.{position}")
     return items
+
+
+def _counted(items: Sequence[Any], name: str) -> str:
+    """Return how many items a list has, with their keys, counted from 0."""
+    if not items:
+        return f"no {name}"
+    if len(items) == 1:
+        return f"one {name} table, {name}.0"
+    return f"{len(items)} {name} tables, {name}.0 to {name}.{len(items) - 1}"
 
 
 def flatten(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -171,16 +182,34 @@ def shipped(kind: str) -> dict[str, Path]:
 
 
 def _read(source: str | Path, kind: str) -> dict[str, Any]:
+    if not isinstance(source, (str, Path)):
+        raise RecipeError(
+            f"A recipe is named by a text or a path, not by a {type(source).__name__}; "
+            "recipe_from_dict takes a table."
+        )
     path = Path(source)
     if path.suffix != ".toml":
         known = shipped(kind)
         if str(source) not in known:
-            hint = did_you_mean(str(source), known)
-            raise RecipeError(f"No {kind[:-1]} {str(source)!r}.{hint} Known: {sorted(known)}.")
+            raise RecipeError(_no_such_recipe(str(source), kind, known))
         path = known[str(source)]
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise RecipeError(f"Cannot read the recipe {path}: {error.strerror}.") from None
+    except UnicodeDecodeError as error:
+        place = f"byte 0x{error.object[error.start]:02x} at position {error.start}"
+        raise RecipeError(f"{path} is not UTF-8 text ({place}): save it as UTF-8.") from None
     except tomllib.TOMLDecodeError as error:
         raise RecipeError(f"{path} is not valid TOML: {error}.") from None
+
+
+def _no_such_recipe(source: str, kind: str, known: Mapping[str, Path]) -> str:
+    """Return what to say of a name that no shipped recipe has."""
+    path = Path(source)
+    if path.is_file():
+        return f"{source}: a recipe is a TOML file; write it as TOML and name it {path.stem}.toml."
+    listing = f"`gem-core list --kind {kind}` lists them; or name a .toml file."
+    if path.suffix in _OTHER_FORMATS:
+        return f"There is no file {source}, and a recipe is a TOML file: name it {path.stem}.toml."
+    return f"No {kind[:-1]} {source!r}.{did_you_mean(source, known)} {listing}"

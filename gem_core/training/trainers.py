@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
 from importlib.util import find_spec
 from typing import Any
 
 from gem_core.errors import MissingDependencyError, no_exit, python_needed, unknown
+from gem_core.training.checkout import cpu_line
 from gem_core.training.memory_layout import MemoryLayout
 
 TYPE_CHECKING = False
@@ -177,12 +178,18 @@ def _has_module(name: str) -> bool:
     return find_spec(name) is not None
 
 
-def require(trainer: Trainer) -> None:
+def require(trainer: Trainer, device: str = "gpu") -> None:
     """Check that ``trainer`` can run here.
+
+    Args:
+        trainer: the trainer.
+        device: ``"cpu"`` or ``"gpu"``, for which the solutions are.
 
     Raises:
         MissingDependencyError: it cannot; the message has every problem and its solution.
     """
+    if device == "cpu":
+        trainer = replace(trainer, install=cpu_line(trainer.name, trainer.install))
     status = check(trainer)
     if not status.ready:
         raise MissingDependencyError(
@@ -201,7 +208,7 @@ def resolve(path: str) -> Callable[..., Any]:
 def launch(name: str, recipe: Recipe, run: RunDir, *, resume: bool = False) -> None:
     """Train ``recipe`` with the trainer called ``name`` into ``run``."""
     trainer = get_trainer(name)
-    require(trainer)
+    require(trainer, recipe.hardware.device)
     resolve(trainer.launch)(recipe, run, resume=resume)
 
 

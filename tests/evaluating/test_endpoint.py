@@ -290,3 +290,21 @@ def test_prices_are_read(tmp_path):
     path.write_text('{"m": {"input": 1}}')
     with pytest.raises(GemError, match="output"):
         read_price(path, "m")
+
+
+def test_a_long_wait_is_said_once(caplog, monkeypatch):
+    async def no_time(_):
+        pass
+
+    monkeypatch.setattr("gem_core.evaluation.retries.asyncio.sleep", no_time)
+
+    async def failures():
+        pacer = Pacer(RetryConfig(longest_pause_s=30.0))
+        for asked in (2.0, 20.0, 20.0, 20.0, 900.0):
+            await pacer.pause(1, asked)
+
+    asyncio.run(failures())
+    assert [record.getMessage() for record in caplog.records] == [
+        "The endpoint asks to wait: no request for 20 s.",
+        "The endpoint asks to wait: no request for 30 s (it asked for 900 s).",
+    ]

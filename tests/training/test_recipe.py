@@ -175,7 +175,7 @@ def test_an_environment_is_changed_by_its_number():
     assert [env.kwargs for env in recipe.env] == [{"max_number": 7}, {}]
     assert recipe.algorithm.betas == (0.5, 0.95)
     assert override(recipe, ["env.1.max_turns=4"]).env[1].max_turns == 4
-    with pytest.raises(RecipeError, match=r"env.2: env has no such item \(it has 0, 1\)"):
+    with pytest.raises(RecipeError, match=r"env.2: the recipe has 2 env tables, env.0 to env.1"):
         override(recipe, ["env.2.max_turns=3"])
     with pytest.raises(RecipeError, match=r"write env.0.max_turns=3"):
         override(recipe, ["env.max_turns=3"])
@@ -204,7 +204,7 @@ def test_an_evaluation_can_have_environments_of_its_own():
         (["eval.env.0.idd=x"], "Unknown recipe key 'eval.env.0.idd'. Did you mean 'eval.env.0.id'"),
         (["eval.emv=[]"], "Unknown recipe key 'eval.emv'. Did you mean 'eval.env'"),
         (["eval.env.0.max_turns=3"], "eval.env.0: Object missing required field `id`"),
-        (["eval.env.1.id=x"], r"eval.env.1: eval.env has no such item \(it has none\)"),
+        (["eval.env.1.id=x"], "eval.env.1: the recipe has no eval.env"),
         (["eval.env.max_turns=3"], "eval.env: .*: write eval.env.0.max_turns=3"),
         ([f"eval.env.0.id={GAME}", "eval.env.0.max_turns=0"], "eval.env.0.max_turns: must be at"),
         ([f"eval.env.0.id={GAME}", "eval.env.0.weight=2"], "eval.env.0.weight: .* in turn"),

@@ -315,7 +315,7 @@ def test_every_process_loads_the_commit_that_the_first_resolved(tmp_path, fresh,
 def test_an_experiment_without_its_data_leaves_no_run(tmp_path, monkeypatch):
     from gem_core.experiment import run_experiment
 
-    monkeypatch.setattr("gem_core.training.trainers.require", lambda trainer: None)
+    monkeypatch.setattr("gem_core.training.trainers.require", lambda *_: None)
     with pytest.raises(DataError, match="dataset=sample"):
         run_experiment(recipe_of("math:GSM8K"), "trl", tmp_path / "run")
     assert not RunDir(tmp_path / "run").exists

@@ -48,7 +48,7 @@ def test_a_second_writer_is_refused_until_the_first_ends(tmp_path, holder):
 def test_an_experiment_leaves_the_run_of_another_process_alone(
     tmp_path, holder, if_exists, monkeypatch
 ):
-    monkeypatch.setattr("gem_core.training.trainers.require", lambda _: None)
+    monkeypatch.setattr("gem_core.training.trainers.require", lambda *_: None)
     recipe = load_recipe("guess-the-number-easy", "tiny")
     RunDir.create(tmp_path / "run", recipe, "trl").log(1, {"x": 1.0})
     with pytest.raises(RunError, match=f"process {holder.pid}"):
@@ -68,7 +68,7 @@ def test_overwriting_a_run_keeps_its_lock(tmp_path):
 
 
 def test_an_impossible_environment_is_refused_before_the_run_begins(tmp_path, monkeypatch):
-    monkeypatch.setattr("gem_core.training.trainers.require", lambda _: None)
+    monkeypatch.setattr("gem_core.training.trainers.require", lambda *_: None)
     recipe = load_recipe("guess-the-number-easy", "tiny", ["env.0.kwargs.max_number=-5"])
     with pytest.raises(RecipeError, match=r"env\.0\.kwargs: game:GuessTheNumber-v0-easy: "):
         run_experiment(recipe, "trl", tmp_path / "run")

@@ -10,6 +10,7 @@ from typing import Any
 from gem_core.errors import GemError, MissingDependencyError
 from gem_core.plan.readiness import hardware, on_gpu, software
 from gem_core.plan.readiness.facts import ANY_RUN, GB, Ask, Device, Machine, Probe, Problem, Torch
+from gem_core.training.checkout import cpu_line
 from gem_core.training.install import Stack, shell_block, stacks
 from gem_core.training.recipe import Recipe
 from gem_core.training.trainers import Trainer, check, get_trainer, resolve
@@ -173,8 +174,9 @@ def _problem(text: str, trainer: Trainer, known: Stack | None, device: Device) -
 
 
 def _build_line(trainer: Trainer) -> str:
-    """Return the line that builds the tested set for CPUs; the trainer's own is for GPUs."""
-    return f"make env-{trainer.name}    # in a checkout of gem-core"
+    """Return the line that makes an environment for CPUs; the trainer's own is for GPUs."""
+    line = cpu_line(trainer.name, trainer.install)
+    return f"{line}    # in a checkout of gem-core" if line.startswith("make ") else line
 
 
 def _cpu_machine(machine: Machine, torch: Torch | None) -> list[Problem]:
