@@ -13,7 +13,7 @@ from collections import Counter
 import pytest
 
 from gem_core.episodes.data import StopReason
-from gem_core.errors import RunError
+from gem_core.errors import GemError, RunError
 from gem_core.evaluation.contenders import EndpointModel, ScriptedPlayer
 from gem_core.evaluation.endpoint import EndpointConfig
 from gem_core.evaluation.failures import KINDS, EndpointError
@@ -23,6 +23,8 @@ from gem_core.registration import register
 
 from .common import GAME, HARD, endpoint, evaluated, indices
 from .server import BAD, GOOD, Server, chat, http, unreliable
+
+NONE = "None of the {} items has a result"
 
 
 def test_every_item_has_a_result_or_a_typed_error(tmp_path):
@@ -116,16 +118,17 @@ def test_another_evaluation_is_not_continued(tmp_path):
 def test_items_with_errors_are_played_again_when_asked(tmp_path):
     out = tmp_path / "e"
     with Server(lambda n, body: BAD["refused"]) as server:
-        result, folder = evaluated(out, contender=endpoint(server))
+        with pytest.raises(GemError, match=NONE.format(5)):
+            evaluated(out, contender=endpoint(server))
         port = server.port
-    assert result["errors"] == {"refused": 5}
-    assert "success/mean" not in result["metrics"]
+    assert {row.error.kind for row in EvalDir(out).rows()} == {"refused"}
     with Server(lambda n, body: [GOOD]) as server:
         plan = json.loads((out / "eval.json").read_text().replace(str(port), str(server.port)))
         (out / "eval.json").write_text(json.dumps(plan))
-        result, _ = evaluated(out, contender=endpoint(server), if_exists="resume")
-        assert result["errors"] == {"refused": 5} and not server.bodies
-        result, _ = evaluated(
+        with pytest.raises(GemError, match=NONE.format(5)):
+            evaluated(out, contender=endpoint(server), if_exists="resume")
+        assert not server.bodies and not (out / "result.json").exists()
+        result, folder = evaluated(
             out, contender=endpoint(server), if_exists="resume", retry_errors=True
         )
     assert result["errors"] == {} and result["metrics"]["episodes"] == 5
@@ -162,11 +165,9 @@ def test_seconds_and_tokens_of_an_item_are_limited(tmp_path):
 
 def test_a_broken_environment_is_an_error_of_its_items(tmp_path):
     register("test:FailsAtSix-v0", "gem_core.parity.frozen:_Scripted", turns=1, dense=0, raises=1)
-    result, folder = evaluated(
-        tmp_path / "e", ("test:FailsAtSix-v0",), contender=_Speaker(), tasks=3
-    )
-    assert result["errors"] == {"env_error": 3}
-    assert "scripted fault" in folder.rows()[0].error.message
+    with pytest.raises(GemError, match=f"{NONE.format(3)}.*scripted fault"):
+        evaluated(tmp_path / "e", ("test:FailsAtSix-v0",), contender=_Speaker(), tasks=3)
+    assert {row.error.kind for row in EvalDir(tmp_path / "e").rows()} == {"env_error"}
 
 
 class _Speaker(ScriptedPlayer):
