@@ -79,6 +79,10 @@ test-compare: envs  ## three steps of one experiment in every trainer, token by 
 	$(call stage,test-compare,rm -rf build/compare-quick && $(CORE_PY) -m gem_core.cli compare --quick \
 		--trainers $(TRAINERS) --out build/compare-quick)
 
+.PHONY: test-faults
+test-faults: envs  ## every detector of a difference between trainers on this tree; PATCH=file.diff: on a copy
+	$(call stage,test-faults,$(CORE_PY) benchmarks/parity/changes.py --trainers $(TRAINERS) $(if $(PATCH),--patch $(PATCH)))
+
 # The folders whose tests have event loops, threads or processes. Repeat it: the delays are random.
 WITH_DELAYS := adapters bridges compare envs_data episodes evaluating graders mcp plan sandbox server training vector view workers
 .PHONY: test-delays

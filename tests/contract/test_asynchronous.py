@@ -33,7 +33,8 @@ def test_the_old_policy_is_the_trained_one(package, trainer_name, refused, model
     result = teacher_forced(
         case.recipe(list(refused), STEPS), model_dir, adapter.replay_run, adapter.TRAITS
     )
-    assert result.faults == [] and len(result.policy) == STEPS + 1
+    assert not result.faults, "; ".join(result.faults)
+    assert len(result.policy) == STEPS + 1
 
 
 def assert_refused(package, keys):

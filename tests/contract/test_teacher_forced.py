@@ -34,7 +34,7 @@ def test_weights_after_every_step(adapter, config, refused, model_dir, name):
         return
     config.translate(recipe)
     result = teacher_forced(recipe, model_dir, adapter.replay_run, adapter.TRAITS)
-    assert result.faults == []
+    assert not result.faults, "; ".join(result.faults)
     assert result.not_compared == ["loss"]
     assert len(result.policy) == STEPS + 1
     assert result.moved > 10 * WEIGHTS
