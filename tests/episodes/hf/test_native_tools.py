@@ -110,5 +110,5 @@ def test_a_template_without_a_place_for_tools_is_refused(chat):
 
 
 def test_native_goes_with_the_chat_template():
-    with pytest.raises(RecipeError, match=r"env\.0\.tool_use\.native = True.*goes with context\.template"):
+    with pytest.raises(RecipeError, match=r"env\.0\.tool_use\.native = True.*goes with context"):
         recipe_from_dict({"name": "r", "env": [ENV]})
