@@ -241,7 +241,7 @@ COMMANDS = [
     ["plan", "--trainer", "trl", "--gpus", "1x80"],
     ["train", "--trainer", "trl", "--run", "out"],
     ["doctor", "--trainer", "trl", "--recipe"],
-    ["serve", "--recipe"],
+    ["serve", "--mcp", "--environments", "nope:*", "--recipe"],  # ends if nothing is refused
 ]
 COMPARE = ["compare", "--trainers", "trl", "--out", "out", "--allow-dirty"]
 CASES = [(command, kind) for command in COMMANDS for kind in CODE]

@@ -28,6 +28,7 @@ from transformers import AutoTokenizer
 from gem_core.core import Wrapper
 from gem_core.episodes.rollout import Request, failed_fraction, play_batch
 from gem_core.experiment import run_experiment
+from gem_core.registration.references import trust
 from gem_core.tiny import model_path
 from gem_core.training.recipe import Recipe, load_recipe
 from gem_core.training.tasks import train_task
@@ -135,15 +136,15 @@ def server_recipe(folder: Path, steps: int, *keys: str) -> Iterator[Recipe]:
 
     gem_vllm_cpu.trainer_side(vllm_client)
     port, group_port = free_port(), free_port()
-    recipe = recipe_of(
-        steps,
+    keys = (
         "hardware.engine=vllm",
         "trainer.trl.vllm_mode=server",
         f"trainer.trl.vllm_server_base_url=http://127.0.0.1:{port}",
         f"trainer.trl.vllm_group_port={group_port}",
         *keys,
     )
-    with serving(recipe, port, folder.with_suffix(".log")):
+    # An address in a recipe needs trust, here and in the processes that read the recipe again.
+    with trust(True), serving(recipe := recipe_of(steps, *keys), port, folder.with_suffix(".log")):
         yield recipe
 
 

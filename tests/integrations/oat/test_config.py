@@ -124,7 +124,8 @@ def test_native_arguments_pass_through(recipe):
     assert (args.zero_stage, args.vf_coef) == (1, 0.25)
 
 
-def test_native_arguments_win_over_the_adapters_defaults(recipe):
+def test_native_arguments_win_over_the_adapters_defaults(recipe, monkeypatch):
+    monkeypatch.setenv("GEM_CORE_TRUST", "1")  # an address is refused without it
     changed = {
         "flash_attn": True,
         "master_addr": "10.0.0.1",

@@ -62,7 +62,8 @@ def test_the_critic_follows_the_actor(tiny):
     assert config.critic.lr == 0.25
 
 
-def test_an_estimator_by_place_survives_the_override_grammar(tiny):
+def test_an_estimator_by_place_survives_the_override_grammar(tiny, monkeypatch):
+    monkeypatch.setenv("GEM_CORE_TRUST", "1")
     name = "gem_core.advantages.estimators:rebn"
     assert composed(tiny(f'algorithm.estimator="{name}"')).adv.estimator == name
 
