@@ -409,7 +409,7 @@ IMPORTS = {
     "plan/readiness/probe.py": "declarations of adapters",
     "bridges/gem_llm.py": "GEM's own registry",
     "tracking/trackers.py": "its own table",
-    "checker/subject.py": "the command line",
+    "cli/check.py": "the class that the command line names",
 }
 MAKES = {
     "__init__.py": "the public name",
@@ -420,6 +420,7 @@ MAKES = {
     "envs/evaluation.py": "Python calls",
     "bridges/as_gymnasium.py": "Python calls",
     "cli/play.py": "an id of the command line",
+    "cli/check.py": "an id or a class of the command line",
     "tiny/corpus.py": "five names of its own",
 }
 
