@@ -12,6 +12,7 @@ the request's seed: it does not depend on what else runs (`gem_core.engines.atte
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
@@ -113,6 +114,7 @@ class Engine:
         require_methods("Engine(model)", model, ("config", "forward"), hint)
         positions = getattr(model.config.get_text_config(), "max_position_embeddings", None)
         self.model = model
+        self._store_argument = _store_argument(model)
         self.max_model_len: int = max_model_len or positions or sys.maxsize
         self.max_batch = max_batch
         self.cache_bytes = cache_bytes
@@ -334,9 +336,9 @@ class Engine:
             input_ids=torch.from_numpy(ids).to(device),
             attention_mask=self._mask(at.clamp(min=0), length),
             position_ids=at.clamp(min=0),
-            past_key_values=self._store,
             use_cache=True,
             logits_to_keep=1,
+            **{self._store_argument: self._store},
         )
         logits: torch.Tensor = out.logits[:, -1]
         return logits if places == list(range(len(logits))) else logits[places]
@@ -347,6 +349,13 @@ class Engine:
         hidden = columns > positions[:, None, :, None]
         mask = torch.zeros(hidden.shape, dtype=self.model.dtype, device=positions.device)
         return mask.masked_fill_(hidden, -torch.inf)
+
+
+def _store_argument(model: Any) -> str:
+    """Return the name by which a model takes its cache: transformers 5.24 calls it ``cache``."""
+    base = model.get_base_model() if hasattr(model, "get_base_model") else model  # of peft
+    parameters = inspect.signature(base.forward).parameters
+    return "cache" if "cache" in parameters else "past_key_values"
 
 
 def _equal_prompts(running: Sequence[_Running]) -> list[list[_Running]]:

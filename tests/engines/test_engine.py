@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import random
 
 import pytest
@@ -45,6 +46,46 @@ def run_to_end(engine, into):
 
 
 # -- what a completion depends on -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["past_key_values", "cache"])
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_the_store_goes_by_the_name_that_the_model_gives_it(make, monkeypatch, name, wrapped):
+    """transformers 5.24 renamed it; both names work whatever the installed version."""
+    model = make()
+    expected = Engine(model).generate([request(0)])
+    forward = model.forward
+    real = "cache" if "cache" in inspect.signature(forward).parameters else "past_key_values"
+    given = []
+
+    def renamed(**inputs):
+        given.append(inputs.pop(name))
+        return forward(**{real: given[-1]}, **inputs)
+
+    names = ["input_ids", "attention_mask", "position_ids", name, "use_cache", "logits_to_keep"]
+    keyword_only = inspect.Parameter.KEYWORD_ONLY
+    renamed.__signature__ = inspect.Signature(
+        [inspect.Parameter(parameter, keyword_only) for parameter in names]
+    )
+    monkeypatch.setattr(model, "forward", renamed)
+    asked = _Wrapped(model) if wrapped else model
+    assert Engine(asked).generate([request(0)]) == expected
+    assert given
+
+
+class _Wrapped(torch.nn.Module):
+    """As peft's models: its own forward names no argument."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model, self.config = model, model.config
+        self.dtype, self.device = model.dtype, model.device
+
+    def get_base_model(self):
+        return self.model
+
+    def forward(self, *args, **inputs):
+        return self.model(*args, **inputs)
 
 
 def test_a_completion_does_not_depend_on_the_other_requests(model):
