@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 from gem_core.errors import RecipeError, RunError
 from gem_core.registration.references import needs_trust_as_data
-from gem_core.training.model_source import reading_model
+from gem_core.training.model_source import reading_model, require_folder
 from gem_core.training.recipe import Recipe
 
 TINY = "tiny"
@@ -52,8 +53,12 @@ def require_weights(source: str, revision: str | None = None) -> None:
         MissingDependencyError: torch or transformers is missing.
         TrustError: it brings code, see `require_no_code`.
     """
-    with reading_model(source):
-        require_no_code(source, revision)
+    require_folder(source)
+    if Path(source).is_dir():
+        require_no_code(source)  # without the libraries that would read it
+    else:
+        with reading_model(source):
+            require_no_code(source, revision)
     missing = missing_weights(source, revision)
     if missing:
         raise RecipeError(
@@ -105,7 +110,12 @@ def _file(source: str, revision: str | None, name: str) -> Path | None:
 
 
 def _settings(file: Path) -> str:
-    return file.read_text(encoding="utf-8", errors="replace")
+    """Return the text of a file of JSON, with no letter written as an escape."""
+    text = file.read_text(encoding="utf-8", errors="replace")
+    try:
+        return json.dumps(json.loads(text))
+    except (ValueError, RecursionError):  # nothing that reads it as JSON can read it
+        return text
 
 
 def require_export(trainer: str, model: Path) -> None:

@@ -30,14 +30,15 @@ def pinned(name: str) -> dict[str, str]:
 
 
 def requirements(name: str) -> list[Requirement]:
-    steps = [*DATA[name]["steps"], {"install": DATA["common"]}]
+    common = DATA[name].get("common", DATA["common"])
+    steps = [*DATA[name]["steps"], {"install": common}]
     return [Requirement(text) for step in steps for text in step["install"]]
 
 
 def test_the_environments_are_core_the_trainers_and_those_of_slow_targets() -> None:
     engines = {f"{trainer}-vllm" for trainer in TRAINERS}  # the trainers' sets with a real engine
     assert [name for name in NAMES if name in ("core", *TRAINERS)] == ["core", *TRAINERS]
-    slow = {"view", "launchpad", "bridges", "verifiers"}
+    slow = {"view", "launchpad", "bridges", "verifiers", "floors"}
     assert set(NAMES) - engines == {"core", *TRAINERS, *slow}
 
 

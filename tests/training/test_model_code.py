@@ -55,6 +55,13 @@ def test_it_is_refused_before_anything_of_it_is_loaded(
         require_no_code(folder)
 
 
+def test_code_that_is_named_in_escapes_is_found(tmp_path: Path) -> None:
+    folder = model(tmp_path / "model")
+    (folder / "config.json").write_text(r'{"auto_\u006dap": {"AutoConfig": "x.Y"}}')
+    with pytest.raises(TrustError, match="brings code"):
+        require_no_code(folder)
+
+
 def test_a_model_without_code_passes(tmp_path: Path) -> None:
     require_no_code(model(tmp_path / "model", "tokenizer_config.json", eos_token="x"))
     require_no_code("somebody/not-in-the-cache")  # what loads it says that there is none
