@@ -26,9 +26,10 @@ launch("openrlhf", recipe, RunDir.create({path!r}, recipe, "openrlhf"))
 """
 HIDDEN = """
 import gem_core.training.trainers as trainers
+from gem_core.training.recipe import load_recipe
 original = trainers.find_spec
 trainers.find_spec = lambda name: None if name == "deepspeed" else original(name)
-trainers.launch("openrlhf", None, None)
+trainers.launch("openrlhf", load_recipe("guess-the-number-easy", "tiny"), None)
 """
 GPU = """
 import torch
