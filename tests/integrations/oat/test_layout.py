@@ -11,6 +11,8 @@ from gem_oat.cpu.in_process import InProcessLearner
 from gem_oat.rollout import to_data, to_native
 from gem_oat.rows import SegmentRow
 
+GAMMA = "algorithm.gamma=0.9"
+
 
 class Noting(InProcessLearner):
     """Keeps the gradient of the first step of each engine."""
@@ -63,14 +65,14 @@ def update(learner, small, data, name):
 @pytest.mark.parametrize(
     "overrides",
     [
-        ["algorithm.estimator=rebn", "algorithm.loss_aggregation=sequence"],
-        ["algorithm.estimator=reinforce", "algorithm.kl_coef=0.1", "algorithm.kl_in=loss"],
+        ["algorithm.estimator=rebn", "algorithm.loss_aggregation=sequence", GAMMA],
+        ["algorithm.estimator=reinforce", "algorithm.kl_coef=0.1", "algorithm.kl_in=loss", GAMMA],
         ["algorithm.estimator=grpo", "algorithm.kl_coef=0.1", "algorithm.kl_in=reward"],
-        ["algorithm.estimator=gae", "algorithm.kl_coef=0.1", "algorithm.kl_in=reward"],
+        ["algorithm.estimator=gae", "algorithm.kl_coef=0.1", "algorithm.kl_in=reward", GAMMA],
     ],
 )
 def test_the_gradients_are_those_of_a_row_per_turn(recipe, learner, overrides):
-    small = recipe("batch.group_size=2", "batch.episodes=16", "algorithm.gamma=0.9", *overrides)
+    small = recipe("batch.group_size=2", "batch.episodes=16", *overrides)
     data = batch(critic="algorithm.estimator=gae" in overrides)
     apart = by_turn(data)
     assert sum(len(d.row.token_ids) for d in apart) > 1.5 * sum(len(d.row.token_ids) for d in data)
