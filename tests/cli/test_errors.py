@@ -195,7 +195,15 @@ def test_a_reader_that_goes_is_no_error(tmp_path):
         assert (done.returncode, done.stderr) == (0, b""), command
 
 
-def test_ctrl_c_is_one_line(tmp_path):
+@pytest.fixture
+def sigint():
+    """Processes that are started have the signal: it is ignored below a shell's ``&``."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield signal.SIGINT
+    signal.signal(signal.SIGINT, before)
+
+
+def test_ctrl_c_is_one_line(sigint):
     """A person at the prompt of ``gem-core play`` presses Ctrl-C."""
     command = [sys.executable, "-m", "gem_core", "play", GAME, "--plain"]
     pipe = subprocess.PIPE
@@ -203,7 +211,7 @@ def test_ctrl_c_is_one_line(tmp_path):
         shown = ""
         while "> " not in shown:
             shown += playing.stdout.read(1)
-        playing.send_signal(signal.SIGINT)
+        playing.send_signal(sigint)
         _, error = playing.communicate(timeout=60)
     assert (playing.returncode, error) == (130, "gem-core: interrupted by Ctrl-C.\n")
 
