@@ -46,7 +46,9 @@ def upgrade(port: int, path: str) -> socket.socket:
     connection = connect(port, head.encode())
     answer = b""
     while b"\r\n\r\n" not in answer:
-        answer += connection.recv(1)
+        byte = connection.recv(1)
+        assert byte, f"the server closed the connection after {answer!r}"
+        answer += byte
     assert answer.startswith(b"HTTP/1.1 101"), answer
     return connection
 
