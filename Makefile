@@ -12,7 +12,7 @@ TRL_PY := $(ENVS)/trl/bin/python
 PYTEST := -m pytest --quiet --timeout 900 --durations 5
 # No environment has every optional package; these two together have all that the modules import.
 # The sandbox's server is a program: importing its main module runs it.
-DOCTEST := $(PYTEST) --doctest-modules --doctest-ignore-import-errors --ignore gem_core/sandbox/server gem_core
+DOCTEST := $(PYTEST) --doctest-modules --doctest-ignore-import-errors --ignore gem_core/execution/sandbox/server gem_core
 # Core tests that also run with each trainer's versions of numpy, torch and transformers.
 CROSS ?= $(wildcard tests/adapters tests/advantages tests/episodes tests/evaluation tests/parity tests/tiny tests/training)
 # Of numpy and transformers TRL has the newest, Oat the oldest: these two have all of them, between
@@ -35,9 +35,9 @@ help:  ## print this list
 .PHONY: envs env-core $(ALL_TRAINERS:%=env-%)
 envs: env-core $(TRAINERS:%=env-%)  ## build all environments (about 9 GB)
 env-core:  ## environment of the core: tests, lint, types
-	$(call stage,env-core,$(PYTHON) tools/make_env.py core)
+	$(call stage,env-core,$(PYTHON) scripts/make_env.py core)
 $(ALL_TRAINERS:%=env-%): env-%:
-	$(call stage,env-$*,$(PYTHON) tools/make_env.py $*)
+	$(call stage,env-$*,$(PYTHON) scripts/make_env.py $*)
 env-trl:  ## environment of TRL
 env-verl:  ## environment of verl
 env-openrlhf:  ## environment of OpenRLHF
@@ -53,7 +53,7 @@ example: env-trl  ## a whole training loop in one file: examples/minimal_loop.py
 .PHONY: test lint types doctest test-core test-compare $(ALL_TRAINERS:%=test-%)
 test: lint types $(TRAINERS:%=test-%) test-core test-compare doctest  ## everything; make -j2 runs two suites at a time
 lint: env-core  ## check style, format and files
-	$(call stage,lint,$(CORE_PY) -m ruff check . && $(CORE_PY) -m ruff format --check . && $(CORE_PY) tools/check_files.py)
+	$(call stage,lint,$(CORE_PY) -m ruff check . && $(CORE_PY) -m ruff format --check . && $(CORE_PY) scripts/check_files.py)
 types: env-core  ## mypy, strict on gem_core
 	$(call stage,types,$(CORE_PY) -m mypy)
 doctest: env-core env-trl  ## the examples in the docstrings
@@ -93,11 +93,11 @@ test-delays: env-core env-trl  ## tests that may pass by who is first, with rand
 
 .PHONY: env-trl-vllm env-openrlhf-vllm env-oat-vllm test-engines
 env-trl-vllm:  ## environment of TRL with real vLLM on a CPU
-	$(call stage,env-trl-vllm,$(PYTHON) tools/make_env.py trl-vllm)
+	$(call stage,env-trl-vllm,$(PYTHON) scripts/make_env.py trl-vllm)
 env-openrlhf-vllm:  ## environment of OpenRLHF with real vLLM on a CPU
-	$(call stage,env-openrlhf-vllm,$(PYTHON) tools/make_env.py openrlhf-vllm)
+	$(call stage,env-openrlhf-vllm,$(PYTHON) scripts/make_env.py openrlhf-vllm)
 env-oat-vllm:  ## environment of Oat with real vLLM on a CPU
-	$(call stage,env-oat-vllm,$(PYTHON) tools/make_env.py oat-vllm)
+	$(call stage,env-oat-vllm,$(PYTHON) scripts/make_env.py oat-vllm)
 test-engines: env-trl-vllm env-openrlhf-vllm env-oat-vllm  ## TRL, OpenRLHF and Oat with real vLLM, three steps of each case (minutes)
 	$(call stage,test-engines,export GEM_ENGINES_RESULTS=build/engines && mkdir -p build/engines && \
 		for case in trl-checks trl-temperature trl-lora trl-stepping trl-evaluation \
@@ -110,7 +110,7 @@ test-engines: env-trl-vllm env-openrlhf-vllm env-oat-vllm  ## TRL, OpenRLHF and 
 
 .PHONY: env-bridges test-bridges
 env-bridges:  ## environment with the packages whose environments are played
-	$(call stage,env-bridges,$(PYTHON) tools/make_env.py bridges)
+	$(call stage,env-bridges,$(PYTHON) scripts/make_env.py bridges)
 test-bridges: env-bridges  ## environments of gem-llm, Gymnasium, TextArena and OpenEnv, trained by TRL
 	$(call stage,test-bridges,$(ENVS)/bridges/bin/python $(PYTEST) --trainer none tests/bridges/packages)
 
@@ -118,27 +118,27 @@ test-bridges: env-bridges  ## environments of gem-llm, Gymnasium, TextArena and 
 FLOORS := advantages bridges envs envs_data episodes graders mcp server tools/test_search.py test_core.py test_registration.py test_report.py
 .PHONY: env-floors test-floors resolve-extras
 env-floors:  ## environment with the lowest versions that pyproject.toml allows
-	$(call stage,env-floors,$(PYTHON) tools/make_env.py floors)
+	$(call stage,env-floors,$(PYTHON) scripts/make_env.py floors)
 test-floors: env-floors  ## tests of the core and its extras with the lowest versions (minutes)
 	$(call stage,test-floors,$(ENVS)/floors/bin/python $(PYTEST) --trainer none $(FLOORS:%=tests/%))
 resolve-extras:  ## every extra, and those meant to go together, resolve; needs the package index and uv
-	$(call stage,resolve-extras,$(PYTHON) tools/resolve_extras.py)
+	$(call stage,resolve-extras,$(PYTHON) scripts/resolve_extras.py)
 
 .PHONY: env-verifiers test-verifiers
 env-verifiers:  ## environment with verifiers
-	$(call stage,env-verifiers,$(PYTHON) tools/make_env.py verifiers)
+	$(call stage,env-verifiers,$(PYTHON) scripts/make_env.py verifiers)
 test-verifiers: env-verifiers  ## tasks of verifiers, trained by TRL
 	$(call stage,test-verifiers,$(ENVS)/verifiers/bin/python $(PYTEST) --trainer none tests/bridges/verifiers_package)
 
 .PHONY: env-view test-view
 env-view:  ## environment of the tests in a browser
-	$(call stage,env-view,$(PYTHON) tools/make_env.py view)
+	$(call stage,env-view,$(PYTHON) scripts/make_env.py view)
 test-view: env-view env-trl  ## gem-core view in a browser; needs: apt-get install chromium chromium-driver
 	$(call stage,test-view,$(ENVS)/view/bin/python $(PYTEST) --trainer none tests/view/browser)
 
 .PHONY: env-launchpad test-launchpad
 env-launchpad:  ## environment of the tests with the real launchpad (Python 3.10)
-	$(call stage,env-launchpad,$(PYTHON) tools/make_env.py launchpad)
+	$(call stage,env-launchpad,$(PYTHON) scripts/make_env.py launchpad)
 test-launchpad: env-launchpad  ## Oat under the real dm-launchpad: its launcher, whole runs, with real vLLM (minutes)
 	$(call stage,test-launchpad,LD_LIBRARY_PATH=$$($(ENVS)/launchpad/bin/python -c \
 		"import sysconfig; print(sysconfig.get_config_var('LIBDIR'))") \

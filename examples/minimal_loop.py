@@ -19,13 +19,13 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from gem_adapters.turn_batch import turn_batch
 from gem_core import Episode, Recipe, load_recipe
-from gem_core.adapters.turn_batch import turn_batch
 from gem_core.advantages import compute_advantages
 from gem_core.episodes.rollout import play_batch
-from gem_core.evaluation.policy import HFPolicy
-from gem_core.tiny import model_path
-from gem_core.training.tasks import MachineFactory, step_tasks
+from gem_core.policies.engine.policy import HFPolicy
+from gem_core.runs.tasks import MachineFactory, step_tasks
+from gem_core.training.tiny import model_path
 
 
 def to_tensors(episodes: Sequence[Episode], recipe: Recipe) -> tuple[Tensor, ...]:

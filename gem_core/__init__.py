@@ -6,39 +6,40 @@ imports a trainer, NumPy or a tokenizer.
 
 from __future__ import annotations
 
-TYPE_CHECKING = False
+from typing import TYPE_CHECKING
+
 if TYPE_CHECKING:
-    from gem_core.checker import check_env
-    from gem_core.core import Env, Wrapper
-    from gem_core.env_spec import EnvSpec
+    from gem_core.env.checker import check_env
+    from gem_core.env.interface import Env, Wrapper
+    from gem_core.env.registration import list_envs, make, register, spec
+    from gem_core.env.spec import EnvSpec
     from gem_core.episodes.data import Completion, Episode, Segment, StopReason, Turn
     from gem_core.episodes.machine import EpisodeMachine, Limits
     from gem_core.episodes.rollout import play, play_many
-    from gem_core.registration import list_envs, make, register, spec
-    from gem_core.training.recipe import Recipe, load_recipe
+    from gem_core.runs.recipe.recipe import Recipe, load_recipe
 
 __version__ = "0.1.0"
 
 _MODULES = {
     "Completion": "episodes.data",
-    "Env": "core",
-    "EnvSpec": "env_spec",
+    "Env": "env.interface",
+    "EnvSpec": "env.spec",
     "Episode": "episodes.data",
     "EpisodeMachine": "episodes.machine",
     "Limits": "episodes.machine",
-    "Recipe": "training.recipe",
+    "Recipe": "runs.recipe.recipe",
     "Segment": "episodes.data",
     "StopReason": "episodes.data",
     "Turn": "episodes.data",
-    "Wrapper": "core",
-    "check_env": "checker",
-    "list_envs": "registration",
-    "load_recipe": "training.recipe",
-    "make": "registration",
+    "Wrapper": "env.interface",
+    "check_env": "env.checker",
+    "list_envs": "env.registration",
+    "load_recipe": "runs.recipe.recipe",
+    "make": "env.registration",
     "play": "episodes.rollout",
     "play_many": "episodes.rollout",
-    "register": "registration",
-    "spec": "registration",
+    "register": "env.registration",
+    "spec": "env.registration",
 }
 
 __all__ = [

@@ -47,7 +47,7 @@ class StateError(GemError, ValueError):
 
 
 class EnvResultError(GemError, TypeError):
-    """What an environment returned is not what `gem_core.core.Env` promises."""
+    """What an environment returned is not what `gem_core.env.interface.Env` promises."""
 
 
 class KindError(GemError, TypeError):

@@ -8,9 +8,9 @@ from importlib.metadata import EntryPoint
 import pytest
 
 import gem_core
-from gem_core import registration
 from gem_core.advantages import compute_advantages
-from gem_core.core import Wrapper
+from gem_core.env import registration
+from gem_core.env.interface import Wrapper
 from gem_core.errors import AdvantageError, GemError, KindError, RecipeError, RegistrationError
 from gem_core.tools import ToolEnv
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import gem_core
-from gem_core.checker import CHECKS, EnvCheckError, check_env
-from gem_core.core import Env
+from gem_core.env.checker import CHECKS, EnvCheckError, check_env
+from gem_core.env.interface import Env
 from gem_core.envs import specs
 from gem_core.errors import UnknownNameError
 

@@ -11,9 +11,9 @@ import sys
 import pytest
 
 from gem_core.cli import main
-from gem_core.training.recipe import load_recipe
-from gem_core.training.runs import RunDir
-from gem_core.training.trainers import get_trainer, list_trainers
+from gem_core.runs.directory.run_dir import RunDir
+from gem_core.runs.recipe.recipe import load_recipe
+from gem_core.runs.trainers import get_trainer, list_trainers
 
 
 @pytest.fixture
@@ -158,7 +158,9 @@ def test_defects_are_not_swallowed(gem, monkeypatch):
 
 
 def test_doctor_lists_every_trainer_and_fails_where_none_is_installed(gem, monkeypatch):
-    monkeypatch.setattr("gem_core.plan.readiness.probe.installed_version", lambda _: None)
+    monkeypatch.setattr(
+        "gem_core.training.preflight.readiness.probe.installed_version", lambda _: None
+    )
     code, out, _ = gem("doctor")
     assert code == 1
     for name, trainer in list_trainers().items():
@@ -168,7 +170,9 @@ def test_doctor_lists_every_trainer_and_fails_where_none_is_installed(gem, monke
 
 
 def test_doctor_reports_missing_trainers_with_its_exit_code(gem, monkeypatch):
-    monkeypatch.setattr("gem_core.plan.readiness.probe.installed_version", lambda _: None)
+    monkeypatch.setattr(
+        "gem_core.training.preflight.readiness.probe.installed_version", lambda _: None
+    )
     code, out, _ = gem("doctor", "--trainer", "trl", "verl", "--device", "cpu")
     assert code == 1
     assert "trl: trl is not installed\n    make env-trl" in out
@@ -216,7 +220,9 @@ def test_train_needs_a_recipe_or_a_run(gem):
 
 def test_training_continues_from_a_run(gem, run_dir, monkeypatch, tmp_path):
     started = []
-    monkeypatch.setattr("gem_core.experiment.run_experiment", lambda *a, **_: started.append(a))
+    monkeypatch.setattr(
+        "gem_core.training.experiment.run_experiment", lambda *a, **_: started.append(a)
+    )
     run = run_dir()
     code, _, error = gem("train", "--trainer", "oat", "--from", run.path)
     assert code == 2 and "no model yet" in error and not started

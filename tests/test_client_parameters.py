@@ -15,11 +15,9 @@ from typing import Any
 import pytest
 
 import gem_core
-from gem_core import registration
-from gem_core.envs._client_parameters import _BY_CLASS, _BY_GAME
-from gem_core.errors import GemError, RegistrationError
-from gem_core.registration import check_client_parameters, client_parameters
-from gem_core.registration.parameters import (
+from gem_core.env import registration
+from gem_core.env.registration import check_client_parameters, client_parameters
+from gem_core.env.registration.parameters import (
     Choice,
     Flag,
     Kind,
@@ -31,6 +29,8 @@ from gem_core.registration.parameters import (
     Whole,
     check_declared,
 )
+from gem_core.envs._client_parameters import _BY_CLASS, _BY_GAME
+from gem_core.errors import GemError, RegistrationError
 
 IDS = gem_core.list_envs()
 HOSTILE: tuple[Any, ...] = (

@@ -14,9 +14,8 @@ import numpy
 import pytest
 
 import gem_core
-from gem_core.core import Env, Wrapper
+from gem_core.env.interface import Env, Wrapper
 from gem_core.errors import ActionTypeError, EpisodeStateError, StateError
-from gem_core.wrappers import TimeLimit
 
 GUESS = "game:GuessTheNumber-v0-hard"
 
@@ -38,6 +37,31 @@ class Draws(Env):
 
     def random_action(self, rng: Random) -> str:
         return "go"
+
+
+class Limited(Wrapper):
+    """Cut an episode off after so many steps."""
+
+    _state_fields = ("steps",)
+    steps: int
+
+    def __init__(self, env: Env, limit: int) -> None:
+        super().__init__(env)
+        self.limit = limit
+        self.steps = 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        self.steps = 0
+        return self.env.reset(seed=seed, options=options)
+
+    def step(self, action: str) -> Any:
+        if self.steps >= self.limit:
+            raise EpisodeStateError("The episode is over.")
+        obs, reward, terminated, truncated, info = self.env.step(action)
+        self.steps += 1
+        if self.steps >= self.limit and not terminated:
+            truncated, info = True, {"success": False, **info}
+        return obs, reward, terminated, truncated, info
 
 
 class Counter(Wrapper):
@@ -169,10 +193,10 @@ def test_wrapper_reads_the_inner_environment_each_time() -> None:
 
 
 def test_wrapper_state_and_pickle_hold_the_whole_stack() -> None:
-    env = Counter(TimeLimit(Draws(), 4))
+    env = Counter(Limited(Draws(), 4))
     env.reset(seed=0)
     env.step("go")
-    copies = [pickle.loads(pickle.dumps(env)), Counter(TimeLimit(Draws(), 4))]
+    copies = [pickle.loads(pickle.dumps(env)), Counter(Limited(Draws(), 4))]
     copies[1].set_state(json.loads(json.dumps(env.get_state())))
     rest = [env.step("go") for _ in range(3)]
     for other in copies:
@@ -181,27 +205,9 @@ def test_wrapper_state_and_pickle_hold_the_whole_stack() -> None:
         assert other.env.steps == 4
 
 
-def test_time_limit_truncates_and_the_task_terminates() -> None:
-    env = TimeLimit(Draws(), 2)
-    env.reset(seed=0)
-    assert env.step("go")[2:4] == (False, False)
-    _, _, terminated, truncated, info = env.step("go")
-    assert (terminated, truncated, info["end"], info["success"]) == (
-        False,
-        True,
-        "time_limit",
-        False,
-    )
-    with pytest.raises(EpisodeStateError):
-        env.step("go")
-    env = TimeLimit(Draws(), 5)
-    env.reset(seed=0)
-    assert [env.step("go")[2:4] for _ in range(5)][-1] == (True, False)
-
-
 def test_wrapped_environments_pass_the_checker() -> None:
     gem_core.check_env(
-        lambda: Counter(TimeLimit(gem_core.make("game:Sudoku-v0-easy"), 6)), skip=("process",)
+        lambda: Counter(Limited(gem_core.make("game:Sudoku-v0-easy"), 6)), skip=("process",)
     )
 
 
@@ -227,7 +233,7 @@ def test_import_and_make_load_nothing_heavy() -> None:
         check=True,
     )
     loaded = {m.split(".")[0] for m in set(child.stdout.split()) - set(bare.stdout.split())}
-    heavy = {"numpy", "torch", "transformers", "msgspec", "dataclasses", "inspect", "typing"}
+    heavy = {"numpy", "torch", "transformers", "msgspec", "dataclasses", "inspect"}
     assert not loaded & heavy
 
 

@@ -9,12 +9,12 @@ import sys
 import pytest
 
 from gem_core.errors import MissingDependencyError, UnknownNameError
-from gem_core.experiment import run_experiment, training
-from gem_core.report import learning_curve
-from gem_core.tracking.follow import STATE
-from gem_core.tracking.progress import progress
-from gem_core.training.recipe import load_recipe
-from gem_core.training.runs import RunDir
+from gem_core.results.report import learning_curve
+from gem_core.runs.directory.run_dir import RunDir
+from gem_core.runs.recipe.recipe import load_recipe
+from gem_core.runs.tracking.follow import STATE
+from gem_core.runs.tracking.progress import progress
+from gem_core.training.experiment import run_experiment, training
 
 
 @pytest.fixture
@@ -29,14 +29,14 @@ def test_an_unknown_trainer_leaves_no_directory(recipe, tmp_path):
 
 
 def test_a_missing_trainer_leaves_no_directory(recipe, tmp_path, monkeypatch):
-    monkeypatch.setattr("gem_core.training.trainers.installed_version", lambda _: None)
+    monkeypatch.setattr("gem_core.runs.trainers.installed_version", lambda _: None)
     with pytest.raises(MissingDependencyError, match="gem-core doctor"):
         run_experiment(recipe, "trl", tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
 def test_a_missing_engine_of_the_evaluations_leaves_no_directory(tmp_path, monkeypatch):
-    monkeypatch.setattr("gem_core.training.trainers.require", lambda *_: None)
+    monkeypatch.setattr("gem_core.runs.trainers.require", lambda *_: None)
     monkeypatch.setattr("gem_core.training.eval_engine.find_spec", lambda name: None)
     recipe = load_recipe("guess-the-number-easy", "tiny", ["eval.engine=vllm"])
     with pytest.raises(MissingDependencyError, match=r"pip install vllm==.*eval.engine=hf"):
@@ -75,7 +75,7 @@ def test_the_same_runs_give_the_same_picture(recipe, tmp_path):
 
 
 def test_a_missing_tracker_leaves_no_directory(tmp_path, monkeypatch):
-    monkeypatch.setattr("gem_core.training.trainers.require", lambda *_: None)
+    monkeypatch.setattr("gem_core.runs.trainers.require", lambda *_: None)
     monkeypatch.setitem(sys.modules, "wandb", None)
     recipe = load_recipe("guess-the-number-easy", "tiny", ["track.to=['wandb']"])
     with pytest.raises(MissingDependencyError, match="pip install wandb"):
@@ -93,10 +93,10 @@ def test_a_run_is_followed_by_the_trackers_of_its_recipe(tmp_path, monkeypatch):
 
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "config.json").write_text("{}")
-    monkeypatch.setattr("gem_core.training.trainers.require", lambda *_: None)
-    monkeypatch.setattr("gem_core.training.trainers.launch", launch)
+    monkeypatch.setattr("gem_core.runs.trainers.require", lambda *_: None)
+    monkeypatch.setattr("gem_core.runs.trainers.launch", launch)
     for name in ("require_complete", "require_export"):  # these read weights
-        monkeypatch.setattr(f"gem_core.experiment.{name}", lambda *_: None)
+        monkeypatch.setattr(f"gem_core.training.experiment.{name}", lambda *_: None)
     keys = ["track.to=['tensorboard']", "eval.episodes=0", f"model.path={tmp_path / 'model'}"]
     recipe = load_recipe("guess-the-number-easy", "tiny", keys)
     run = run_experiment(recipe, "trl", tmp_path / "run", log=lambda line: None)

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gem_core.errors import UnknownNameError
-from gem_core.parsing import (
+from gem_core.env.parsing import (
     FORMATS,
     boxed,
     form_parser,
@@ -19,6 +18,7 @@ from gem_core.parsing import (
     simple_answers,
     tagged,
 )
+from gem_core.errors import UnknownNameError
 
 
 @pytest.mark.parametrize(

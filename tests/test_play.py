@@ -17,9 +17,9 @@ import pytest
 
 from gem_core.cli.play_screen import PlainScreen, RichScreen, short, visible
 from gem_core.cli.play_session import PlaySession
-from gem_core.core import Env
+from gem_core.env.interface import Env
+from gem_core.env.registration import make
 from gem_core.errors import EpisodeStateError, GemError
-from gem_core.registration import make
 
 ENV = "game:TowerofHanoi-v0-easy"
 STEERS = "\x1b[2J\x1b]0;owned\x07[bold red]no markup[/] \u202ereversed :smile:"

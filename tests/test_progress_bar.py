@@ -12,9 +12,9 @@ import pytest
 
 SHOWN = {
     "train": """
-from gem_core.tracking.progress import progress
-from gem_core.training.recipe import load_recipe
-from gem_core.training.runs import RunDir
+from gem_core.runs.tracking.progress import progress
+from gem_core.runs.recipe.recipe import load_recipe
+from gem_core.runs.directory.run_dir import RunDir
 run = RunDir.create({folder!r}, load_recipe("guess-the-number-easy", "tiny"), "trl")
 with progress(run, 20, print):
     for step in range(1, 21):

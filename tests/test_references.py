@@ -15,10 +15,8 @@ import pytest
 
 import gem_core
 from gem_core.cli import main
-from gem_core.envs.multi_agent.base import MultiAgentEnv
-from gem_core.envs.multi_agent.dialogue import UserSimulator
-from gem_core.registration import make_from_data, references
-from gem_core.registration.references import (
+from gem_core.env.registration import make_from_data, references
+from gem_core.env.registration.references import (
     TRUST_VARIABLE,
     CodeReferenceError,
     TrustError,
@@ -27,12 +25,14 @@ from gem_core.registration.references import (
     resolve_function,
     trust,
 )
-from gem_core.training.recipe import load_recipe, recipe_from_dict
-from gem_core.training.recipe_tables import EnvConfig
-from gem_core.training.recipe_trust import names_code
-from gem_core.training.run_data import make_for_run
-from gem_core.training.run_tools import with_tools
-from gem_core.training.runs import RunDir
+from gem_core.envs.multi_agent.base import MultiAgentEnv
+from gem_core.envs.multi_agent.dialogue import UserSimulator
+from gem_core.runs.directory.run_dir import RunDir
+from gem_core.runs.environments.data import make_for_run
+from gem_core.runs.environments.tools import with_tools
+from gem_core.runs.recipe.recipe import load_recipe, recipe_from_dict
+from gem_core.runs.recipe.tables import EnvConfig
+from gem_core.runs.recipe.trust import names_code
 
 ROOT = Path(__file__).resolve().parents[1]
 NIM = "multi:Nim-v0-easy"
@@ -131,11 +131,11 @@ def test_a_plugin_offers_what_it_defines_itself(stranger: Callable[..., str]) ->
 @pytest.mark.parametrize(
     "place",
     [
-        "gem_core.registration.references:os",
-        "gem_core.workers.process:subprocess",
-        "gem_core.workers.process:Popen",
-        "gem_core.training.runs:RunDir",
-        "gem_core.sandbox._guarded_runner:main",
+        "gem_core.env.registration.references:os",
+        "gem_core.execution.workers.process:subprocess",
+        "gem_core.execution.workers.process:Popen",
+        "gem_core.runs.directory.run_dir:RunDir",
+        "gem_core.execution.sandbox._guarded_runner:main",
         "gem_core.envs.multi_agent.base:MultiAgentEnv",
         "gem_core.envs.multi_agent.games:reduce",
     ],
@@ -317,10 +317,10 @@ def test_a_run_of_somebody_else_runs_no_code(
 def test_a_trusted_launch_reaches_its_workers(foreign: Callable[[str], Path], marker: Path) -> None:
     recipe = foreign('[[env]]\nid = "multi:Nim-v0-easy"\nkwargs = {{ game = "{module}:Game" }}\n')
     program = (
-        "from gem_core.registration.references import trust\n"
-        "from gem_core.training import run_workers\n"
-        "from gem_core.training.recipe import load_recipe\n"
-        "from gem_core.training.tasks import MachineFactory\n"
+        "from gem_core.env.registration.references import trust\n"
+        "from gem_core.runs.environments import workers\n"
+        "from gem_core.runs.recipe.recipe import load_recipe\n"
+        "from gem_core.runs.tasks import MachineFactory\n"
         "if __name__ == '__main__':\n"
         f"    recipe = load_recipe({str(recipe)!r}, None, ['workers.backend=process'])\n"
         "    for given in (False, True):\n"
@@ -328,7 +328,7 @@ def test_a_trusted_launch_reaches_its_workers(foreign: Callable[[str], Path], ma
         "            machine = MachineFactory(recipe).train(0)\n"
         "            machine.start()\n"
         "            print(machine.done and machine.episode.error)\n"
-        "            run_workers.close_run_pools(None)\n"
+        "            workers.close_run_pools(None)\n"
     )
     path = f"{recipe.parent}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
     done = subprocess.run(
@@ -396,32 +396,32 @@ def test_nested_native_keys_are_found() -> None:
 
 IMPORTS = {
     "__init__.py": "its own public names",
-    "graders/__init__.py": "its own public names",
-    "env_spec.py": "an entry point that was registered",
-    "registration/references.py": "the home of references that come as data",
-    "advantages/registry.py": "estimators; those of recipes are checked by recipe_trust",
+    "envs/graders/__init__.py": "its own public names",
+    "env/spec.py": "an entry point that was registered",
+    "env/registration/references.py": "the home of references that come as data",
+    "advantages/registry.py": "estimators; those of recipes are checked by runs.recipe.trust",
     "tools/registry.py": "its own table, and entry points",
-    "players/player.py": "its own table",
-    "training/trainers.py": "declarations of adapters, and the table of the commands",
-    "graders/_worker.py": "a constant of the module that starts the worker",
-    "workers/child.py": "builders of the process that started the worker",
-    "compare/prepared.py": "declarations of adapters",
-    "plan/readiness/probe.py": "declarations of adapters",
-    "bridges/gem_llm.py": "GEM's own registry",
-    "tracking/trackers.py": "its own table",
+    "envs/players/player.py": "its own table",
+    "runs/trainers.py": "declarations of adapters, and the table of the commands",
+    "envs/graders/_worker.py": "a constant of the module that starts the worker",
+    "execution/workers/child.py": "builders of the process that started the worker",
+    "results/compare/prepared.py": "declarations of adapters",
+    "training/preflight/readiness/probe.py": "declarations of adapters",
+    "envs/bridges/gem_llm.py": "GEM's own registry",
+    "runs/tracking/trackers.py": "its own table",
     "cli/check.py": "the class that the command line names",
 }
 MAKES = {
     "__init__.py": "the public name",
-    "registration/__init__.py": "make_from_data",
-    "checker/check.py": "Python calls",
-    "vector/make.py": "Python calls",
-    "vector/slots.py": "Python calls",
+    "env/registration/__init__.py": "make_from_data",
+    "env/checker/check.py": "Python calls",
+    "execution/vector/make.py": "Python calls",
+    "execution/vector/slots.py": "Python calls",
     "envs/evaluation.py": "Python calls",
-    "bridges/as_gymnasium.py": "Python calls",
+    "envs/bridges/as_gymnasium.py": "Python calls",
     "cli/play.py": "an id of the command line",
     "cli/check.py": "an id or a class of the command line",
-    "tiny/corpus.py": "five names of its own",
+    "training/tiny/corpus.py": "five names of its own",
 }
 
 
@@ -439,7 +439,7 @@ def called(node: ast.AST) -> str:
 
 
 def test_modules_are_imported_by_name_in_known_places_only() -> None:
-    """A new place needs a reason here, or `gem_core.registration.references`."""
+    """A new place needs a reason here, or `gem_core.env.registration.references`."""
     found = {
         name
         for name, tree in files()
@@ -447,8 +447,8 @@ def test_modules_are_imported_by_name_in_known_places_only() -> None:
         if called(node) in ("import_module", "EntryPoint", "__import__")
         and isinstance(node, ast.Call)
         and not (node.args and isinstance(node.args[0], ast.Constant))
-        and not name.startswith("sandbox/")  # inside the sandbox
-        and name != "graders/_code_runner.py"
+        and not name.startswith("execution/sandbox/")  # inside the sandbox
+        and name != "envs/graders/_code_runner.py"
     }
     assert found <= IMPORTS.keys(), found - IMPORTS.keys()
 
@@ -458,10 +458,10 @@ def test_environments_of_data_are_made_as_data() -> None:
     for name, tree in files():
         imported = any(
             isinstance(node, ast.ImportFrom)
-            and node.module in ("gem_core.registration", "gem_core")
+            and node.module in ("gem_core.env.registration", "gem_core")
             and any(alias.name == "make" for alias in node.names)
             for node in ast.walk(tree)
         )
-        if imported or name == "registration/__init__.py":
+        if imported or name == "env/registration/__init__.py":
             found.add(name)
     assert found <= MAKES.keys(), found - MAKES.keys()

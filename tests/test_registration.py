@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import gem_core
-from gem_core import registration
-from gem_core.core import Env
-from gem_core.env_spec import EnvSpec
+from gem_core.env import registration
+from gem_core.env.interface import Env
+from gem_core.env.spec import EnvSpec
 from gem_core.errors import RegistrationError, UnknownNameError
 
 GUESS = "game:GuessTheNumber-v0-easy"
@@ -120,7 +120,7 @@ def test_register_refuses_malformed_names_and_make_missing_classes() -> None:
             gem_core.register(name, ENTRY)
     with pytest.raises(RegistrationError, match="module:Class"):
         gem_core.register("my:Guess-v0", "gem_core.envs")
-    gem_core.register("my:Guess-v1", "gem_core.core:Nothing")
+    gem_core.register("my:Guess-v1", "gem_core.env.interface:Nothing")
     with pytest.raises(RegistrationError, match="has no 'Nothing'"):
         gem_core.make("my:Guess-v1")
 

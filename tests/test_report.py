@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from gem_core.errors import RunError
-from gem_core.report import before_after, record, result_rows
-from gem_core.report.tables import success
-from gem_core.training.recipe import load_recipe
-from gem_core.training.runs import RunDir
+from gem_core.results.report import before_after, record, result_rows
+from gem_core.results.report.tables import success
+from gem_core.runs.directory.run_dir import RunDir
+from gem_core.runs.recipe.recipe import load_recipe
 
 RESULT = {
     "format": 1,

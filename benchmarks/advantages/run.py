@@ -18,8 +18,8 @@ from pathlib import Path
 import numpy as np
 
 from gem_core.advantages import TurnBatch, compute_advantages, normalise
-from gem_core.training import provenance
-from gem_core.training.machine import describe_machine
+from gem_core.runs import provenance
+from gem_core.runs.hardware import describe_machine
 
 RESULT = Path(__file__).resolve().with_name("result.json")
 TURNS = 1_000_000

@@ -19,10 +19,10 @@ import tempfile
 from importlib.metadata import version
 from pathlib import Path
 
-from gem_core.tiny import model_path
-from gem_core.training import provenance
-from gem_core.training.recipe import load_recipe
-from gem_core.training.runs import RunDir
+from gem_core.runs import provenance
+from gem_core.runs.directory.run_dir import RunDir
+from gem_core.runs.recipe.recipe import load_recipe
+from gem_core.training.tiny import model_path
 
 HERE = Path(__file__).resolve().parent
 GLIBC = {"MALLOC_MMAP_MAX_": "65536", "MALLOC_TRIM_THRESHOLD_": "131072", "MALLOC_TOP_PAD_": "0"}

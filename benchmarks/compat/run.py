@@ -32,9 +32,9 @@ from actions import CONTENTS, TEXTS, odd_action  # noqa: E402
 from states import State, gem_state  # noqa: E402
 
 import gem_core  # noqa: E402
-from gem_core.parsing import boxed  # noqa: E402
-from gem_core.players import get_player  # noqa: E402
-from gem_core.training import provenance  # noqa: E402
+from gem_core.env.parsing import boxed  # noqa: E402
+from gem_core.envs.players import get_player  # noqa: E402
+from gem_core.runs import provenance  # noqa: E402
 
 RESULT = HERE / "result.json"
 RECORD = ROOT / "tests" / "envs" / "gem_replay.json"

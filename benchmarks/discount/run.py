@@ -17,11 +17,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-from gem_core.report import markdown_table, record
-from gem_core.report.plots import new_figure, running_mean, save_figure
-from gem_core.report.tables import success
-from gem_core.training import provenance
-from gem_core.training.runs import RunDir
+from gem_core.results.report import markdown_table, record
+from gem_core.results.report.plots import new_figure, running_mean, save_figure
+from gem_core.results.report.tables import success
+from gem_core.runs import provenance
+from gem_core.runs.directory.run_dir import RunDir
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results"

@@ -23,14 +23,14 @@ from typing import Any
 import torch
 import transformers
 
-from gem_core.engines.asynchronous import AsyncEngine
-from gem_core.engines.engine import Engine, EngineRequest
 from gem_core.episodes.data import Completion, Episode, FinishReason
 from gem_core.episodes.rollout import MicroBatcher, Request, play_batch, play_many
-from gem_core.report import markdown_table
-from gem_core.tiny import model_path
-from gem_core.training.recipe import load_recipe
-from gem_core.training.tasks import MachineFactory
+from gem_core.policies.engine.asynchronous import AsyncEngine
+from gem_core.policies.engine.engine import Engine, EngineRequest
+from gem_core.results.report import markdown_table
+from gem_core.runs.recipe.recipe import load_recipe
+from gem_core.runs.tasks import MachineFactory
+from gem_core.training.tiny import model_path
 
 BEFORE = "5c8cc3f"
 HERE = Path(__file__).resolve().parent
@@ -38,7 +38,7 @@ ROOT = HERE.parents[1]
 BASELINES = ("guess-the-number-easy", "tower-of-hanoi-easy")
 EPISODES = (32, 128)
 OLD_FILES = {
-    "hf": "gem_core/evaluation/policy.py",
+    "hf": "gem_core/policies/engine/policy.py",
     "verl": "integrations/gem_verl/cpu/engine.py",
     "oat": "integrations/gem_oat/cpu/vllm_standin.py",
 }

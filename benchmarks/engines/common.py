@@ -13,12 +13,12 @@ from pathlib import Path
 from statistics import mean
 from typing import Any, NamedTuple
 
-from gem_core.core import Wrapper
-from gem_core.experiment import run_experiment
-from gem_core.training.machine import describe_machine
-from gem_core.training.provenance import commit
-from gem_core.training.recipe import Recipe
-from gem_core.training.runs import RunDir
+from gem_core.env.interface import Wrapper
+from gem_core.runs.directory.run_dir import RunDir
+from gem_core.runs.hardware import describe_machine
+from gem_core.runs.provenance import commit
+from gem_core.runs.recipe.recipe import Recipe
+from gem_core.training.experiment import run_experiment
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from common import BASELINE, KEYS, SAME_WEIGHTS, train_case, write_result
 
-from gem_core.training.recipe import load_recipe
-from gem_core.training.runs import RunDir
+from gem_core.runs.directory.run_dir import RunDir
+from gem_core.runs.recipe.recipe import load_recipe
 from gem_oat.nodes import run_watched
 from gem_oat.values import REAL_VARIABLE
 

@@ -17,8 +17,8 @@ import torch
 from common import Slow
 
 from gem_core.episodes.rollout import Request, play_batch
-from gem_core.training.runs import RunDir
-from gem_core.training.tasks import train_task
+from gem_core.runs.directory.run_dir import RunDir
+from gem_core.runs.tasks import train_task
 from gem_oat import launch
 from gem_oat.cpu import processes
 from gem_oat.nodes import stop_on_failure

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from common import BASELINE, KEYS, engine_figures, require_ends, require_learning, write_result
 
-from gem_core.experiment import run_experiment
-from gem_core.training.recipe import load_recipe
+from gem_core.runs.recipe.recipe import load_recipe
+from gem_core.training.experiment import run_experiment
 
 SAME_WEIGHTS = 5e-3
 """Largest mean difference of log-probabilities, engine against trainer, over a step's tokens, both

@@ -1,7 +1,7 @@
 """Train with a real engine on a CPU: ``python benchmarks/engines/run.py CASE [--steps 20]``.
 
 A case is a function of ``TRAINER_cases.py``. It runs in the environment ``.venvs/TRAINER-vllm``
-(``python tools/make_env.py TRAINER-vllm``), and its figures go to ``results/CASE.json``. A case
+(``python scripts/make_env.py TRAINER-vllm``), and its figures go to ``results/CASE.json``. A case
 whose figures are not as they must be ends with an error.
 """
 

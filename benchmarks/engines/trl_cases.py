@@ -25,13 +25,13 @@ import trl_evaluation
 from common import BASELINE, KEYS, figures, require_learning, write_result
 from transformers import AutoTokenizer
 
-from gem_core.core import Wrapper
+from gem_core.env.interface import Wrapper
+from gem_core.env.registration.references import trust
 from gem_core.episodes.rollout import Request, failed_fraction, play_batch
-from gem_core.experiment import run_experiment
-from gem_core.registration.references import trust
-from gem_core.tiny import model_path
-from gem_core.training.recipe import Recipe, load_recipe
-from gem_core.training.tasks import train_task
+from gem_core.runs.recipe.recipe import Recipe, load_recipe
+from gem_core.runs.tasks import train_task
+from gem_core.training.experiment import run_experiment
+from gem_core.training.tiny import model_path
 from gem_trl import launch
 from gem_trl.trainer import GemTrainer
 from gem_trl.vllm import CPU_VARIABLE

@@ -14,18 +14,18 @@ from typing import Any
 
 from common import Slow, figures, write_result
 
-from gem_core.adapters.completions import vllm_completion
-from gem_core.adapters.vllm_steps import StepPolicy, Work
 from gem_core.episodes.data import Completion, Episode
 from gem_core.episodes.rollout import Request, failed_fraction, play_batch, play_many
 from gem_core.evaluation.child import episodes_by_vllm
 from gem_core.evaluation.local import evaluate, evaluation_episodes
-from gem_core.evaluation.vllm_engine import stepping
-from gem_core.experiment import run_experiment
-from gem_core.tiny import model_path
-from gem_core.training import trainers
-from gem_core.training.recipe import Recipe, override
-from gem_core.training.tasks import MachineFactory
+from gem_core.policies.completions import vllm_completion
+from gem_core.policies.vllm.engine import stepping
+from gem_core.policies.vllm.steps import StepPolicy, Work
+from gem_core.runs import trainers
+from gem_core.runs.recipe.recipe import Recipe, override
+from gem_core.runs.tasks import MachineFactory
+from gem_core.training.experiment import run_experiment
+from gem_core.training.tiny import model_path
 
 SLOW_EPISODES = 128
 REPEATS = 3

@@ -9,8 +9,8 @@ from typing import Any
 from common import BASELINE, KEYS, SAME_WEIGHTS, train_case, write_result
 from verl_weights import measure
 
-from gem_core.tiny import model_path
-from gem_core.training.recipe import Recipe, load_recipe, recipe_from_dict
+from gem_core.runs.recipe.recipe import Recipe, load_recipe, recipe_from_dict
+from gem_core.training.tiny import model_path
 
 ROLLOUT = "actor_rollout_ref.rollout"
 VLLM: dict[str, Any] = {

@@ -24,10 +24,10 @@ Used = tuple[float, int]
 def gem_core(url: str, episodes: int) -> Used:
     """``gem-core eval``: environment, messages, answer, rows, episodes on disk, summary."""
     from gem_core.evaluation.contenders import EndpointModel
-    from gem_core.evaluation.endpoint import EndpointConfig
     from gem_core.evaluation.evaluation import run_evaluation
     from gem_core.evaluation.plan import count_tasks, read_subject
     from gem_core.evaluation.progress import show_progress
+    from gem_core.policies.endpoint.policy import EndpointConfig
 
     # Zero is never right, so that each episode has all of its turns.
     subject = read_subject(

@@ -19,7 +19,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from gem_core.training import provenance
+from gem_core.runs import provenance
 
 HERE = Path(__file__).resolve().parent
 MOST_MS = 1.0

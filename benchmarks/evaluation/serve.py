@@ -27,8 +27,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from gem_core.training import provenance
-from gem_core.training.runs import RunDir
+from gem_core.runs import provenance
+from gem_core.runs.directory.run_dir import RunDir
 
 _SERVE = "import sys; from transformers.cli.transformers import main; sys.exit(main())"
 _VERSION = "import transformers; print(transformers.__version__)"

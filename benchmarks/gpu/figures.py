@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from statistics import mean
 from typing import Any
 
-from gem_core.report import markdown_table
-from gem_core.training.provenance import short
-from gem_core.training.runs import RunDir
+from gem_core.results.report import markdown_table
+from gem_core.runs.directory.run_dir import RunDir
+from gem_core.runs.provenance import short
 
 HEAD = (
     "trainer", "version", "state", "status", "s", "sampled tokens/s", "trained tokens/s",

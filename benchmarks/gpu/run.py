@@ -26,11 +26,11 @@ from typing import Any
 from figures import figures, page
 from watch import GpuWatch
 
-from gem_core.compare.runner import trainer_python
 from gem_core.errors import MissingDependencyError
-from gem_core.training import provenance
-from gem_core.training.machine import describe_machine
-from gem_core.training.runs import RunDir
+from gem_core.results.compare.runner import trainer_python
+from gem_core.runs import provenance
+from gem_core.runs.directory.run_dir import RunDir
+from gem_core.runs.hardware import describe_machine
 
 HERE = Path(__file__).resolve().parent
 BASELINE = "guess-the-number-easy"

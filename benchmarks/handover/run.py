@@ -17,11 +17,11 @@ import tempfile
 from itertools import pairwise
 from pathlib import Path
 
-from gem_core.compare.runner import trainer_python
-from gem_core.report import learning_curve, markdown_table, record
-from gem_core.report.tables import success
-from gem_core.training import provenance
-from gem_core.training.runs import RunDir
+from gem_core.results.compare.runner import trainer_python
+from gem_core.results.report import learning_curve, markdown_table, record
+from gem_core.results.report.tables import success
+from gem_core.runs import provenance
+from gem_core.runs.directory.run_dir import RunDir
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results"

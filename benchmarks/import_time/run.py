@@ -19,7 +19,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from gem_core.training import provenance
+from gem_core.runs import provenance
 
 HERE = Path(__file__).parent
 ENV_ID = "game:GuessTheNumber-v0-easy"

@@ -18,20 +18,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gem_core.compare.grid import Cell, make_grid
-from gem_core.compare.lockstep.differences import LOGPROBS, differences, drifts
-from gem_core.compare.lockstep.page import headline, sections, title
-from gem_core.compare.lockstep.partings import first_parting
-from gem_core.compare.lockstep.plots import picture
-from gem_core.compare.lockstep.recipe import overrides
-from gem_core.compare.lockstep.report import write_summary
-from gem_core.compare.lockstep.summary import Summary, faults, summarize
-from gem_core.compare.lockstep.traces import Trace, read_trace
-from gem_core.compare.results import read_cells
-from gem_core.compare.runner import Plan, run_grid
-from gem_core.report import markdown_table
-from gem_core.training import provenance
-from gem_core.training.runs import RunDir
+from gem_core.results.compare.grid import Cell, make_grid
+from gem_core.results.compare.lockstep.differences import LOGPROBS, differences, drifts
+from gem_core.results.compare.lockstep.page import headline, sections, title
+from gem_core.results.compare.lockstep.partings import first_parting
+from gem_core.results.compare.lockstep.plots import picture
+from gem_core.results.compare.lockstep.recipe import overrides
+from gem_core.results.compare.lockstep.report import write_summary
+from gem_core.results.compare.lockstep.summary import Summary, faults, summarize
+from gem_core.results.compare.lockstep.traces import Trace, read_trace
+from gem_core.results.compare.results import read_cells
+from gem_core.results.compare.runner import Plan, run_grid
+from gem_core.results.report import markdown_table
+from gem_core.runs import provenance
+from gem_core.runs.directory.run_dir import RunDir
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results"

@@ -1,4 +1,4 @@
-"""Measure the peak memory of training steps on a CPU, and compare it with `gem_core.plan`.
+"""Measure the peak memory of training steps on a CPU, and compare it with the plan's.
 
     .venvs/trl/bin/python benchmarks/memory/run.py
 
@@ -20,9 +20,9 @@ import steps
 from cases import SIZES, Case, chosen
 from page import page
 
-from gem_core.plan.cpu import cpu_peak, cross_entropy
-from gem_core.training import provenance
+from gem_core.runs import provenance
 from gem_core.training.allocator import keep_freed_memory
+from gem_core.training.preflight.cpu import cpu_peak, cross_entropy
 
 HERE = Path(__file__).resolve().parent
 FIGURES = {

@@ -23,10 +23,10 @@ from typing import Any
 
 import torch
 
-from gem_core.training import provenance
-from gem_core.training.machine import describe_machine
-from gem_core.training.recipe import Recipe, load_recipe
-from gem_core.training.runs import RunDir
+from gem_core.runs import provenance
+from gem_core.runs.directory.run_dir import RunDir
+from gem_core.runs.hardware import describe_machine
+from gem_core.runs.recipe.recipe import Recipe, load_recipe
 from gem_oat.cpu.in_process import InProcessLearner, MemoryClient, make  # installs stand-ins
 from gem_oat.launch import arguments
 from gem_oat.rollout import RowData, to_data

@@ -20,8 +20,8 @@ from oat.oracles.base import RewardOracleBase
 from shared import Stopwatch, adapter_asked, folder, given, log, prompts, reward
 
 from gem_core.cli import main as command_line
-from gem_core.tiny import model_path
-from gem_core.training.recipe import Recipe
+from gem_core.runs.recipe.recipe import Recipe
+from gem_core.training.tiny import model_path
 from gem_oat.config import arguments
 from gem_oat.learner import GemLearner
 

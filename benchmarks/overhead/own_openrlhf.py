@@ -12,8 +12,8 @@ from unittest.mock import patch
 
 from shared import FOLDER, folder, given, log, reward
 
-from gem_core.tiny import model_path
-from gem_core.training.recipe import Recipe, merge
+from gem_core.runs.recipe.recipe import Recipe, merge
+from gem_core.training.tiny import model_path
 
 
 def reward_func(queries: list[str], prompts: list[str], labels: list[str]) -> dict[str, Any]:

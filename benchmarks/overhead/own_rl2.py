@@ -16,8 +16,8 @@ from typing import Any
 
 from shared import folder, given, log, prompts
 
-from gem_core.tiny import model_path
-from gem_core.training.recipe import Recipe
+from gem_core.runs.recipe.recipe import Recipe
+from gem_core.training.tiny import model_path
 
 COUNT = itertools.count()
 
@@ -89,7 +89,7 @@ def configuration(recipe: Recipe) -> Any:
     """The adapter's configuration of ``recipe`` with RL2's own data, environment and GRPO."""
     from transformers import AutoConfig
 
-    from gem_core.adapters.hydra import override
+    from gem_adapters.hydra import override
     from gem_rl2.config import translate
     from gem_rl2.native import compose_native
 

@@ -18,9 +18,9 @@ from shared import Stopwatch, adapter_asked, folder, given, log, prompts, reward
 from transformers import AutoTokenizer
 
 from gem_core.cli import main as command_line
-from gem_core.engines.engine import Engine, EngineRequest
-from gem_core.tiny import model_path
+from gem_core.policies.engine.engine import Engine, EngineRequest
 from gem_core.training.allocator import keep_freed_memory
+from gem_core.training.tiny import model_path
 from gem_trl.config import translate
 
 GENERATE = "generate"

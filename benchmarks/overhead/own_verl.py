@@ -15,10 +15,10 @@ from typing import Any
 
 from shared import folder, given, log, prompts, reward
 
-from gem_core.adapters.hydra import override
-from gem_core.adapters.program import run_program
-from gem_core.tiny import model_path
-from gem_core.training.recipe import Recipe
+from gem_adapters.hydra import override
+from gem_core.runs.program import run_program
+from gem_core.runs.recipe.recipe import Recipe
+from gem_core.training.tiny import model_path
 from gem_verl.cpu import engine
 
 ACTOR = "actor_rollout_ref.actor"

@@ -25,11 +25,11 @@ from typing import Any
 
 from shared import BASELINE, FOLDER, OVERRIDES, PROFILE, experiment, prepare
 
-from gem_core.compare.processes import end_session
-from gem_core.compare.runner import trainer_python
-from gem_core.report import markdown_table
-from gem_core.training import provenance
-from gem_core.training.runs import RunDir
+from gem_core.results.compare.processes import end_session
+from gem_core.results.compare.runner import trainer_python
+from gem_core.results.report import markdown_table
+from gem_core.runs import provenance
+from gem_core.runs.directory.run_dir import RunDir
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results"

@@ -16,17 +16,18 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
+
+from gem_parity.trainers import load_replay
 
 HERE = Path(__file__).resolve().parent
 PAGE = HERE / "faults.md"
 STEPS = 4
 LR = 1e-3
 Batches = Sequence[Any]
-"""`gem_core.parity.frozen.FrozenBatch` of each step."""
+"""`gem_parity.frozen.FrozenBatch` of each step."""
 
 
 @dataclass(frozen=True)
@@ -236,7 +237,7 @@ def token_statistics(trainer: str) -> Iterator[None]:
 @contextmanager
 def last_update_missing(trainer: str) -> Iterator[None]:
     """Export TRL's weights as they were one training step before."""
-    from gem_trl.cpu import replay
+    from gem_parity.trainers import trl as replay
 
     original = replay._Report._trace
     kept: list[Any] = []
@@ -321,13 +322,13 @@ def inject(name: str, trainer: str, model_dir: str, folder: str) -> list[str]:
         model_dir: the initial policy.
         folder: an empty directory.
     """
-    from gem_core.parity.recorded import recorded_run
-    from gem_core.parity.teacher_forced import Follower
+    from gem_parity.recorded import recorded_run
+    from gem_parity.teacher_forced import Follower
 
     fault = FAULTS[name] if name else Fault("rebn", (trainer,))
     if fault.ranks:
         return _of_two_ranks(folder)
-    adapter = import_module(f"gem_{trainer}.cpu.replay")
+    adapter = load_replay(trainer)
     recipe = _recipe(fault.case, trainer, fault.both)
     batches = recorded_run(recipe)
     if fault.data:
@@ -355,8 +356,8 @@ def _of_two_ranks(folder: str) -> list[str]:
 
 
 def _recipe(case: str, trainer: str, overrides: Sequence[str] = ()) -> Any:
-    from gem_core.parity.cases import RUNS
-    from gem_core.training.recipe import override
+    from gem_core.runs.recipe.recipe import override
+    from gem_parity.cases import RUNS
 
     table = json.loads((HERE / "refusals.json").read_text(encoding="utf-8"))
     recipe = RUNS[case].recipe(list(table.get(trainer, {})), STEPS)
@@ -367,7 +368,7 @@ def _changed(recipe: Any, overrides: Sequence[str]) -> Any:
     """Return a recipe with overrides that need not be valid."""
     import msgspec
 
-    from gem_core.training.recipe import merge, parse_override
+    from gem_core.runs.recipe.recipe import merge, parse_override
 
     data = recipe.to_dict()
     for text in overrides:
@@ -416,7 +417,7 @@ def main() -> int:
     """Inject all faults, write the page, print it."""
     from run import MODEL, QUIET
 
-    from gem_core.compare.runner import trainer_python
+    from gem_core.results.compare.runner import trainer_python
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trainers", nargs="+", default=list(ALL))

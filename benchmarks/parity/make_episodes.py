@@ -1,7 +1,7 @@
 """Make the frozen episodes of the parity suite: ``python benchmarks/parity/make_episodes.py``.
 
 Four games, played by experts and random players through the episode machine with the tiny
-tokenizer, including malformed and cut actions, and the scripted batch of ``gem_core.parity.frozen``
+tokenizer, including malformed and cut actions, and the scripted batch of ``gem_parity.frozen``
 (turn, token and context limits, dense and terminal rewards, an environment that raises). The file
 is committed: the suite replays it unchanged, on every machine and in every version.
 """
@@ -15,13 +15,13 @@ from pathlib import Path
 
 from transformers import AutoTokenizer
 
+from gem_core.envs.players import Player, get_player
 from gem_core.episodes.data import Completion, Episode, FinishReason
 from gem_core.episodes.rollout import Request, play_batch
-from gem_core.parity.frozen import frozen_episodes
-from gem_core.players import Player, get_player
-from gem_core.tiny import model_path
-from gem_core.training.recipe import load_recipe
-from gem_core.training.tasks import MachineFactory
+from gem_core.runs.recipe.recipe import load_recipe
+from gem_core.runs.tasks import MachineFactory
+from gem_core.training.tiny import model_path
+from gem_parity.frozen import frozen_episodes
 
 HERE = Path(__file__).parent
 BASELINES = ("guess-the-number-easy", "mastermind-easy", "sudoku-easy", "tower-of-hanoi-easy")

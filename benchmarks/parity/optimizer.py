@@ -20,12 +20,12 @@ from typing import Any
 
 from safetensors.torch import load_file
 
-from gem_core.compare.grid import Cell
-from gem_core.compare.runner import Plan, run_grid
-from gem_core.report import markdown_table
-from gem_core.tiny.cache import model_path
-from gem_core.training.runs import RunDir
-from gem_core.training.trainers import get_trainer, list_trainers
+from gem_core.results.compare.grid import Cell
+from gem_core.results.compare.runner import Plan, run_grid
+from gem_core.results.report import markdown_table
+from gem_core.runs.directory.run_dir import RunDir
+from gem_core.runs.trainers import get_trainer, list_trainers
+from gem_core.training.tiny.cache import model_path
 
 HERE = Path(__file__).resolve().parent
 RESULT = HERE / "optimizer.json"

@@ -32,7 +32,7 @@ RUN = ("recorded runs",)
 ENGINE = ("weights of the engine",)
 SAMPLING = ("sampling",)
 MACHINE = "gem_core/episodes/machine.py"
-TOKEN_ROWS = "gem_core/adapters/token_rows.py"
+TOKEN_ROWS = "integrations/gem_adapters/token_rows.py"
 _ADVANCE = "        turn.reward = reward\n        turn.info = info\n"
 
 STALE_WEIGHTS = (
@@ -175,7 +175,7 @@ FROM_OUTSIDE = (
         "the engine samples in train mode",
         "trl",
         SAMPLING,
-        "gem_core/engines/attention.py",
+        "gem_core/policies/engine/attention.py",
         "            module.training = False",
         "            module.training = True",
     ),
@@ -231,7 +231,7 @@ NEW = (
         "advantages normalised twice",
         "trl",
         RUN,
-        "gem_core/adapters/estimate.py",
+        "integrations/gem_adapters/estimate.py",
         "    targets = None\n",
         "    advantages = (advantages - advantages.mean()) / advantages.std()\n"
         "    targets = None\n",
@@ -273,7 +273,7 @@ NEW = (
         "caches of the engine outlive a weight update",
         "trl",
         ENGINE,
-        "gem_core/engines/engine.py",
+        "gem_core/policies/engine/engine.py",
         "            self.drop_caches()\n        self._weights = weights\n",
         "            pass\n        self._weights = weights\n",
     ),
@@ -297,7 +297,7 @@ NEW = (
         "every step plays the tasks of the first",
         "none",
         ("episode machine",),
-        "gem_core/training/tasks.py",
+        "gem_core/runs/tasks.py",
         "    draw = recipe.train.start * recipe.groups_per_step + group\n",
         "    draw = recipe.train.start * recipe.groups_per_step + group % recipe.groups_per_step\n",
     ),

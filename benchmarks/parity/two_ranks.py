@@ -16,10 +16,10 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from gem_core.parity.cases import RUNS
-from gem_core.parity.frozen import frozen_episodes
-from gem_core.parity.replay import turn_advantages
-from gem_core.training.recipe import Recipe
+from gem_core.runs.recipe.recipe import Recipe
+from gem_parity.cases import RUNS
+from gem_parity.frozen import frozen_episodes
+from gem_parity.replay import turn_advantages
 
 RANKS = 2
 BOUND = 1e-9

@@ -17,14 +17,15 @@ from transformers import AutoModelForCausalLM
 from gem_core.advantages import list_estimators
 from gem_core.episodes.data import Episode
 from gem_core.errors import RecipeError
-from gem_core.parity.cases import RUNS
-from gem_core.parity.measure import measure
-from gem_core.parity.reference import reference
-from gem_core.parity.replay import expected_rows
-from gem_core.parity.teacher_forced import teacher_forced
-from gem_core.training.recipe import Recipe, load_recipe
-from gem_core.training.runs import describe_machine
-from gem_core.training.trainers import check, get_trainer
+from gem_core.runs.directory.run_dir import describe_machine
+from gem_core.runs.recipe.recipe import Recipe, load_recipe
+from gem_core.runs.trainers import check, get_trainer
+from gem_parity.cases import RUNS
+from gem_parity.measure import measure
+from gem_parity.reference import reference
+from gem_parity.replay import expected_rows
+from gem_parity.teacher_forced import teacher_forced
+from gem_parity.trainers import load_replay
 
 HERE = Path(__file__).parent
 AGGREGATIONS = {"token": [], "sequence": [], "constant": ["algorithm.loss_constant=100"]}
@@ -69,7 +70,7 @@ def episodes() -> list[Episode]:
 
 def gradients(trainer: str, model_dir: str, refused: Mapping[str, str]) -> dict[str, Any]:
     """Measure the gradient of every case."""
-    replay = import_module(f"gem_{trainer}.cpu.replay").replay
+    replay = load_replay(trainer).replay
     results: dict[str, Any] = {}
     for case, overrides in gradient_cases().items():
         recipe = load_recipe("guess-the-number-easy", "tiny", overrides)
@@ -116,7 +117,7 @@ def runs(
     steps: int | None = None,
 ) -> dict[str, Any]:
     """Measure the weights after every step of every recorded run."""
-    adapter = import_module(f"gem_{trainer}.cpu.replay")
+    adapter = load_replay(trainer)
     results: dict[str, Any] = {}
     for name, case in RUNS.items():
         if only not in (None, name):

@@ -24,7 +24,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from gem_core.training import provenance
+from gem_core.runs import provenance
 
 HERE = Path(__file__).resolve().parent
 RESULT = HERE / "result.json"

@@ -17,14 +17,14 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from gem_core.core import Env
+from gem_core.env.interface import Env
 from gem_core.episodes.context import Context, Template
 from gem_core.episodes.data import Completion, Episode
 from gem_core.episodes.machine import EpisodeMachine
 from gem_core.episodes.rollout import Request, play_many
+from gem_core.runs import provenance
 from gem_core.tools import Budget, ToolEnv
 from gem_core.tools.python import PythonTool
-from gem_core.training import provenance
 
 HERE = Path(__file__).resolve().parent
 CALLS = 10  # of an episode

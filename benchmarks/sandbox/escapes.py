@@ -12,7 +12,7 @@ import platform
 import sys
 from pathlib import Path
 
-from gem_core.sandbox import Result, Sandbox, SandboxUnavailable
+from gem_core.execution.sandbox import Result, Sandbox, SandboxUnavailable
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[1] / "tests" / "sandbox"))

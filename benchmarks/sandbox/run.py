@@ -20,9 +20,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from gem_core.sandbox import Limits, Sandbox, SandboxUnavailable
-from gem_core.sandbox.processes import members
-from gem_core.training import provenance
+from gem_core.execution.sandbox import Limits, Sandbox, SandboxUnavailable
+from gem_core.execution.sandbox.processes import members
+from gem_core.runs import provenance
 
 HERE = Path(__file__).resolve().parent
 PROGRAM = "import math\nprint(sum(math.sqrt(n) for n in range(100)))"

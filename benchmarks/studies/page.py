@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gem_core.compare.results import mean_interval
-from gem_core.report import markdown_table
-from gem_core.report.origin import origin_lines
-from gem_core.training.runs import RunDir
+from gem_core.results.compare.results import mean_interval
+from gem_core.results.report import markdown_table
+from gem_core.results.report.origin import origin_lines
+from gem_core.runs.directory.run_dir import RunDir
 
 if TYPE_CHECKING:
     from run import Study

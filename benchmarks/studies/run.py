@@ -19,9 +19,9 @@ from pathlib import Path
 import msgspec
 from page import write_page
 
-from gem_core.report import record
-from gem_core.training import provenance
-from gem_core.training.runs import RunDir
+from gem_core.results.report import record
+from gem_core.runs import provenance
+from gem_core.runs.directory.run_dir import RunDir
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results"

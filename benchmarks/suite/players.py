@@ -17,11 +17,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from gem_core.core import Env
-from gem_core.tiny.expert import expert_action, expert_player
-from gem_core.training.recipe import EnvConfig, load_recipe
-from gem_core.training.run_data import make_for_run
-from gem_core.training.suite import load_suite
+from gem_core.env.interface import Env
+from gem_core.runs.environments.data import make_for_run
+from gem_core.runs.recipe.recipe import EnvConfig, load_recipe
+from gem_core.runs.recipe.suite import load_suite
+from gem_core.training.tiny.expert import expert_action, expert_player
 
 HERE = Path(__file__).parent
 CANDIDATES = 12

@@ -11,7 +11,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from gem_core.training import provenance
+from gem_core.runs import provenance
 
 
 def begin(packages: Iterable[str] = ()) -> dict[str, Any]:

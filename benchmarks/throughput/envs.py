@@ -24,7 +24,7 @@ from typing import Any
 
 from envs_cases import CASES
 
-from gem_core.training import provenance
+from gem_core.runs import provenance
 
 HERE = Path(__file__).parent
 SIDES = ("gem-core", "gem-llm", "textarena")
@@ -138,7 +138,7 @@ def goals(worker: Worker, memory: dict[str, float]) -> dict[str, Any]:
 
 def sokoban_difficulty(workers: dict[str, Worker], count: int) -> dict[str, Any]:
     """Return the lengths of the shortest solutions of rooms of both generators."""
-    from gem_core.players.sokoban import solve
+    from gem_core.envs.players.sokoban import solve
 
     figures: dict[str, Any] = {}
     for env_id in ("game:Sokoban-v0-easy", "game:Sokoban-v0-hard"):

@@ -25,7 +25,7 @@ from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
-from gem_core.training import provenance
+from gem_core.runs import provenance
 
 HERE = Path(__file__).resolve().parent
 PAIRS = [json.loads(line) for line in (HERE / "math_pairs.jsonl").read_text().splitlines()]
@@ -49,15 +49,15 @@ json.dump({"wall": time.perf_counter() - wall, "cpu": time.process_time() - cpu,
 
 def gem_core_round() -> list[bool]:
     """Grade all pairs as environments do."""
-    from gem_core.graders import grade_math
+    from gem_core.envs.graders import grade_math
 
     return [grade_math(p["answer"], p["gold"], deadline_s=60).correct for p in PAIRS]
 
 
 def forget() -> None:
     """Clear the caches of the grader and its workers, which keep 512 parsed expressions."""
-    from gem_core.graders import grade_math, math
-    from gem_core.graders._math_numbers import number
+    from gem_core.envs.graders import grade_math, math
+    from gem_core.envs.graders._math_numbers import number
 
     for n in range(600):
         grade_math(f"|{n}q|", "|q|", deadline_s=60)
@@ -67,8 +67,8 @@ def forget() -> None:
 
 def split_ms() -> dict[str, float]:
     """Return gem-core's wall milliseconds per pair, for pairs without and with algebra."""
-    from gem_core.graders import grade_math
-    from gem_core.graders._math_fast import fast_verdict
+    from gem_core.envs.graders import grade_math
+    from gem_core.envs.graders._math_fast import fast_verdict
 
     forget()
     spent: dict[str, list[float]] = {"without_algebra": [], "with_algebra": []}
@@ -96,7 +96,7 @@ def math_verify_round() -> list[bool]:
 
 def worker_seconds() -> float:
     """Return the CPU seconds of the grader's living worker processes."""
-    from gem_core.graders.pool import _pools
+    from gem_core.envs.graders.pool import _pools
 
     ticks = 0
     for pool in _pools.values():
@@ -155,7 +155,7 @@ def main() -> None:
     arguments = parser.parse_args()
     provenance.check_option(parser, arguments)
     commit = provenance.commit()  # of the code that runs, not of a later one
-    from gem_core.graders._math_fast import fast_verdict
+    from gem_core.envs.graders._math_fast import fast_verdict
 
     gem_core_round()
     math_verify_round()

@@ -29,12 +29,13 @@ from typing import IO, Any
 import conditions
 import heavy_envs
 
+from gem_core.env.registration import register
 from gem_core.episodes.data import Completion, Episode
 from gem_core.episodes.rollout import Request, play_many
-from gem_core.registration import register
-from gem_core.training import provenance, run_workers
-from gem_core.training.recipe import Recipe, recipe_from_dict
-from gem_core.training.tasks import MachineFactory
+from gem_core.runs import provenance
+from gem_core.runs.environments import workers as run_workers
+from gem_core.runs.recipe.recipe import Recipe, recipe_from_dict
+from gem_core.runs.tasks import MachineFactory
 
 RESULT = Path(__file__).resolve().parent / "heavy.json"
 WORKERS = 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gem_core.core import Env
+from gem_core.env.interface import Env
 
 ID = "bench:Algebra-v0"
 

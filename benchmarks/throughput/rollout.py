@@ -30,12 +30,12 @@ from typing import Any
 import conditions
 import waiting_envs
 
+from gem_core.env.registration import register
 from gem_core.episodes.data import Completion, Episode
 from gem_core.episodes.rollout import Request, play_batch, play_many
-from gem_core.registration import register
-from gem_core.training import provenance
-from gem_core.training.recipe import recipe_from_dict
-from gem_core.training.tasks import MachineFactory
+from gem_core.runs import provenance
+from gem_core.runs.recipe.recipe import recipe_from_dict
+from gem_core.runs.tasks import MachineFactory
 
 RESULT = Path(__file__).resolve().parent / "rollout.json"
 SLOTS = 32

@@ -23,15 +23,15 @@ from typing import Any
 import tokenizers
 import transformers
 
-from gem_core.core import Env
+from gem_core.env.interface import Env
 from gem_core.episodes.context import Context, HFTokenizer, get_template
 from gem_core.episodes.data import Completion
 from gem_core.episodes.machine import EpisodeMachine
-from gem_core.report import markdown_table
-from gem_core.tiny import model_path
-from gem_core.training import provenance
-from gem_core.training.machine import describe_machine
-from gem_core.training.recipe import load_recipe
+from gem_core.results.report import markdown_table
+from gem_core.runs import provenance
+from gem_core.runs.hardware import describe_machine
+from gem_core.runs.recipe.recipe import load_recipe
+from gem_core.training.tiny import model_path
 
 HERE = Path(__file__).resolve().parent
 TEXT = "the agent opens a drawer and finds nothing but paper clips and a faded map of town"

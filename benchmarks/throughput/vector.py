@@ -1,4 +1,4 @@
-"""Vector environments: `gem_core.vector.make_vec`, a bare loop, Gymnasium and gem-llm in one run.
+"""Vector environments: `make_vec`, a bare loop, Gymnasium and gem-llm in one run.
 
     python benchmarks/throughput/vector.py --peer-python PYTHON_WITH_GYMNASIUM_AND_GEM_LLM
 
@@ -26,11 +26,11 @@ from typing import Any
 
 import conditions
 
-from gem_core.core import Env
-from gem_core.env_spec import EnvSpec
-from gem_core.registration import make
-from gem_core.training import provenance
-from gem_core.vector import make_vec
+from gem_core.env.interface import Env
+from gem_core.env.registration import make
+from gem_core.env.spec import EnvSpec
+from gem_core.execution.vector import make_vec
+from gem_core.runs import provenance
 
 HERE = Path(__file__).resolve().parent
 RESULT = HERE / "vector.json"

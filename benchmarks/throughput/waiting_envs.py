@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from gem_core.core import Env
+from gem_core.env.interface import Env
 
 ID = "bench:Waiting-v0"
 MEDIAN_S = 0.05

@@ -19,13 +19,14 @@ from typing import Any
 
 import conditions
 
-from gem_core.core import Env
+from gem_core.env.interface import Env
+from gem_core.env.registration import register
 from gem_core.episodes.data import Completion
 from gem_core.episodes.rollout import Request, play_batch, play_many
-from gem_core.registration import register
-from gem_core.training import provenance, run_workers
-from gem_core.training.recipe import Recipe, recipe_from_dict
-from gem_core.training.tasks import MachineFactory
+from gem_core.runs import provenance
+from gem_core.runs.environments import workers as run_workers
+from gem_core.runs.recipe.recipe import Recipe, recipe_from_dict
+from gem_core.runs.tasks import MachineFactory
 
 HERE = Path(__file__).resolve().parent
 RESULT = HERE / "workers.json"

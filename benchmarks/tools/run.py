@@ -17,11 +17,11 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from gem_core.compare.runner import trainer_python
-from gem_core.report import markdown_table, record
-from gem_core.report.tables import success
-from gem_core.training import provenance
-from gem_core.training.runs import RunDir
+from gem_core.results.compare.runner import trainer_python
+from gem_core.results.report import markdown_table, record
+from gem_core.results.report.tables import success
+from gem_core.runs import provenance
+from gem_core.runs.directory.run_dir import RunDir
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results"

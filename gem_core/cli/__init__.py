@@ -57,8 +57,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: Sequence[str] | None) -> int:
-    from gem_core.registration.references import trust
-    from gem_core.training.trainers import resolve
+    from gem_core.env.registration.references import trust
+    from gem_core.runs.trainers import resolve
 
     try:
         arguments = build_parser().parse_args(argv)

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
 
 from gem_core.cli.output import print_json
+from gem_core.env.registration import list_envs
 from gem_core.errors import GemError, did_you_mean
-from gem_core.registration import list_envs
 
 
 def list_names(arguments: argparse.Namespace) -> int:
@@ -47,7 +47,7 @@ def _matches(name: str, pattern: str | None) -> bool:
 
 def _recipes(kind: str) -> Callable[[], Iterable[str]]:
     def names() -> Iterable[str]:
-        from gem_core.training.recipe import shipped
+        from gem_core.runs.recipe.recipe import shipped
 
         return sorted(shipped(kind))
 
@@ -55,13 +55,13 @@ def _recipes(kind: str) -> Callable[[], Iterable[str]]:
 
 
 def _suite() -> Iterable[str]:
-    from gem_core.training.suite import load_suite
+    from gem_core.runs.recipe.suite import load_suite
 
     return [baseline.name for baseline in load_suite()]
 
 
 def _trainers() -> Iterable[str]:
-    from gem_core.training.trainers import list_trainers
+    from gem_core.runs.trainers import list_trainers
 
     return list_trainers()
 

@@ -11,11 +11,11 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
-from gem_core.checker import CHECKS, EnvCheckError, check_env
 from gem_core.cli.output import progress_lines, wants_tracebacks
-from gem_core.core import Env
+from gem_core.env.checker import CHECKS, EnvCheckError, check_env
+from gem_core.env.interface import Env
+from gem_core.env.registration import check_kwargs, list_envs, make, spec
 from gem_core.errors import GemError, UnknownNameError, unknown
-from gem_core.registration import check_kwargs, list_envs, make, spec
 
 
 def check(arguments: argparse.Namespace) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from gem_core.cli.values import positive
-from gem_core.core import INFO_ERRORS
+from gem_core.env.interface import INFO_ERRORS
 
 
 def add_check_options(verb: argparse.ArgumentParser) -> None:

@@ -8,20 +8,20 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from gem_core.compare.agreement import side_by_side
-from gem_core.compare.folder import claimed
-from gem_core.compare.grid import Cell, make_grid
-from gem_core.compare.lockstep.recipe import LOCKSTEP, STEPS, overrides
-from gem_core.compare.lockstep.report import lockstep_report
-from gem_core.compare.recipes import mark_stale, mixed_experiments
-from gem_core.compare.results import CellResult, csv_text, markdown, read_cells
-from gem_core.compare.runner import Plan, command, run_grid
 from gem_core.errors import GemError
-from gem_core.report import markdown_table, origin_lines
-from gem_core.training.progress_bar import on_terminal, progress_bar
-from gem_core.training.provenance import require_clean
-from gem_core.training.suite import load_suite
-from gem_core.training.trainers import get_trainer, list_trainers, resolve
+from gem_core.results.compare.agreement import side_by_side
+from gem_core.results.compare.folder import claimed
+from gem_core.results.compare.grid import Cell, make_grid
+from gem_core.results.compare.lockstep.recipe import LOCKSTEP, STEPS, overrides
+from gem_core.results.compare.lockstep.report import lockstep_report
+from gem_core.results.compare.recipes import mark_stale, mixed_experiments
+from gem_core.results.compare.results import CellResult, csv_text, markdown, read_cells
+from gem_core.results.compare.runner import Plan, command, run_grid
+from gem_core.results.report import markdown_table, origin_lines
+from gem_core.runs.provenance import require_clean
+from gem_core.runs.recipe.suite import load_suite
+from gem_core.runs.tracking.progress_bar import on_terminal, progress_bar
+from gem_core.runs.trainers import get_trainer, list_trainers, resolve
 
 QUICK = (
     "train.steps=3",
@@ -122,8 +122,8 @@ def report(out: Path, cells: Sequence[CellResult]) -> int:
         1 if not every cell has a result, cells of one experiment have different recipes, or
         trainers part by more than rounding.
     """
-    from gem_core.compare.page import write_page
-    from gem_core.compare.plots import curves, times
+    from gem_core.results.compare.page import write_page
+    from gem_core.results.compare.plots import curves, times
 
     origin = origin_lines(cell.result for cell in cells if cell.result)
     tables = "\n".join([markdown_table(*side_by_side(cells)), markdown(cells), *origin, ""])

@@ -11,13 +11,13 @@ from pathlib import Path
 from gem_core.cli.output import print_json
 from gem_core.cli.plan import gpus_of
 from gem_core.errors import RecipeError
-from gem_core.plan.readiness.facts import Ask
-from gem_core.plan.readiness.probe import Here
-from gem_core.plan.readiness.verdict import Verdict, examine
-from gem_core.report.tables import plain_table
-from gem_core.sandbox import DEFAULTS, offers
-from gem_core.training.recipe import Recipe, load_recipe
-from gem_core.training.trainers import get_trainer, installed_version, trainer_names
+from gem_core.execution.sandbox import DEFAULTS, offers
+from gem_core.results.report.tables import plain_table
+from gem_core.runs.recipe.recipe import Recipe, load_recipe
+from gem_core.runs.trainers import get_trainer, installed_version, trainer_names
+from gem_core.training.preflight.readiness.facts import Ask
+from gem_core.training.preflight.readiness.probe import Here
+from gem_core.training.preflight.readiness.verdict import Verdict, examine
 
 
 def doctor(arguments: argparse.Namespace) -> int:

@@ -16,10 +16,8 @@ from gem_core.cli.eval_checks import refuse_idle_options
 from gem_core.cli.output import is_quiet, print_json, quiet_libraries
 from gem_core.errors import GemError
 from gem_core.evaluation.contenders import Contender, EndpointModel, LocalModel, ScriptedPlayer
-from gem_core.evaluation.endpoint import EndpointConfig
 from gem_core.evaluation.folder import EvalDir
 from gem_core.evaluation.plan import Subject, count_tasks, read_subject
-from gem_core.evaluation.retries import RetryConfig
 from gem_core.evaluation.tables import (
     COMPARISON_HEAD,
     comparison_rows,
@@ -28,8 +26,10 @@ from gem_core.evaluation.tables import (
     result_table,
     usage_lines,
 )
-from gem_core.evaluation.usage import read_price
-from gem_core.training.runs import IfExists
+from gem_core.policies.endpoint.policy import EndpointConfig
+from gem_core.policies.endpoint.retries import RetryConfig
+from gem_core.policies.endpoint.usage import read_price
+from gem_core.runs.directory.run_dir import IfExists
 
 ITEMS_WITHOUT_RESULT = 1
 """Exit code if an item has no result."""
@@ -120,9 +120,9 @@ def _contender(arguments: argparse.Namespace, subject: Subject) -> Contender:
 
 
 def _local_model(arguments: argparse.Namespace, subject: Subject) -> str:
-    from gem_core.tiny import model_path
-    from gem_core.training.model_source import require_hf
-    from gem_core.training.model_weights import require_weights
+    from gem_core.policies.models.source import require_hf
+    from gem_core.policies.models.weights import require_weights
+    from gem_core.training.tiny import model_path
 
     if arguments.model:
         model = str(arguments.model)
@@ -227,7 +227,7 @@ def _print_result(arguments: argparse.Namespace, result: dict[str, Any]) -> int:
 def _print_table(
     arguments: argparse.Namespace, head: Sequence[str], rows: Iterable[Sequence[str]]
 ) -> None:
-    from gem_core.report.tables import markdown_table, plain_table
+    from gem_core.results.report.tables import markdown_table, plain_table
 
     table = markdown_table if arguments.markdown else plain_table
     print(table(tuple(head), [tuple(row) for row in rows]))

@@ -11,11 +11,11 @@ from pathlib import Path
 from gem_core.cli.output import print_json, progress_lines, quiet_libraries
 from gem_core.cli.parser import QUICKSTART_TRAINER
 from gem_core.errors import MissingDependencyError, RecipeError, RunError
-from gem_core.training.checkout import checkout
-from gem_core.training.recipe import Recipe, load_recipe, override
-from gem_core.training.run_files import refuse_link
-from gem_core.training.runs import IfExists, RunDir, continue_from
-from gem_core.training.trainers import check, get_trainer
+from gem_core.runs.checkout import checkout
+from gem_core.runs.directory.files import refuse_link
+from gem_core.runs.directory.run_dir import IfExists, RunDir, continue_from
+from gem_core.runs.recipe.recipe import Recipe, load_recipe, override
+from gem_core.runs.trainers import check, get_trainer
 
 _QUICKSTART = Path("runs/quickstart")
 
@@ -23,7 +23,7 @@ _QUICKSTART = Path("runs/quickstart")
 def train(arguments: argparse.Namespace) -> int:
     """Train a recipe."""
     quiet_libraries()
-    from gem_core.experiment import run_experiment
+    from gem_core.training.experiment import run_experiment
 
     recipe = _recipe_to_train(arguments)
     path = arguments.run or Path("runs") / f"{recipe.name}-{arguments.trainer}-seed{recipe.seed}"
@@ -62,15 +62,15 @@ def report(arguments: argparse.Namespace) -> int:
     place, unless ``--png`` asks for them.
     """
     from gem_core.evaluation.folder import TRAINER
-    from gem_core.report import (
+    from gem_core.results.report import (
         markdown_table,
         origin_lines,
         plain_table,
         record,
         result_rows,
     )
-    from gem_core.report.data import environments_of
-    from gem_core.report.tables import HEAD
+    from gem_core.results.report.data import environments_of
+    from gem_core.results.report.tables import HEAD
 
     runs = [RunDir(path) for path in arguments.runs]
     for run in runs:
@@ -98,8 +98,8 @@ def report(arguments: argparse.Namespace) -> int:
 
 def _report_json(arguments: argparse.Namespace, runs: Sequence[RunDir]) -> int:
     """Print the runs as JSON: path, trainer and, of a finished one, ``result.json``."""
-    from gem_core.report import learning_curve, origin_lines, record
-    from gem_core.report.data import environments_of
+    from gem_core.results.report import learning_curve, origin_lines, record
+    from gem_core.results.report.data import environments_of
 
     rows = [
         {
@@ -122,7 +122,7 @@ def _report_json(arguments: argparse.Namespace, runs: Sequence[RunDir]) -> int:
 
 def _draw(runs: Sequence[RunDir], png: Path | None = None, metric: str = "success/mean") -> None:
     """Draw the curves and print where; a missing matplotlib is an error only with ``png``."""
-    from gem_core.report import learning_curve
+    from gem_core.results.report import learning_curve
 
     target = png or refuse_link(runs[0].path / "learning-curve.png")
     try:
@@ -138,7 +138,7 @@ def quickstart(arguments: argparse.Namespace) -> int:
     os.environ["CUDA_VISIBLE_DEVICES"] = ""  # on a CPU, also on a machine with a GPU
     os.environ.setdefault("HF_HUB_OFFLINE", "1")  # it needs no network
     quiet_libraries()
-    from gem_core.experiment import run_experiment
+    from gem_core.training.experiment import run_experiment
 
     _require_for_quickstart(arguments.trainer)
     recipe = load_recipe("guess-the-number-easy", "tiny", arguments.overrides)

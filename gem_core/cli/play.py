@@ -7,10 +7,10 @@ from contextlib import closing
 
 from gem_core.cli.play_screen import COMMANDS, Screen, open_screen, visible
 from gem_core.cli.play_session import PlaySession
-from gem_core.core import Env
+from gem_core.env.interface import Env
+from gem_core.env.parsing import FORMATS, get_parser, render
+from gem_core.env.registration import make
 from gem_core.errors import GemError
-from gem_core.parsing import FORMATS, get_parser, render
-from gem_core.registration import make
 
 
 def play(arguments: argparse.Namespace) -> int:
@@ -25,7 +25,7 @@ def play(arguments: argparse.Namespace) -> int:
 
 def _scripted(session: PlaySession, screen: Screen, kind: str) -> int:
     """Let a scripted player play."""
-    from gem_core.players import get_player
+    from gem_core.envs.players import get_player
 
     player = get_player(kind, session.env_id, seed=session.seed, env=session.env)
     player.reset(*session.latest)

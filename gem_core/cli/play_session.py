@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from gem_core.core import Env
+from gem_core.env.interface import Env
 from gem_core.episodes.context import with_suffix
 from gem_core.errors import GemError
 
@@ -104,7 +104,7 @@ class PlaySession:
             UnknownNameError: the environment has no expert.
             GemError: the expert cannot read what it was shown.
         """
-        from gem_core.players import get_player
+        from gem_core.envs.players import get_player
 
         player = get_player("expert", self.env_id, seed=self.seed, env=self.env)
         player.reset(*self._shown[0])

@@ -28,13 +28,13 @@ def serve(arguments: argparse.Namespace) -> int:
 
 def _serve_http(arguments: argparse.Namespace) -> int:
     try:
-        from gem_core.server import program
+        from gem_core.execution.server import program
     except ImportError as error:
         raise MissingDependencyError(
             f"gem-core serve needs {error.name}: install gem-core[server]."
         ) from None
-    from gem_core.server.addresses import TOKEN_VARIABLE
-    from gem_core.server.limits import ServerLimits
+    from gem_core.execution.server.addresses import TOKEN_VARIABLE
+    from gem_core.execution.server.limits import ServerLimits
 
     sessions = arguments.sessions or HTTP_SESSIONS
     limits = ServerLimits(
@@ -62,7 +62,7 @@ def _require_environments(patterns: Sequence[str]) -> None:
     Raises:
         GemError: nothing would be served.
     """
-    from gem_core.registration import is_foreign, list_envs
+    from gem_core.env.registration import is_foreign, list_envs
 
     if not any(is_foreign(pattern) or list_envs(pattern) for pattern in patterns):
         raise GemError(f"No environment matches {' '.join(patterns)}; `gem-core list` has all ids.")
@@ -72,7 +72,7 @@ def _allowed(recipes: Sequence[str]) -> tuple[tuple[str, Mapping[str, Any]], ...
     """Return id and parameters of every environment of the operator's recipes."""
     if not recipes:
         return ()
-    from gem_core.training.recipe import load_recipe
+    from gem_core.runs.recipe.recipe import load_recipe
 
     loaded = [load_recipe(recipe) for recipe in recipes]
     return tuple((env.id, env.kwargs) for one in loaded for env in [*one.env, *one.eval.env])

@@ -7,9 +7,9 @@ import json
 from typing import Any
 
 from gem_core.cli.output import print_json, quiet_libraries
+from gem_core.env.registration import client_parameters, list_envs, make_from_data, spec
 from gem_core.errors import MissingDependencyError, RecipeError, UnknownNameError, unknown
-from gem_core.registration import client_parameters, list_envs, make_from_data, spec
-from gem_core.training.recipe import (
+from gem_core.runs.recipe.recipe import (
     Recipe,
     get_key,
     load_recipe,
@@ -159,9 +159,9 @@ def _prompt(recipe: Recipe, split: str, number: int, model: str | None) -> tuple
 
 def _chat_prompt(recipe: Recipe, split: Any, number: int, model: str | None) -> str:
     """Return the prompt that a policy gets, as text, special tokens included."""
-    from gem_core.tiny import model_path
-    from gem_core.training.model_source import reading_model, require_hf
-    from gem_core.training.tasks import MachineFactory, Task
+    from gem_core.policies.models.source import reading_model, require_hf
+    from gem_core.runs.tasks import MachineFactory, Task
+    from gem_core.training.tiny import model_path
 
     quiet_libraries()
     require_hf("The template chat")
@@ -183,7 +183,7 @@ def _score(
     env_id: str, kwargs: dict[str, object], kind: str, episodes: int
 ) -> dict[str, float] | None:
     """Return the mean results of a scripted player over ``episodes`` seeds; ``None``: no player."""
-    from gem_core.players import get_player, play_episode
+    from gem_core.envs.players import get_player, play_episode
 
     env = make_from_data(env_id, kwargs)
     env.reset(seed=0)

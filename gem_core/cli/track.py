@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 
 from gem_core.errors import RunError, unknown
-from gem_core.tracking import TRACKERS, send
-from gem_core.training.runs import RunDir
+from gem_core.runs.directory.run_dir import RunDir
+from gem_core.runs.tracking import TRACKERS, send
 
 
 def track(arguments: argparse.Namespace) -> int:

@@ -6,17 +6,17 @@ import argparse
 import sys
 import webbrowser
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gem_core.view.api import Viewer
+    from gem_core.results.view.api import Viewer
 
 
 def view(arguments: argparse.Namespace) -> int:
     """Serve the page until Ctrl-C, or write it to a file."""
-    from gem_core.view.api import Viewer
-    from gem_core.view.export import export
-    from gem_core.view.server import make_server
+    from gem_core.results.view.api import Viewer
+    from gem_core.results.view.export import export
+    from gem_core.results.view.server import make_server
 
     paths = arguments.runs or [Path("runs")]
     if arguments.export:

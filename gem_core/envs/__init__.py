@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from gem_core.env_spec import EnvSpec
+from typing import TYPE_CHECKING
 
-TYPE_CHECKING = False
+from gem_core.env.spec import EnvSpec
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any

@@ -1,6 +1,6 @@
 """What clients of a server may set of the built-in environments.
 
-The kinds are those of `gem_core.registration.parameters`.
+The kinds are those of `gem_core.env.registration.parameters`.
 
 A parameter that is in no table here cannot be set by a client. Not here, for that reason: what
 names code (``game``), data (``path``, ``url``, ``dataset``, ``split``, ``columns`` ...) or the
@@ -9,7 +9,9 @@ level of a sandbox, and the options of ``rg:*``, whose costs have no known bound
 
 from __future__ import annotations
 
-from gem_core.registration.parameters import (
+from typing import TYPE_CHECKING
+
+from gem_core.env.registration.parameters import (
     Choice,
     Declared,
     Flag,
@@ -21,9 +23,8 @@ from gem_core.registration.parameters import (
     Whole,
 )
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gem_core.env_spec import EnvSpec
+    from gem_core.env.spec import EnvSpec
 
 _HERE = "gem_core.envs"
 _FORMATS = Choice("boxed", "tag", "plain")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from gem_core.env_spec import EnvSpec
+from typing import TYPE_CHECKING
+
+from gem_core.env.spec import EnvSpec
 from gem_core.envs._rg_tables import NAMES
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any

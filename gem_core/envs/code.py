@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from gem_core.envs.dataset import DatasetEnv
-from gem_core.graders.code import Limits, grade_code, read_tests
+from gem_core.envs.graders.code import Limits, grade_code, read_tests
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from random import Random
@@ -33,7 +33,7 @@ class CodeEnv(DatasetEnv):
 
     The program is the last fenced block of the action; without one the reward is -0.1, as in GEM.
     It runs in a child process with the standard library, under limits; see
-    `gem_core.graders.code`. ``info`` has ``passed``, ``total`` and ``status``.
+    `gem_core.envs.graders.code`. ``info`` has ``passed``, ``total`` and ``status``.
 
     Args:
         max_tests: largest number of tests, those with the longest input; ``None``: all. With

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from bisect import bisect
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gem_core.envs._data_source import Source, Table, is_file, is_strict, load
 from gem_core.envs.parts import ALL, HELD_OUT, Division, Items, check_part, division
 from gem_core.envs.single_turn import OptionError, SingleTurn
 from gem_core.errors import DataError, unknown
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any, ClassVar

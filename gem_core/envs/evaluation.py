@@ -12,11 +12,12 @@ in their order.
 
 from __future__ import annotations
 
-from gem_core.core import Env
-from gem_core.envs.single_turn import SingleTurn
-from gem_core.registration import make
+from typing import TYPE_CHECKING
 
-TYPE_CHECKING = False
+from gem_core.env.interface import Env
+from gem_core.env.registration import make
+from gem_core.envs.single_turn import SingleTurn
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
@@ -32,7 +33,7 @@ def eval_items(
         part: number of the share, from 0 (the environment's own ``part`` is another thing; its
             items are divided here).
         parts: number of shares; each item is in exactly one of them.
-        **kwargs: keyword arguments for `gem_core.registration.make`, if ``env`` is an id.
+        **kwargs: keyword arguments for `gem_core.env.registration.make`, if ``env`` is an id.
 
     Raises:
         TypeError: the environment has no numbered items.

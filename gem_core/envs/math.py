@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from gem_core.envs.dataset import DatasetEnv, as_answers
-from gem_core.errors import DataError
-from gem_core.graders.math import grade_math, math_verify_installed, require_math_verify
+from typing import TYPE_CHECKING
 
-TYPE_CHECKING = False
+from gem_core.envs.dataset import DatasetEnv, as_answers
+from gem_core.envs.graders.math import grade_math, math_verify_installed, require_math_verify
+from gem_core.errors import DataError
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any, ClassVar

@@ -8,11 +8,10 @@ as a whole.
 from __future__ import annotations
 
 from hashlib import blake2b
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from gem_core.errors import DataError, unknown
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
     from random import Random

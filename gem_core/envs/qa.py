@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from gem_core.envs.dataset import DatasetEnv, as_answers
-from gem_core.errors import unknown
-from gem_core.graders.qa import exact_match, f1_score
+from typing import TYPE_CHECKING
 
-TYPE_CHECKING = False
+from gem_core.envs.dataset import DatasetEnv, as_answers
+from gem_core.envs.graders.qa import exact_match, f1_score
+from gem_core.errors import unknown
+
 if TYPE_CHECKING:
     from random import Random
     from typing import Any

@@ -20,15 +20,15 @@ The items are those of reasoning-gym, with three differences:
 from __future__ import annotations
 
 from random import Random
+from typing import TYPE_CHECKING
 
 from gem_core.envs import _rg_items, _rg_scores
 from gem_core.envs._rg_solvers import solve
 from gem_core.envs._rg_tables import DEFAULT_MIXTURE, IN_WORKER, NAMES, SCORES, SLOW
+from gem_core.envs.graders.pool import DeadlineError, WorkerError, shared_pool
 from gem_core.envs.single_turn import SingleTurn
 from gem_core.errors import GemError, unknown
-from gem_core.graders.pool import DeadlineError, WorkerError, shared_pool
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 

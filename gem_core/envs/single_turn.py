@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from typing import TYPE_CHECKING
 
-from gem_core.core import Env
+from gem_core.env.interface import Env
+from gem_core.env.parsing import get_parser, render
 from gem_core.errors import GemError, unknown
-from gem_core.parsing import get_parser, render
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from random import Random
     from typing import Any
 
-    from gem_core.core import Info, ResetResult, StepResult
+    from gem_core.env.interface import Info, ResetResult, StepResult
 
 REWARDS = {"success": 1.0, "fail": 0.0, "format_error": 0.0}
 """The rewards of an answer. ``success`` scales partial scores, as in the games."""

@@ -10,7 +10,7 @@ import html
 import math
 import re
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from gem_core.envs._data_source import Source, is_file, load
 from gem_core.envs.games.game import Game
@@ -24,12 +24,11 @@ except ImportError as _error:
         "webshop:* environments need bm25s: pip install 'gem-core[webshop]'."
     ) from _error
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from random import Random
     from typing import Any
 
-    from gem_core.core import ResetResult, StepResult
+    from gem_core.env.interface import ResetResult, StepResult
 
 RENDERINGS = ("text", "text_rich", "html")
 SPLITS = ("train", "test")

@@ -4,8 +4,8 @@ Environments that may block are called in threads (`gem_core.episodes.env_thread
 the event loop nor the other episodes wait, and a deadline ends an episode whose environment hangs.
 A deadline that `Limits` sets holds for every environment. Where it sets none, a call may take
 `DEFAULT_DEADLINE_S`; environments that cannot block are then called directly (`never_blocks`).
-Environments in worker processes (`gem_core.workers`) and behind servers (`gem_core.server`) need no
-threads here.
+Environments in worker processes (`gem_core.execution.workers`) and behind servers
+(`gem_core.execution.server`) need no threads here.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
+from gem_core.env.blocking import never_blocks
+from gem_core.env.remote.outcome import Outcome
 from gem_core.episodes.data import Completion, StopReason
 from gem_core.episodes.env_threads import Call, env_threads
 from gem_core.episodes.machine import EpisodeMachine
 from gem_core.episodes.pacing import pace
-from gem_core.workers.blocking import never_blocks
-from gem_core.workers.outcome import Outcome
 
 DEFAULT_DEADLINE_S = 60.0
 """Wall seconds of one call of an environment that may block, where the limits set none."""

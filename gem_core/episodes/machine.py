@@ -14,9 +14,11 @@ from __future__ import annotations
 import threading
 import time
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from gem_core.core import Env
+from gem_core.env.interface import Env
+from gem_core.env.remote.env import RemoteCallsEnv
+from gem_core.env.remote.errors import EnvDeadlineError, WorkerPoolError, remote_place
 from gem_core.episodes.context import Context
 from gem_core.episodes.data import Completion, Episode, FinishReason, Segment, StopReason, Turn
 from gem_core.episodes.endings import exclude_turn, trim
@@ -30,14 +32,11 @@ from gem_core.errors import (
     require_kind,
     require_methods,
 )
-from gem_core.workers import EnvDeadlineError, RemoteCallsEnv, WorkerPoolError
-from gem_core.workers.errors import remote_place
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gem_core.workers.outcome import Outcome
+    from gem_core.env.remote.outcome import Outcome
 
 __all__ = ["EpisodeMachine", "Limits"]
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from gem_core.evaluation.stats import wilson
 
 __all__ = ["evaluate", "wilson"]
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gem_core.evaluation.local import evaluate
 

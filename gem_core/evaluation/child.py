@@ -2,8 +2,8 @@
 
 An engine that lived in this process would keep its memory, on which a trainer counts. The process
 gets the recipe and the model in a file and writes the episodes into another one; the environments
-are made there, from the data of the run that `gem_core.training.runs.RUN_VARIABLE` names. It ends
-with this process, also when this one is killed.
+are made there, from the data of the run that `gem_core.runs.directory.run_dir.RUN_VARIABLE` names.
+It ends with this process, also when this one is killed.
 
 ``python -m gem_core.evaluation.child FOLDER`` is that process.
 """
@@ -24,13 +24,13 @@ from typing import Any
 
 import msgspec
 
-from gem_core.adapters.program import run_program
 from gem_core.episodes.data import Episode
 from gem_core.episodes.rollout import play_many, require_healthy
 from gem_core.errors import GemError, RunError
-from gem_core.training.recipe import Recipe, stored_recipe
-from gem_core.training.run_workers import close_run_pools
-from gem_core.training.runs import RUN_VARIABLE
+from gem_core.runs.directory.run_dir import RUN_VARIABLE
+from gem_core.runs.environments.workers import close_run_pools
+from gem_core.runs.program import run_program
+from gem_core.runs.recipe.recipe import Recipe, stored_recipe
 
 REQUEST = "request.json"
 ANSWER = "answer.json"
@@ -129,7 +129,7 @@ def main(arguments: Sequence[str]) -> None:
 
 def _play(recipe: Recipe, model_dir: str, count: int) -> dict[str, Any]:
     """Play the episodes; return the fields of `Answer` as JSON types."""
-    from gem_core.evaluation.vllm_engine import CONCURRENCY, stepping
+    from gem_core.policies.vllm.engine import CONCURRENCY, stepping
 
     began = time.perf_counter()
     try:

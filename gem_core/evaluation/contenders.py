@@ -10,16 +10,16 @@ from typing import Any, Protocol
 
 from gem_core.episodes.context import Template
 from gem_core.errors import GemError
-from gem_core.evaluation.endpoint import EndpointConfig, EndpointPolicy
-from gem_core.evaluation.http_client import split_address
 from gem_core.evaluation.items import Item
 from gem_core.evaluation.plan import model_digest
-from gem_core.evaluation.player_policy import PlayerPolicy
 from gem_core.evaluation.runner import ItemPolicy, Record, play_items, play_items_in_batches
-from gem_core.evaluation.usage import Price
-from gem_core.training.recipe import Recipe
-from gem_core.training.redaction import redact, redact_text
-from gem_core.training.tasks import MachineFactory
+from gem_core.policies.endpoint.http_client import split_address
+from gem_core.policies.endpoint.policy import EndpointConfig, EndpointPolicy
+from gem_core.policies.endpoint.usage import Price
+from gem_core.policies.player import PlayerPolicy
+from gem_core.runs.directory.redaction import redact, redact_text
+from gem_core.runs.recipe.recipe import Recipe
+from gem_core.runs.tasks import MachineFactory
 
 
 class Contender(Protocol):
@@ -36,7 +36,7 @@ class Contender(Protocol):
 
 
 class ScriptedPlayer:
-    """A player of `gem_core.players`.
+    """A player of `gem_core.envs.players`.
 
     Args:
         kind: ``"expert"`` or ``"random"``.
@@ -92,7 +92,8 @@ class EndpointModel:
     def describe(self) -> dict[str, Any]:
         """See `Contender`; how fast it is asked decides nothing.
 
-        Secrets are replaced by `gem_core.training.redaction.MARK`, so they are not part of what is
+        Secrets are replaced by `gem_core.runs.directory.redaction.MARK`, so they are not part of
+        what is
         compared: with another key the same model answers, and keys are changed while an evaluation
         stands. A digest of them would let the short ones be guessed.
         """
@@ -145,7 +146,7 @@ class LocalModel:
     def play(self, recipe: Recipe, items: Iterable[Item], record: Record) -> None:
         """See `Contender`; with vLLM no item waits for another."""
         if recipe.eval.engine == "vllm":
-            from gem_core.evaluation.vllm_engine import CONCURRENCY, stepping
+            from gem_core.policies.vllm.engine import CONCURRENCY, stepping
 
             with stepping(recipe, self.name) as (machines, steps):
                 _play(machines, items, steps, record, self._concurrency or CONCURRENCY)

@@ -17,9 +17,9 @@ from gem_core.evaluation.items import Item, all_items
 from gem_core.evaluation.plan import Subject
 from gem_core.evaluation.rows import Row
 from gem_core.evaluation.summary import summarise_rows
-from gem_core.training.recipe import Recipe
-from gem_core.training.run_data import describe_environments, in_run
-from gem_core.training.runs import IfExists, RunDir
+from gem_core.runs.directory.run_dir import IfExists, RunDir
+from gem_core.runs.environments.data import describe_environments, in_run
+from gem_core.runs.recipe.recipe import Recipe
 
 RESULT_FORMAT = 1
 """Increase it when the meaning of a field of the result changes."""

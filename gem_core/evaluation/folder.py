@@ -25,11 +25,11 @@ import msgspec
 from gem_core.episodes.data import Episode
 from gem_core.errors import RunError
 from gem_core.evaluation.rows import Row
-from gem_core.training import run_files
-from gem_core.training.recipe import Recipe
-from gem_core.training.redaction import redact
-from gem_core.training.run_lock import exclusive
-from gem_core.training.runs import IfExists, RunDir
+from gem_core.runs.directory import files as run_files
+from gem_core.runs.directory.lock import exclusive
+from gem_core.runs.directory.redaction import redact
+from gem_core.runs.directory.run_dir import IfExists, RunDir
+from gem_core.runs.recipe.recipe import Recipe
 
 ITEMS = "items.jsonl"
 PLAN = "eval.json"

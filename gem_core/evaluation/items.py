@@ -1,7 +1,7 @@
 """The items of an evaluation: which tasks it plays, and how often.
 
 Task ``t`` of an environment has the seed ``-1 - t``. No training has negative seeds
-(`gem_core.training.tasks`), and the environments over data play their item ``t`` for it. The first
+(`gem_core.runs.tasks`), and the environments over data play their item ``t`` for it. The first
 sample of every task comes first, in the order of a run's own evaluation, so that an evaluation with
 one sample plays a run's evaluation episodes, with the same draws.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from gem_core.training.tasks import Task
+from gem_core.runs.tasks import Task
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Item:
     seed: int
 
     def as_task(self) -> Task:
-        """Return what `gem_core.training.tasks.MachineFactory` makes a machine of."""
+        """Return what `gem_core.runs.tasks.MachineFactory` makes a machine of."""
         return Task(self.index, self.env, self.seed, group=self.task, split="eval")
 
 

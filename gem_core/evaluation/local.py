@@ -12,17 +12,17 @@ from typing import Any
 import torch
 import transformers
 
-from gem_core.engines.memory import sequences_that_fit
 from gem_core.episodes.data import Episode
 from gem_core.episodes.rollout import play_batch, require_healthy
-from gem_core.evaluation.policy import HFPolicy
 from gem_core.evaluation.stats import summarise
-from gem_core.training.model_source import reading_model
-from gem_core.training.model_weights import require_no_code
-from gem_core.training.recipe import Recipe
-from gem_core.training.run_workers import close_run_pools
-from gem_core.training.runs import RUN_VARIABLE
-from gem_core.training.tasks import MachineFactory
+from gem_core.policies.engine.memory import sequences_that_fit
+from gem_core.policies.engine.policy import HFPolicy
+from gem_core.policies.models.source import reading_model
+from gem_core.policies.models.weights import require_no_code
+from gem_core.runs.directory.run_dir import RUN_VARIABLE
+from gem_core.runs.environments.workers import close_run_pools
+from gem_core.runs.recipe.recipe import Recipe
+from gem_core.runs.tasks import MachineFactory
 
 CPU_BATCH = 512
 """Sequences per forward pass on a CPU."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import NamedTuple
 
-from gem_core.training.recipe import Recipe
+from gem_core.runs.recipe.recipe import Recipe
 
 
 class Measured(NamedTuple):

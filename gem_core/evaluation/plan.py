@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from gem_core.env.registration import list_envs, spec
 from gem_core.errors import GemError, RecipeError, UnknownNameError, unknown
-from gem_core.registration import list_envs, spec
-from gem_core.training.recipe import (
+from gem_core.runs.directory.run_dir import RunDir
+from gem_core.runs.environments.data import env_key, make_for_run
+from gem_core.runs.recipe.recipe import (
     EnvConfig,
     Recipe,
     load_recipe,
@@ -16,9 +18,7 @@ from gem_core.training.recipe import (
     recipe_from_dict,
     shipped,
 )
-from gem_core.training.run_data import env_key, make_for_run
-from gem_core.training.runs import RunDir
-from gem_core.training.splits import split_envs
+from gem_core.runs.splits import split_envs
 
 TASKS = 100
 """Tasks of an environment that draws them from a seed, where no number is given."""

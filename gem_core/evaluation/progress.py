@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from gem_core.evaluation.rows import Row
-from gem_core.training.progress_bar import on_terminal, progress_bar
+from gem_core.runs.tracking.progress_bar import on_terminal, progress_bar
 
 _EVERY_S = 10.0
 """Seconds between two lines, where there is no terminal."""

@@ -16,16 +16,16 @@ from gem_core.episodes.machine import EpisodeMachine
 from gem_core.episodes.rollout import Request
 from gem_core.errors import GemError
 from gem_core.evaluation.evaluation import RESULT_FORMAT, provenance, result_of
-from gem_core.evaluation.failures import EpisodeOver, ItemError
 from gem_core.evaluation.folder import TRAINER, EvalDir, ItemLog
 from gem_core.evaluation.items import Item
 from gem_core.evaluation.rows import Row
 from gem_core.evaluation.runner import play_items
-from gem_core.training.recipe import EnvConfig, Recipe, WorkersConfig
-from gem_core.training.run_data import describe_environments, env_key, in_run, make_for_run
-from gem_core.training.runs import IfExists, RunDir
-from gem_core.training.splits import split_envs
-from gem_core.training.tasks import eval_task, train_task
+from gem_core.policies.failures import EpisodeOver, ItemError
+from gem_core.runs.directory.run_dir import IfExists, RunDir
+from gem_core.runs.environments.data import describe_environments, env_key, in_run, make_for_run
+from gem_core.runs.recipe.recipe import EnvConfig, Recipe, WorkersConfig
+from gem_core.runs.splits import split_envs
+from gem_core.runs.tasks import eval_task, train_task
 
 
 class Rescored(NamedTuple):

@@ -8,14 +8,14 @@ import msgspec
 
 from gem_core.episodes.data import Episode, StopReason
 from gem_core.evaluation.items import Item
-from gem_core.evaluation.usage import Usage
+from gem_core.policies.endpoint.usage import Usage
 
 
 class Failure(msgspec.Struct, frozen=True):
     """Why an item has no result."""
 
     kind: str
-    """One of `gem_core.evaluation.failures.KINDS`."""
+    """One of `gem_core.policies.failures.KINDS`."""
     message: str
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from gem_core.evaluation.intervals import clustered_interval
 from gem_core.evaluation.pass_at_k import pass_at_k, pass_hat_k
 from gem_core.evaluation.rows import Row
-from gem_core.evaluation.usage import Usage
+from gem_core.policies.endpoint.usage import Usage
 
 Metrics = dict[str, float]
 

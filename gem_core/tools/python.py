@@ -1,13 +1,13 @@
-"""The Python tool: the agent's programs run in `gem_core.sandbox`."""
+"""The Python tool: the agent's programs run in `gem_core.execution.sandbox`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from gem_core.env.registration.references import check_level
 from gem_core.errors import StateError
-from gem_core.registration.references import check_level
-from gem_core.sandbox import KINDS, Limits, Result, Sandbox, Session, shared
+from gem_core.execution.sandbox import KINDS, Limits, Result, Sandbox, Session, shared
 from gem_core.tools.base import Call, Tool, ToolResult
 
 

@@ -5,18 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gem_core.core import Env, Wrapper
-from gem_core.core.states import check_data
+from gem_core.env.interface import Env, Wrapper
+from gem_core.env.parsing import get_parser, render
+from gem_core.env.states import check_data
 from gem_core.errors import EpisodeStateError, KindError, StateError, error_line, is_interruption
-from gem_core.parsing import get_parser, render
 from gem_core.tools.base import Call, Tool, ToolResult
 from gem_core.tools.formats import FORMATS, first_broken_call
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gem_core.core import ResetResult, State, StepResult
+    from gem_core.env.interface import ResetResult, State, StepResult
 
 _CHARACTERS = 4
 """Characters of a token, where no tokenizer counts them."""

@@ -1,1 +1,1 @@
-"""The parts of a training run: recipe, tasks, run directory, trainers."""
+"""The whole run (`experiment`) and what it needs: the tiny model, the checks before it, its end."""

@@ -7,8 +7,8 @@ import tempfile
 from pathlib import Path
 
 from gem_core.errors import RecipeError
-from gem_core.training.install import stacks
-from gem_core.training.recipe import Recipe
+from gem_core.runs.install import stacks
+from gem_core.runs.recipe.recipe import Recipe
 
 
 def require_device(recipe: Recipe, trainer: str) -> None:

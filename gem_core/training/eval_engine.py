@@ -6,8 +6,8 @@ from collections.abc import Callable
 from importlib.util import find_spec
 
 from gem_core.errors import MissingDependencyError
-from gem_core.training.install import stacks
-from gem_core.training.recipe import Recipe
+from gem_core.runs.install import stacks
+from gem_core.runs.recipe.recipe import Recipe
 
 ENGINE_LOG = "evaluation.log"
 """File of the run that gets what the engine's process prints."""

@@ -17,12 +17,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gem_core.errors import RunError, error_line
-from gem_core.training.machine import installed_versions
-from gem_core.training.provenance import commit
-from gem_core.training.redaction import redact_command, redact_text
-from gem_core.training.run_files import open_to_append
-from gem_core.training.run_records import SessionLine, StepLine
-from gem_core.training.runs import SESSIONS_FILE, RunDir
+from gem_core.runs.directory.files import open_to_append
+from gem_core.runs.directory.records import SessionLine, StepLine
+from gem_core.runs.directory.redaction import redact_command, redact_text
+from gem_core.runs.directory.run_dir import SESSIONS_FILE, RunDir
+from gem_core.runs.hardware import installed_versions
+from gem_core.runs.provenance import commit
 from gem_core.training.stopping import RunStopped
 
 KILLED = "killed"
@@ -38,7 +38,7 @@ class Session:
     Attributes:
         began: seconds since the epoch.
         command: its command line.
-        commit: see `gem_core.training.provenance.commit`.
+        commit: see `gem_core.runs.provenance.commit`.
         versions: of the trainer and what it rests on.
         ended: seconds since the epoch; of a killed session when it last wrote something.
         outcome: ``finished``, ``stopped`` (SIGTERM), ``interrupted``, ``failed`` with the error, or

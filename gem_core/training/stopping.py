@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from unittest.mock import patch
 
 from gem_core.errors import RunError
-from gem_core.training.runs import STOP_FILE, STOPPED_FILE, RunDir
+from gem_core.runs.directory.run_dir import STOP_FILE, STOPPED_FILE, RunDir
 
 EXIT_CODE = 75
 """Exit code of a run that was stopped and can be resumed (EX_TEMPFAIL: try again)."""

@@ -13,10 +13,10 @@ from inspect import signature
 from types import ModuleType
 from typing import Any
 
-from gem_core.adapters.value_heads import start_at_zero
+from gem_adapters.value_heads import start_at_zero
 from gem_core.errors import GemError, MissingDependencyError
-from gem_core.training.recipe import SamplingConfig
-from gem_core.training.trainers import require
+from gem_core.runs.recipe.recipe import SamplingConfig
+from gem_core.runs.trainers import require
 from gem_oat import TRAINER
 
 require(TRAINER)  # version of oat-llm and of Python
@@ -31,7 +31,7 @@ ON_A_GPU = replace(
 )
 """What a GPU run needs; the CPU backend needs less."""
 ON_A_CPU = {"vllm": "oat-vllm", "launchpad": "launchpad"}
-"""Part of the GPU stack -> the environment of ``tools/make_env.py`` that has it."""
+"""Part of the GPU stack -> the environment of ``scripts/make_env.py`` that has it."""
 
 _LEARNER = "oat.algorithms.ppo:PPOLearner"
 _ACTOR = "oat.algorithms.ppo:PPOActor"
@@ -87,7 +87,7 @@ def require_gpu_stack() -> None:
 
 def require_parts(names: Iterable[str]) -> None:
     """Raise MissingDependencyError unless these parts of the GPU stack are installed, for a CPU."""
-    modules = {name: f"python tools/make_env.py {ON_A_CPU[name]}" for name in sorted(names)}
+    modules = {name: f"python scripts/make_env.py {ON_A_CPU[name]}" for name in sorted(names)}
     require(replace(TRAINER, modules=modules))
 
 

@@ -12,12 +12,12 @@ import torch
 from oat.algorithms.ppo import PPOLearner
 from torch import Tensor
 
-from gem_core.adapters.estimate import Estimate, estimate
-from gem_core.adapters.token_rows import TokenRows
+from gem_adapters.estimate import Estimate, estimate
+from gem_adapters.token_rows import TokenRows
 from gem_core.advantages import identity
 from gem_core.advantages.stats import Reduce
 from gem_core.errors import GemError
-from gem_core.training.recipe import AlgorithmConfig, Recipe
+from gem_core.runs.recipe.recipe import AlgorithmConfig, Recipe
 from gem_oat.rows import Row, SegmentRow
 
 FloatArray = npt.NDArray[np.float64]
@@ -31,7 +31,7 @@ def estimate_rows(
     rewards: FloatArray | None = None,
     values: FloatArray | None = None,
 ) -> Estimate:
-    """`gem_core.adapters.estimate` of the turns in ``rows``, over the turns of all ranks.
+    """`gem_adapters.estimate` of the turns in ``rows``, over the turns of all ranks.
 
     Args:
         rows: the turns of this rank, in any order; episodes and groups are whole.

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gem_core.adapters.estimate import needs_critic
-from gem_core.adapters.native_keys import core_keys, refuse_keys, refuse_native, refuse_values
-from gem_core.adapters.rollout_correction import refuse_truncated_sampling
+from gem_adapters.estimate import needs_critic
+from gem_adapters.native_keys import core_keys, refuse_keys, refuse_native, refuse_values
+from gem_adapters.rollout_correction import refuse_truncated_sampling
 from gem_core.errors import RecipeError, unknown
-from gem_core.training.recipe import Recipe, get_key, recipe_keys
+from gem_core.runs.recipe.recipe import Recipe, get_key, recipe_keys
 from gem_oat import values
 
 APPLIED = frozenset({

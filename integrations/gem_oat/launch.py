@@ -6,9 +6,9 @@ import sys
 from typing import Any
 
 from gem_core.errors import GemError
-from gem_core.tiny import model_source
-from gem_core.training.recipe import Recipe
-from gem_core.training.runs import RunDir
+from gem_core.runs.directory.run_dir import RunDir
+from gem_core.runs.recipe.recipe import Recipe
+from gem_core.training.tiny import model_source
 from gem_oat import _compat, config, nodes
 from gem_oat.values import real_parts
 

@@ -13,14 +13,14 @@ import torch
 import torch.distributed as dist
 from oat.utils.data import TransitionDataset
 
-from gem_core.adapters.lora import merged, save_merged_model
-from gem_core.adapters.loss_checks import require_finite
-from gem_core.adapters.run_log import log_evaluation
-from gem_core.adapters.updates import updates_were_finite
+from gem_adapters.lora import merged, save_merged_model
+from gem_adapters.loss_checks import require_finite
+from gem_adapters.run_log import log_evaluation
+from gem_adapters.updates import updates_were_finite
 from gem_core.episodes.data import Episode
 from gem_core.errors import GemError
-from gem_core.training.recipe import Recipe
-from gem_core.training.runs import RunDir
+from gem_core.runs.directory.run_dir import RunDir
+from gem_core.runs.recipe.recipe import Recipe
 from gem_core.training.stopping import Decision, SaveClock, mark_stopped
 from gem_oat import _compat
 from gem_oat.advantages import GemAdvantages, asked_per_token, require_installed

@@ -14,7 +14,7 @@ from torch import Tensor
 from gem_core.advantages import dense_ids, identity
 from gem_core.advantages.stats import Reduce
 from gem_core.errors import GemError
-from gem_core.training.recipe import AlgorithmConfig
+from gem_core.runs.recipe.recipe import AlgorithmConfig
 from gem_oat.rows import SegmentRow
 
 FloatArray = npt.NDArray[np.float64]

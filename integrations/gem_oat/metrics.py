@@ -6,10 +6,10 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gem_core.adapters.run_log import log_step
+from gem_adapters.run_log import log_step
 from gem_core.episodes.data import Episode
 from gem_core.episodes.metrics import episode_metrics
-from gem_core.training.runs import RunDir
+from gem_core.runs.directory.run_dir import RunDir
 
 NAMES = {
     "train/learn_batch_time": "time/update",

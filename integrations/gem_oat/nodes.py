@@ -18,9 +18,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from gem_core.adapters.program import run_process
 from gem_core.errors import GemError
-from gem_core.training.runs import RunDir
+from gem_core.runs.directory.run_dir import RunDir
+from gem_core.runs.program import run_process
 from gem_oat import watchdog
 
 GRACE_S = 15.0

@@ -13,14 +13,14 @@ from msgspec.structs import asdict
 from oat.algorithms.ppo import PPOActor
 from oat.types import TransitionData
 
-from gem_core.adapters.completions import vllm_completion
-from gem_core.adapters.vllm_steps import StepPolicy
+from gem_core.env.blocking import never_blocks
 from gem_core.episodes.data import Completion, Episode
 from gem_core.episodes.machine import EpisodeMachine
 from gem_core.episodes.rollout import Request, play_batch, play_many, require_healthy
-from gem_core.training.recipe import Recipe
-from gem_core.training.tasks import MachineFactory, Task, eval_task, step_tasks, train_task
-from gem_core.workers.blocking import never_blocks
+from gem_core.policies.completions import vllm_completion
+from gem_core.policies.vllm.steps import StepPolicy
+from gem_core.runs.recipe.recipe import Recipe
+from gem_core.runs.tasks import MachineFactory, Task, eval_task, step_tasks, train_task
 from gem_oat import _compat
 from gem_oat.rows import SegmentRow, bootstrap_row, segment_rows, turn_rows
 

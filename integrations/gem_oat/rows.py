@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from gem_core.adapters.token_rows import RowLabel
+from gem_adapters.token_rows import RowLabel
 from gem_core.episodes.data import Episode
 from gem_core.errors import GemError
 
@@ -50,7 +50,7 @@ class Row(NamedTuple):
 
     @property
     def label(self) -> RowLabel:
-        """What the row is, for `gem_core.adapters.token_rows.TokenRows`."""
+        """What the row is, for `gem_adapters.token_rows.TokenRows`."""
         return RowLabel(self.episode, self.turn, self.group, self.env)
 
     @property

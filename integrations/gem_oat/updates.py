@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gem_core.adapters.update_means import Reduce, UpdateMeans
-from gem_core.training.recipe import AlgorithmConfig
+from gem_adapters.update_means import Reduce, UpdateMeans
+from gem_core.runs.recipe.recipe import AlgorithmConfig
 from gem_oat.rows import SegmentRow
 
 

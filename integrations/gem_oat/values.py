@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 
-from gem_core.adapters.estimate import needs_critic
+from gem_adapters.estimate import needs_critic
 from gem_core.errors import unknown
-from gem_core.training.recipe import Recipe
+from gem_core.runs.recipe.recipe import Recipe
 
 REAL_VARIABLE = "GEM_OAT_TEST_REAL"
 """Environment variable, for tests: which of `PARTS` are the released ones on a CPU, separated by

@@ -9,9 +9,9 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-from gem_core.adapters.value_heads import start_at_zero
+from gem_adapters.value_heads import start_at_zero
 from gem_core.errors import MissingDependencyError
-from gem_core.training.trainers import require
+from gem_core.runs.trainers import require
 from gem_openrlhf import TRAINER
 
 require(TRAINER)

@@ -18,7 +18,7 @@ from openrlhf.trainer import ppo_trainer, ppo_trainer_async
 from openrlhf.trainer import ray as ray_trainers
 from openrlhf.trainer.ray import ppo_actor, ppo_critic
 
-from gem_core.training.runs import current_run
+from gem_core.runs.directory.run_dir import current_run
 from gem_core.training.stopping import SaveClock, mark_stopped
 from gem_openrlhf._compat import check_private_signatures
 from gem_openrlhf.advantages import GemExperienceMaker, require_installed

@@ -17,14 +17,14 @@ from openrlhf.trainer.ppo_utils.experience import Experience
 from openrlhf.trainer.ppo_utils.experience_maker import RemoteExperienceMaker
 from openrlhf.utils.utils import zero_pad_sequences
 
-from gem_core.adapters.estimate import estimate
-from gem_core.adapters.turn_batch import turn_batch, with_values
+from gem_adapters.estimate import estimate
+from gem_adapters.turn_batch import turn_batch, with_values
 from gem_core.advantages import TurnBatch
 from gem_core.episodes.data import Episode
 from gem_core.episodes.rollout import require_healthy
 from gem_core.errors import GemError
-from gem_core.training.recipe import Recipe
-from gem_core.training.tasks import require_step
+from gem_core.runs.recipe.recipe import Recipe
+from gem_core.runs.tasks import require_step
 from gem_openrlhf.dynamic import divide
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from gem_core.adapters.estimate import needs_critic
-from gem_core.adapters.native_keys import refuse_values
+from gem_adapters.estimate import needs_critic
+from gem_adapters.native_keys import refuse_values
 from gem_core.errors import RecipeError
-from gem_core.training.recipe import Recipe
+from gem_core.runs.recipe.recipe import Recipe
 from gem_openrlhf import values
 
 

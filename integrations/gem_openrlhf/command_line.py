@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 from unittest.mock import patch
 
 from gem_core.errors import GemError, RecipeError
-from gem_core.training.trainers import require
+from gem_core.runs.trainers import require
 from gem_openrlhf import TRAINER
 
 CLI = "openrlhf.cli.train_ppo_ray"

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gem_core.adapters.native_keys import core_keys, refuse_keys, refuse_native
-from gem_core.adapters.rollout_correction import refuse_truncated_sampling
+from gem_adapters.native_keys import core_keys, refuse_keys, refuse_native
+from gem_adapters.rollout_correction import refuse_truncated_sampling
 from gem_core.errors import RecipeError, did_you_mean
-from gem_core.training.recipe import Recipe, flatten, get_key, recipe_keys
+from gem_core.runs.recipe.recipe import Recipe, flatten, get_key, recipe_keys
 from gem_openrlhf import values
 from gem_openrlhf.checks import check_native, check_values
 from gem_openrlhf.command_line import known_flags

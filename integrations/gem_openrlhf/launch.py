@@ -12,12 +12,12 @@ import ray
 from transformers import AutoConfig, AutoTokenizer
 
 import gem_openrlhf.rollout as rollout
-from gem_core.registration.references import passed_on
-from gem_core.tiny import model_source
-from gem_core.training.recipe import Recipe, merge
-from gem_core.training.runs import RUN_VARIABLE, RunDir
+from gem_core.env.registration.references import passed_on
+from gem_core.runs.directory.run_dir import RUN_VARIABLE, RunDir
+from gem_core.runs.recipe.recipe import Recipe, merge
+from gem_core.runs.tasks import MachineFactory
 from gem_core.training.stopping import retake_sigterm
-from gem_core.training.tasks import MachineFactory
+from gem_core.training.tiny import model_source
 from gem_openrlhf._compat import require_gpu_packages
 from gem_openrlhf.command_line import check_arguments, run_command_line
 from gem_openrlhf.config import flags, render, translate

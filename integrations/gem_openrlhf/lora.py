@@ -1,5 +1,5 @@
 """LoRA: OpenRLHF sends its engine the adapters under PEFT's names, which vLLM does not load, and
-exports the adapters only; `gem_core.adapters.lora` merges them."""
+exports the adapters only; `gem_adapters.lora` merges them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from openrlhf.utils.distributed_util import torch_dist_barrier_and_cuda_sync
 
-from gem_core.adapters.lora import merged, save_merged_model
+from gem_adapters.lora import merged, save_merged_model
 
 __all__ = ["merged", "save_merged"]
 

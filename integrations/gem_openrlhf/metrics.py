@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gem_core.adapters.run_log import log_evaluation, log_step
+from gem_adapters.run_log import log_evaluation, log_step
 from gem_core.episodes.data import Episode
-from gem_core.training.runs import RunDir
+from gem_core.runs.directory.run_dir import RunDir
 
 NAMES = {
     "is_filter_ratio": "rollout/filtered",
@@ -46,7 +46,7 @@ class RunLog:
         Args:
             step: counts from 1.
             episodes: the batch, in task order.
-            estimator_metrics: see `gem_core.adapters.estimate.Estimate`.
+            estimator_metrics: see `gem_adapters.estimate.Estimate`.
             status: what OpenRLHF logs of the step, see also `gem_openrlhf.updates`.
 
         Raises:

@@ -17,14 +17,14 @@ from openrlhf.utils.agent import AgentExecutorBase
 from transformers import AutoTokenizer
 
 import gem_openrlhf._compat  # noqa: F401
-from gem_core.adapters.completions import vllm_completion
 from gem_core.episodes.data import Completion, Episode, FinishReason, Segment
 from gem_core.episodes.rollout import Request, play
 from gem_core.errors import GemError
-from gem_core.tiny import model_source
-from gem_core.training.recipe import Recipe
-from gem_core.training.runs import current_run
-from gem_core.training.tasks import MachineFactory, Task, eval_task, train_task
+from gem_core.policies.completions import vllm_completion
+from gem_core.runs.directory.run_dir import current_run
+from gem_core.runs.recipe.recipe import Recipe
+from gem_core.runs.tasks import MachineFactory, Task, eval_task, train_task
+from gem_core.training.tiny import model_source
 
 
 class EnginePolicy:

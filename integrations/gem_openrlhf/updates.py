@@ -4,7 +4,7 @@ OpenRLHF reports the last norm and the rate after the last step, and weights a l
 divided by the minibatch's tokens by those of a forward pass; here the tensors of its loss are read
 instead (`PolicyRecorder`).
 
-DeepSpeed reports a finite norm for gradients that are not finite, see `gem_core.adapters.updates`;
+DeepSpeed reports a finite norm for gradients that are not finite, see `gem_adapters.updates`;
 `gem_openrlhf.metrics.RunLog` stops the run on what is reported here instead.
 """
 
@@ -22,8 +22,8 @@ import torch.distributed as dist
 from openrlhf.trainer.ray.ppo_actor import PolicyModelActor
 from openrlhf.trainer.ray.ppo_critic import CriticModelActor
 
-from gem_core.adapters.update_means import UpdateMeans
-from gem_core.adapters.updates import updates_were_finite
+from gem_adapters.update_means import UpdateMeans
+from gem_adapters.updates import updates_were_finite
 from gem_openrlhf import _compat
 from gem_openrlhf.advantages import only_where_read
 from gem_openrlhf.dynamic import keep_within_limit

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from gem_core.adapters.estimate import needs_critic
+from gem_adapters.estimate import needs_critic
 from gem_core.errors import RecipeError
-from gem_core.training.recipe import Recipe, flatten
+from gem_core.runs.recipe.recipe import Recipe, flatten
 
 ROLES = ("actor", "ref", "critic", "reward")
 """OpenRLHF's groups of training processes; all get the same size."""

@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from gem_core.training.trainers import require
+from gem_core.runs.trainers import require
 from gem_rl2 import TRAINER, tensor_parallel
 
 require(TRAINER)

@@ -15,11 +15,11 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from gem_core.adapters.estimate import estimate
-from gem_core.adapters.token_rows import RowLabel, TokenRows
+from gem_adapters.estimate import estimate
+from gem_adapters.token_rows import RowLabel, TokenRows
 from gem_core.episodes.data import Episode
 from gem_core.errors import GemError
-from gem_core.training.recipe import Recipe
+from gem_core.runs.recipe.recipe import Recipe
 
 
 class Advantages:
@@ -34,7 +34,7 @@ class Advantages:
 
     Attributes:
         in_order: the episodes have the tensors' order, so that environments can be told apart.
-        metrics: of the last batch, see `gem_core.adapters.estimate.Estimate`.
+        metrics: of the last batch, see `gem_adapters.estimate.Estimate`.
     """
 
     in_order = True

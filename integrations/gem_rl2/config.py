@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from gem_core.adapters.estimate import needs_critic
-from gem_core.adapters.hydra import followers, override, refuse_unknown
-from gem_core.adapters.native_keys import (
+from gem_adapters.estimate import needs_critic
+from gem_adapters.hydra import followers, override, refuse_unknown
+from gem_adapters.native_keys import (
     bare,
     core_keys,
     native_table,
@@ -15,10 +15,10 @@ from gem_core.adapters.native_keys import (
     refuse_native,
     refuse_values,
 )
-from gem_core.adapters.rollout_correction import refuse_truncated_sampling
-from gem_core.tiny import model_source
-from gem_core.training.recipe import Recipe, TrainConfig, flatten, get_key, recipe_keys
-from gem_core.training.runs import RunDir
+from gem_adapters.rollout_correction import refuse_truncated_sampling
+from gem_core.runs.directory.run_dir import RunDir
+from gem_core.runs.recipe.recipe import Recipe, TrainConfig, flatten, get_key, recipe_keys
+from gem_core.training.tiny import model_source
 from gem_rl2._compat import NEWER
 from gem_rl2.native import compose_native, native_keys
 from gem_rl2.newer import key_names

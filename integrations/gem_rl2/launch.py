@@ -11,11 +11,11 @@ import sys
 from collections.abc import Callable
 from importlib import import_module
 
-from gem_core.adapters.program import run_program
 from gem_core.errors import GemError
-from gem_core.training.recipe import Recipe
-from gem_core.training.run_data import belonging_to
-from gem_core.training.runs import RunDir
+from gem_core.runs.directory.run_dir import RunDir
+from gem_core.runs.environments.data import belonging_to
+from gem_core.runs.program import run_program
+from gem_core.runs.recipe.recipe import Recipe
 from gem_core.training.stopping import RunStopped
 from gem_rl2._compat import MODEL, NEWER, end_children, prune_checkpoints
 from gem_rl2.config import translate

@@ -9,10 +9,10 @@ from typing import Any
 
 import wandb
 
-from gem_core.adapters.loss_checks import require_finite
-from gem_core.adapters.run_log import log_step
+from gem_adapters.loss_checks import require_finite
+from gem_adapters.run_log import log_step
 from gem_core.episodes.data import Episode
-from gem_core.training.runs import RunDir
+from gem_core.runs.directory.run_dir import RunDir
 from gem_rl2._compat import prune_checkpoints
 
 NAMES = {

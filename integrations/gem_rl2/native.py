@@ -9,7 +9,7 @@ from typing import Any
 
 import RL2
 
-from gem_core.adapters import hydra
+from gem_adapters import hydra
 
 
 def compose_native(overrides: Sequence[str]) -> Any:

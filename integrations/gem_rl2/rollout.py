@@ -13,16 +13,16 @@ from typing import Any
 import aiohttp
 from RL2.datasets import pack_tensor_dicts
 
-from gem_core.adapters.completions import to_completion
-from gem_core.adapters.request_seeds import sglang_seed
-from gem_core.adapters.run_log import log_evaluation
-from gem_core.adapters.token_rows import token_rewards
+from gem_adapters.request_seeds import sglang_seed
+from gem_adapters.run_log import log_evaluation
+from gem_adapters.token_rows import token_rewards
 from gem_core.episodes.data import Completion, Episode, Segment
 from gem_core.episodes.machine import EpisodeMachine
 from gem_core.episodes.rollout import Request, play, require_healthy
 from gem_core.errors import GemError
-from gem_core.training.runs import RunDir
-from gem_core.training.tasks import MachineFactory, Task
+from gem_core.policies.completions import to_completion
+from gem_core.runs.directory.run_dir import RunDir
+from gem_core.runs.tasks import MachineFactory, Task
 
 TRIES = 120
 PAUSE_S = 1.0

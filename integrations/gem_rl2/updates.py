@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 import torch.distributed as dist
 
-from gem_core.adapters.rollout_correction import truncated_weights
-from gem_core.adapters.update_means import UpdateMeans
-from gem_core.training.recipe import AlgorithmConfig
+from gem_adapters.rollout_correction import truncated_weights
+from gem_adapters.update_means import UpdateMeans
+from gem_core.runs.recipe.recipe import AlgorithmConfig
 
 
 class Updates:

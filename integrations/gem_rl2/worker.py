@@ -20,12 +20,12 @@ from RL2.utils import checkpointing
 from RL2.utils.comm import initialize_global_process_group
 from RL2.workers import Worker
 
-from gem_core.adapters.estimate import needs_critic
-from gem_core.adapters.value_heads import start_at_zero
-from gem_core.training.recipe import Recipe
-from gem_core.training.runs import RunDir
+from gem_adapters.estimate import needs_critic
+from gem_adapters.value_heads import start_at_zero
+from gem_core.runs.directory.run_dir import RunDir
+from gem_core.runs.recipe.recipe import Recipe
+from gem_core.runs.tasks import Task, eval_task, require_step, step_tasks
 from gem_core.training.stopping import SaveClock, mark_stopped
-from gem_core.training.tasks import Task, eval_task, require_step, step_tasks
 from gem_rl2 import _compat, tensor_parallel
 from gem_rl2.advantages import Advantages, require_installed
 from gem_rl2.config import native_config, settings_of

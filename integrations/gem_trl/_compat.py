@@ -6,7 +6,7 @@ import inspect
 import os
 
 from gem_core.errors import MissingDependencyError
-from gem_core.training.trainers import require
+from gem_core.runs.trainers import require
 from gem_trl import TRAINER
 
 require(TRAINER)

@@ -7,21 +7,20 @@ replaced. Every rank gathers all episodes, so statistics and groups are those of
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import torch
 from accelerate.utils import gather_object
 from transformers import TrainerCallback
 
-from gem_core.adapters.estimate import estimate
-from gem_core.adapters.turn_batch import turn_batch, turns_with_tokens, with_values
+from gem_adapters.estimate import estimate
+from gem_adapters.turn_batch import turn_batch, turns_with_tokens, with_values
 from gem_core.advantages import spread
 from gem_core.episodes.data import Episode
 from gem_core.errors import GemError
-from gem_core.training.recipe import Recipe
+from gem_core.runs.recipe.recipe import Recipe
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gem_trl.trainer import GemTrainer
 
@@ -35,7 +34,7 @@ class StepBatch:
         recipe: the experiment.
         episodes: the episodes of all ranks, in task order.
         part: the slice of them that this rank trains on.
-        values: the critic's, see `gem_core.adapters.turn_batch.with_values`; ``None`` without a
+        values: the critic's, see `gem_adapters.turn_batch.with_values`; ``None`` without a
             critic.
 
     Attributes:
@@ -51,7 +50,7 @@ class StepBatch:
             `replace_advantages`.
 
     Raises:
-        AdvantageError: as `gem_core.adapters.estimate.estimate`.
+        AdvantageError: as `gem_adapters.estimate.estimate`.
     """
 
     def __init__(

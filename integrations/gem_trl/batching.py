@@ -6,7 +6,7 @@ import os
 from typing import NamedTuple
 
 from gem_core.errors import RecipeError
-from gem_core.training.recipe import Recipe
+from gem_core.runs.recipe.recipe import Recipe
 
 
 class Batching(NamedTuple):

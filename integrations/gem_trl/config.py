@@ -8,22 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from gem_core.adapters.native_keys import (
+from gem_adapters.native_keys import (
     core_keys,
     native_table,
     refuse_keys,
     refuse_native,
     refuse_values,
 )
-from gem_core.adapters.rollout_correction import refuse_truncated_sampling
+from gem_adapters.rollout_correction import refuse_truncated_sampling
 from gem_core.errors import RecipeError, did_you_mean
-from gem_core.training.recipe import Recipe, get_key, merge, recipe_keys
+from gem_core.runs.recipe.recipe import Recipe, get_key, merge, recipe_keys
 from gem_trl.batching import batching, generations, updates_per_step
 from gem_trl.vllm import allowed_on_cpu
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gem_trl._compat import GRPOConfig
 

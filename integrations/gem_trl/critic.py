@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -16,9 +16,8 @@ from accelerate import Accelerator
 from transformers import AutoModel, TrainerCallback, get_scheduler
 
 from gem_core.episodes.data import Episode
-from gem_core.training.recipe import Recipe
+from gem_core.runs.recipe.recipe import Recipe
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gem_trl.trainer import GemTrainer
 

@@ -12,14 +12,14 @@ from pathlib import Path
 import torch
 from transformers import AutoTokenizer
 
-from gem_core.adapters.program import run_process
 from gem_core.errors import RecipeError, RunError
-from gem_core.tiny import model_path
+from gem_core.runs.directory.run_dir import RunDir
+from gem_core.runs.environments.data import belonging_to
+from gem_core.runs.program import run_process
+from gem_core.runs.recipe.recipe import Recipe
 from gem_core.training.allocator import keep_freed_memory
-from gem_core.training.recipe import Recipe
-from gem_core.training.run_data import belonging_to
-from gem_core.training.runs import RunDir
 from gem_core.training.stopping import RunStopped
+from gem_core.training.tiny import model_path
 from gem_trl.advantages import pool
 from gem_trl.batching import processes
 from gem_trl.config import translate

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from transformers import TrainerCallback
 
-from gem_core.adapters.loss_checks import require_finite
-from gem_core.adapters.run_log import log_evaluation, log_step
-from gem_core.training.runs import RunDir
+from gem_adapters.loss_checks import require_finite
+from gem_adapters.run_log import log_evaluation, log_step
+from gem_core.runs.directory.run_dir import RunDir
 from gem_core.training.stopping import SaveClock, mark_stopped
 from gem_trl.advantages import StepBatch, pool
 from gem_trl.batching import updates_per_step
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gem_trl.trainer import GemTrainer
 

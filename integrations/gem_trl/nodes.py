@@ -15,7 +15,7 @@ import sys
 from collections.abc import Sequence
 
 from gem_core.errors import RecipeError
-from gem_core.training.recipe import Recipe
+from gem_core.runs.recipe.recipe import Recipe
 
 MEET_VARIABLE = "GEM_TRL_RENDEZVOUS"
 """Environment variable with the address of the first machine: ``HOST:PORT``."""

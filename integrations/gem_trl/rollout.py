@@ -10,24 +10,23 @@ import asyncio
 import functools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from accelerate.utils import gather_object
 from datasets import Dataset
 
-from gem_core.adapters.completions import to_completion
+from gem_core.env.blocking import never_blocks
 from gem_core.episodes.data import Completion, Episode
 from gem_core.episodes.machine import EpisodeMachine
 from gem_core.episodes.rollout import Request, play_batch, play_many
-from gem_core.training.recipe import Recipe
-from gem_core.workers.blocking import never_blocks
+from gem_core.policies.completions import to_completion
+from gem_core.runs.recipe.recipe import Recipe
 from gem_trl.batching import generations
 from gem_trl.serving import ServerPolicy, client_of_rank, has_server
 from gem_trl.stepping import SteppingPolicy, can_step
 from gem_trl.vllm import awake
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gem_trl.trainer import GemTrainer
 

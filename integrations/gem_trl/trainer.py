@@ -5,20 +5,20 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from transformers import PrinterCallback, TrainerCallback
 
-from gem_core.adapters.estimate import needs_critic
-from gem_core.adapters.rollout_correction import truncated_weights
+from gem_adapters.estimate import needs_critic
+from gem_adapters.rollout_correction import truncated_weights
 from gem_core.episodes.data import Episode
 from gem_core.episodes.rollout import require_healthy
 from gem_core.errors import GemError, RecipeError
-from gem_core.training.recipe import Recipe
-from gem_core.training.tasks import MachineFactory, Task, eval_task, require_step, train_task
+from gem_core.runs.recipe.recipe import Recipe
+from gem_core.runs.tasks import MachineFactory, Task, eval_task, require_step, train_task
 from gem_trl._compat import GRPOTrainer
 from gem_trl.advantages import (
     AdvantageCheck,
@@ -36,7 +36,6 @@ from gem_trl.updates import Updates
 from gem_trl.vllm import engine_options, require_server
 from gem_trl.weights import lora_config, save_merged
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Self
 

@@ -6,14 +6,13 @@ only. The tensors of its own loss are read here instead.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from gem_core.adapters.update_means import Reduce, UpdateMeans
-from gem_core.training.recipe import Recipe
+from gem_adapters.update_means import Reduce, UpdateMeans
+from gem_core.runs.recipe.recipe import Recipe
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gem_trl.trainer import GemTrainer
 

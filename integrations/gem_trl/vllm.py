@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from gem_core.errors import RunError
-from gem_core.training.recipe import Recipe
+from gem_core.runs.recipe.recipe import Recipe
 
 CPU_VARIABLE = "GEM_TRL_TEST_VLLM_ON_CPU"
 """Environment variable that allows ``hardware.engine = "vllm"`` on a CPU; ``1`` in the tests with

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gem_core.errors import MissingDependencyError
-from gem_core.training.recipe import Recipe
+from gem_core.runs.recipe.recipe import Recipe
 
 
 def lora_config(recipe: Recipe) -> Any:

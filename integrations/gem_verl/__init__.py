@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gem_core.training.install import install_line
-from gem_core.training.memory_layout import MemoryLayout
-from gem_core.training.trainers import Trainer
+from gem_core.runs.install import install_line
+from gem_core.runs.memory_layout import MemoryLayout
+from gem_core.runs.trainers import Trainer
 
 _INSTALL = 'pip install "gem-core[verl]"'
 # verl's wheel does not declare these modules; its trainer cannot be imported without them.

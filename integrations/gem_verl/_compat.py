@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Any
 
 from gem_core.errors import MissingDependencyError
-from gem_core.training.trainers import require
+from gem_core.runs.trainers import require
 from gem_verl import TRAINER
 
 require(TRAINER)  # an untested verl or Python stops here, with the command that helps

@@ -15,11 +15,11 @@ import numpy as np
 import torch
 from verl.trainer.ppo.core_algos import get_adv_estimator_fn, register_adv_est
 
-from gem_core.adapters.estimate import estimate
-from gem_core.adapters.token_rows import TokenRows, final_values, read_labels
+from gem_adapters.estimate import estimate
+from gem_adapters.token_rows import TokenRows, final_values, read_labels
 from gem_core.advantages import discounted_returns, get_estimator, list_estimators
 from gem_core.errors import GemError
-from gem_core.training.recipe import AlgorithmConfig
+from gem_core.runs.recipe.recipe import AlgorithmConfig
 from gem_verl._compat import PREFIX, hand_over_values
 
 SUMMARY: dict[str, float] = {}

@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from gem_core.adapters.hydra import override, refuse_unknown
-from gem_core.adapters.native_keys import (
+from gem_adapters.hydra import override, refuse_unknown
+from gem_adapters.native_keys import (
     bare,
     core_keys,
     native_table,
@@ -17,8 +17,8 @@ from gem_core.adapters.native_keys import (
     refuse_native,
     refuse_values,
 )
-from gem_core.adapters.rollout_correction import refuse_truncated_sampling
-from gem_core.training.recipe import Recipe, get_key
+from gem_adapters.rollout_correction import refuse_truncated_sampling
+from gem_core.runs.recipe.recipe import Recipe, get_key
 from gem_verl.native import native_keys
 from gem_verl.owned import OF_THE_RUN, REPLACED, UNSOUND
 from gem_verl.tables import COMPUTED, DIRECT, NATIVE_DEFAULTS, WIRING

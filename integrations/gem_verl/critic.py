@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from gem_core.adapters.value_heads import start_at_zero
+from gem_adapters.value_heads import start_at_zero
 
 _MASKS = ("loss_mask", "response_mask")
 """What verl's critic is trained at: for the number of tokens, and for the loss itself."""

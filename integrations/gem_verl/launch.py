@@ -9,13 +9,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from gem_core.adapters.hydra import override
-from gem_core.adapters.program import run_program
-from gem_core.registration.references import passed_on
-from gem_core.tiny import model_source
-from gem_core.training.recipe import Recipe
-from gem_core.training.runs import RUN_VARIABLE, RunDir
-from gem_core.training.trainers import require
+from gem_adapters.hydra import override
+from gem_core.env.registration.references import passed_on
+from gem_core.runs.directory.run_dir import RUN_VARIABLE, RunDir
+from gem_core.runs.program import run_program
+from gem_core.runs.recipe.recipe import Recipe
+from gem_core.runs.trainers import require
+from gem_core.training.tiny import model_source
 from gem_verl import TRAINER
 from gem_verl.config import payload, translate
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from gem_core.adapters.run_log import log_step
+from gem_adapters.run_log import log_step
 from gem_core.episodes.data import Episode
-from gem_core.training.runs import RunDir
+from gem_core.runs.directory.run_dir import RunDir
 from gem_verl.advantages import SUMMARY
 
 PREFIX = "gem/"

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from gem_core.adapters import hydra
+from gem_adapters import hydra
 from gem_core.errors import MissingDependencyError
 from gem_verl import TRAINER
 

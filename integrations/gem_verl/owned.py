@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gem_core.registration.references import TRUST_VARIABLE
-from gem_core.training.runs import RUN_VARIABLE
+from gem_core.env.registration.references import TRUST_VARIABLE
+from gem_core.runs.directory.run_dir import RUN_VARIABLE
 from gem_verl.tables import ACTOR, MODEL, REF, ROLLOUT, SHARDED
 
 _OPTIM = f"{ACTOR}.optim"

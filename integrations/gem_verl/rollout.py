@@ -13,16 +13,16 @@ import torch
 from torch.utils.data import Dataset
 from verl.experimental.agent_loop import agent_loop
 
-from gem_core.adapters.completions import to_completion
-from gem_core.adapters.estimate import needs_critic
-from gem_core.adapters.request_seeds import sglang_seed
-from gem_core.adapters.token_rows import RowLabel, token_rewards
+from gem_adapters.estimate import needs_critic
+from gem_adapters.request_seeds import sglang_seed
+from gem_adapters.token_rows import RowLabel, token_rewards
 from gem_core.episodes.data import Completion, Episode, Segment
 from gem_core.episodes.machine import EpisodeMachine
 from gem_core.episodes.rollout import Request, play
 from gem_core.errors import GemError
-from gem_core.training.recipe import Recipe, stored_recipe
-from gem_core.training.tasks import MachineFactory, Task, eval_task, train_task
+from gem_core.policies.completions import to_completion
+from gem_core.runs.recipe.recipe import Recipe, stored_recipe
+from gem_core.runs.tasks import MachineFactory, Task, eval_task, train_task
 
 EVALUATION = "gem:eval"
 """verl's name for the evaluation tasks: in ``data.val_files``, and each row's ``data_source``."""

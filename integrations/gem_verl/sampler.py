@@ -15,15 +15,15 @@ import transfer_queue as tq
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 from verl.utils import tensordict_utils
 
-from gem_core.adapters.run_log import log_evaluation
-from gem_core.adapters.token_rows import read_labels
+from gem_adapters.run_log import log_evaluation
+from gem_adapters.token_rows import read_labels
 from gem_core.episodes.data import Episode
 from gem_core.episodes.metrics import episode_metrics
 from gem_core.episodes.rollout import require_healthy
 from gem_core.errors import GemError
-from gem_core.training.recipe import Recipe
-from gem_core.training.runs import RunDir
-from gem_core.training.tasks import require_step
+from gem_core.runs.directory.run_dir import RunDir
+from gem_core.runs.recipe.recipe import Recipe
+from gem_core.runs.tasks import require_step
 from gem_verl.advantages import require_installed
 from gem_verl.metrics import PREFIX, RunLog
 from gem_verl.rollout import read_recipe

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gem_core.training.runs import RunDir
+from gem_core.runs.directory.run_dir import RunDir
 from gem_core.training.stopping import SaveClock, mark_stopped
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gem_core.adapters.estimate import needs_critic
-from gem_core.training.recipe import Recipe
+from gem_adapters.estimate import needs_critic
+from gem_core.runs.recipe.recipe import Recipe
 from gem_verl._compat import PREFIX
 
 ACTOR = "actor_rollout_ref.actor"

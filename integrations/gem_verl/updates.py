@@ -15,7 +15,7 @@ from verl.utils.metric import AggregationType, Metric
 from verl.workers.utils.losses import ppo_loss
 from verl.workers.utils.padding import no_padding_2_padding
 
-from gem_core.adapters.update_means import TOKENS, token_sums
+from gem_adapters.update_means import TOKENS, token_sums
 
 PREFIX = "actor/gem/"
 """What common names begin with among verl's metrics of the policy's update."""

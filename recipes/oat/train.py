@@ -17,11 +17,11 @@ from typing import Any
 import torch
 
 from gem_core.episodes.rollout import play_batch, require_healthy
-from gem_core.experiment import training
-from gem_core.tiny import model_source
-from gem_core.training.recipe import Recipe, load_recipe
-from gem_core.training.runs import RunDir
-from gem_core.training.tasks import step_tasks
+from gem_core.runs.directory.run_dir import RunDir
+from gem_core.runs.recipe.recipe import Recipe, load_recipe
+from gem_core.runs.tasks import step_tasks
+from gem_core.training.experiment import training
+from gem_core.training.tiny import model_source
 from gem_oat._compat import require_gpu_stack
 
 if torch.cuda.is_available():

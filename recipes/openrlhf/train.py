@@ -15,11 +15,11 @@ from typing import Any
 
 import ray
 
-from gem_core.experiment import training
-from gem_core.tiny import model_source
-from gem_core.training.recipe import Recipe, load_recipe
-from gem_core.training.runs import RunDir
+from gem_core.runs.directory.run_dir import RunDir
+from gem_core.runs.recipe.recipe import Recipe, load_recipe
+from gem_core.training.experiment import training
 from gem_core.training.stopping import retake_sigterm
+from gem_core.training.tiny import model_source
 from gem_openrlhf import config, rollout
 from gem_openrlhf.command_line import check_arguments, run_command_line
 from gem_openrlhf.launch import longest_context, ray_options, write_rows

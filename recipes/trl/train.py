@@ -16,11 +16,11 @@ from typing import Any
 
 from transformers import AutoTokenizer
 
-from gem_core.experiment import training
-from gem_core.tiny import model_path
-from gem_core.training.recipe import Recipe, load_recipe
-from gem_core.training.runs import RunDir
-from gem_core.training.tasks import MachineFactory
+from gem_core.runs.directory.run_dir import RunDir
+from gem_core.runs.recipe.recipe import Recipe, load_recipe
+from gem_core.runs.tasks import MachineFactory
+from gem_core.training.experiment import training
+from gem_core.training.tiny import model_path
 from gem_trl.config import native_config
 from gem_trl.launch import needs_processes, prepare, restore, start_processes
 from gem_trl.metrics import RunLog

@@ -18,12 +18,12 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from gem_core.adapters.hydra import override
-from gem_core.adapters.program import run_program
-from gem_core.experiment import training
-from gem_core.tiny import model_source
-from gem_core.training.recipe import Recipe, load_recipe
-from gem_core.training.runs import RunDir
+from gem_adapters.hydra import override
+from gem_core.runs.directory.run_dir import RunDir
+from gem_core.runs.program import run_program
+from gem_core.runs.recipe.recipe import Recipe, load_recipe
+from gem_core.training.experiment import training
+from gem_core.training.tiny import model_source
 from gem_verl.config import payload, recipe_settings
 from gem_verl.launch import RAY_RUN, last_model, session
 

@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from gem_core.adapters.completions import to_completion, vllm_completion
 from gem_core.episodes.data import FinishReason
 from gem_core.errors import GemError
+from gem_core.policies.completions import to_completion, vllm_completion
 
 
 def test_each_token_has_its_log_probability():

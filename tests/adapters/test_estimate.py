@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gem_core.adapters.estimate import estimate
+from gem_adapters.estimate import estimate
 from gem_core.advantages import TurnBatch, compute_advantages, gae, value_targets
-from gem_core.training.recipe import AlgorithmConfig
+from gem_core.runs.recipe.recipe import AlgorithmConfig
 
 EPISODES = {"episode": [0, 0, 1, 2], "group": [0, 0, 0, 1], "mask": [True, True, True, False]}
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gem_core.adapters.hydra import followers, override, refuse_unknown
+from gem_adapters.hydra import followers, override, refuse_unknown
 from gem_core.errors import RecipeError
-from gem_core.training.recipe import Recipe
+from gem_core.runs.recipe.recipe import Recipe
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from gem_core.adapters.loss_checks import CHECKED, require_finite
+from gem_adapters.loss_checks import CHECKED, require_finite
 from gem_core.errors import GemError
 
 

@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from gem_core.adapters.native_keys import bare, native_table, parents, refuse_native
+from gem_adapters.native_keys import bare, native_table, parents, refuse_native
 from gem_core.errors import RecipeError
-from gem_core.training.recipe import Recipe
+from gem_core.runs.recipe.recipe import Recipe
 
 OWNED = {"actor.optim.lr": "set algorithm.lr instead", "train_batch": "set batch.episodes instead"}
 

@@ -10,12 +10,12 @@ import time
 
 import pytest
 
-from gem_core.adapters.program import run_process, run_program
 from gem_core.errors import GemError
+from gem_core.runs.program import run_process, run_program
 
 CHILD = "import sys, time; print('ready', flush=True); time.sleep(60)"
 PARENT = (
-    "import sys, os; from pathlib import Path; from gem_core.adapters.program import run_program; "
+    "import sys, os; from pathlib import Path; from gem_core.runs.program import run_program; "
     "run_program('child', [sys.executable, '-c', sys.argv[2]], os.environ, Path(sys.argv[1]))"
 )
 
@@ -54,7 +54,7 @@ def test_it_ends_with_its_parent(tmp_path):
 
 def test_a_process_too_large_to_be_copied_starts_it():
     code = (
-        "import mmap, os, sys; from gem_core.adapters.program import run_process; "
+        "import mmap, os, sys; from gem_core.runs.program import run_process; "
         "memory = os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES'); "
         "parts = [mmap.mmap(-1, memory * 9 // 10, flags=mmap.MAP_PRIVATE) for _ in range(2)]; "
         "sys.exit(run_process([sys.executable, '-c', 'raise SystemExit(5)']))"

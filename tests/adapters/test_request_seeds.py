@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 
-from gem_core.adapters import request_seeds
+from gem_adapters import request_seeds
 
 
 class Newer:

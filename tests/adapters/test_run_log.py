@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gem_core.adapters.estimate import estimate
-from gem_core.adapters.run_log import log_step
-from gem_core.adapters.turn_batch import turn_batch
-from gem_core.parity.frozen import frozen_episodes
-from gem_core.training.episode_store import episodes_file, read_records
-from gem_core.training.recipe import load_recipe
-from gem_core.training.runs import RunDir
+from gem_adapters.estimate import estimate
+from gem_adapters.run_log import log_step
+from gem_adapters.turn_batch import turn_batch
+from gem_core.runs.directory.episode_store import episodes_file, read_records
+from gem_core.runs.directory.run_dir import RunDir
+from gem_core.runs.recipe.recipe import load_recipe
+from gem_parity.frozen import frozen_episodes
 
 
 def logged(tmp_path, estimator, change):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gem_core.adapters.token_rows import RowLabel, TokenRows, final_values, read_labels
+from gem_adapters.token_rows import RowLabel, TokenRows, final_values, read_labels
 from gem_core.advantages import TurnBatch, compute_advantages
 from gem_core.errors import AdvantageError
 

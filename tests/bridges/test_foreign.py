@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 
 import gem_core
-from gem_core.bridges import foreign
-from gem_core.bridges.foreign import ForeignEnv, foreign_seed
-from gem_core.bridges.global_random import GlobalRandom
-from gem_core.bridges.gymnasium_env import plain_text
+from gem_core.envs.bridges import foreign
+from gem_core.envs.bridges.foreign import ForeignEnv, foreign_seed
+from gem_core.envs.bridges.global_random import GlobalRandom
+from gem_core.envs.bridges.gymnasium_env import plain_text
 from gem_core.errors import EpisodeStateError, MissingDependencyError, UnknownNameError
-from gem_core.report.data import data_lines
-from gem_core.training.recipe import load_recipe
-from gem_core.training.run_data import describe_environments
+from gem_core.results.report.data import data_lines
+from gem_core.runs.environments.data import describe_environments
+from gem_core.runs.recipe.recipe import load_recipe
 
 _serial = count()
 

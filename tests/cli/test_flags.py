@@ -9,9 +9,9 @@ import pytest
 
 import gem_core
 from gem_core.cli import main
-from gem_core.core import INFO_ERRORS
-from gem_core.training.recipe import load_recipe
-from gem_core.training.runs import RunDir
+from gem_core.env.interface import INFO_ERRORS
+from gem_core.runs.directory.run_dir import RunDir
+from gem_core.runs.recipe.recipe import load_recipe
 
 GUESS = "guess-the-number-easy"
 GAME = "game:GuessTheNumber-v0-easy"
@@ -135,7 +135,7 @@ def test_the_help_of_check_names_the_errors_of_an_info(capsys):
 
 
 def test_show_says_where_the_template_of_a_tokenizer_is_missing(gem, monkeypatch):
-    monkeypatch.setattr("gem_core.training.model_source._present", lambda _: False)
+    monkeypatch.setattr("gem_core.policies.models.source._present", lambda _: False)
     keys = ("--set", "context.template=chat", "--episodes", 1)
     code, out, _ = gem("show", GUESS, *keys)
     assert code == 0 and "template chat ---\nYou are playing Guess The Number." in out

@@ -11,23 +11,23 @@ import pytest
 
 from gem_core.cli import main
 from gem_core.cli.compare import QUICK
-from gem_core.compare.grid import Cell
-from gem_core.compare.lockstep.page import lockstep_page
-from gem_core.compare.lockstep.partings import tie_gap
-from gem_core.compare.lockstep.recipe import WHOLE_BATCHES
-from gem_core.compare.lockstep.summary import (
+from gem_core.errors import RunError
+from gem_core.policies.engine.philox import uniforms
+from gem_core.results.compare.grid import Cell
+from gem_core.results.compare.lockstep.page import lockstep_page
+from gem_core.results.compare.lockstep.partings import tie_gap
+from gem_core.results.compare.lockstep.recipe import WHOLE_BATCHES
+from gem_core.results.compare.lockstep.summary import (
     cause,
     common_steps,
     faults,
     lockstep_cells,
     summarize,
 )
-from gem_core.compare.lockstep.traces import read_trace
-from gem_core.compare.lockstep.weights import weight_difference
-from gem_core.compare.results import read_cells
-from gem_core.engines.philox import uniforms
-from gem_core.errors import RunError
-from gem_core.training.runs import RunDir
+from gem_core.results.compare.lockstep.traces import read_trace
+from gem_core.results.compare.lockstep.weights import weight_difference
+from gem_core.results.compare.results import read_cells
+from gem_core.runs.directory.run_dir import RunDir
 
 sys.path.insert(0, str(Path(__file__).parent))
 from lockstep_runs import (

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from gem_core.cli import main
-from gem_core.compare.page import write_page
-from gem_core.compare.results import csv_text, read_cells
-from gem_core.report import before_after, origin_lines
-from gem_core.training import provenance
-from gem_core.training.runs import RunDir
+from gem_core.results.compare.page import write_page
+from gem_core.results.compare.results import csv_text, read_cells
+from gem_core.results.report import before_after, origin_lines
+from gem_core.runs import provenance
+from gem_core.runs.directory.run_dir import RunDir
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 CLEAN = "0123456789" * 4

@@ -9,17 +9,17 @@ import math
 
 import pytest
 
-from gem_core.compare.page import write_page
-from gem_core.compare.plots import curves, times
-from gem_core.compare.results import (
+from gem_core.errors import RunError
+from gem_core.results.compare.page import write_page
+from gem_core.results.compare.plots import curves, times
+from gem_core.results.compare.results import (
     csv_text,
     markdown,
     mean_interval,
     read_cells,
     shared_experiments,
 )
-from gem_core.compare.runner import Plan, run_grid
-from gem_core.errors import RunError
+from gem_core.results.compare.runner import Plan, run_grid
 
 
 @pytest.fixture

@@ -12,12 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from gem_core.compare.folder import claimed
-from gem_core.compare.grid import Cell, make_grid
-from gem_core.compare.reasons import error_line
-from gem_core.compare.recipes import mark_stale, mixed_experiments
-from gem_core.compare.results import read_cells
-from gem_core.compare.runner import (
+from gem_core.errors import RunError, UnknownNameError
+from gem_core.results.compare.folder import claimed
+from gem_core.results.compare.grid import Cell, make_grid
+from gem_core.results.compare.reasons import error_line
+from gem_core.results.compare.recipes import mark_stale, mixed_experiments
+from gem_core.results.compare.results import read_cells
+from gem_core.results.compare.runner import (
     Plan,
     command,
     run_cell,
@@ -25,8 +26,7 @@ from gem_core.compare.runner import (
     status,
     trainer_python,
 )
-from gem_core.errors import RunError, UnknownNameError
-from gem_core.training.runs import RunDir
+from gem_core.runs.directory.run_dir import RunDir
 
 
 def alive(pid):
@@ -114,8 +114,8 @@ def test_a_runner_killed_in_a_cell_resumes_and_ends_the_orphan(tmp_path, cells, 
     folder = plan.directory(cell)
     outer = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
-        "from gem_core.compare import runner\n"
-        "from gem_core.compare.grid import Cell\n"
+        "from gem_core.results.compare import runner\n"
+        "from gem_core.results.compare.grid import Cell\n"
         "from pathlib import Path\n"
         "cell = Cell('guess-the-number-easy', 'trl', 'rebn', 0)\n"
         "code = 'import pathlib, sys, time; p = pathlib.Path(sys.argv[1]);'\n"

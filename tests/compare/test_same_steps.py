@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from gem_core.compare.results import read_cells
-from gem_core.compare.same_steps import same_steps
+from gem_core.results.compare.results import read_cells
+from gem_core.results.compare.same_steps import same_steps
 
 ROW = {"success/mean": 0.5, "reward/mean": 0.5, "turns/mean": 2.0, "tokens/action": 7.0}
 

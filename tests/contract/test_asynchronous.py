@@ -9,8 +9,9 @@ from importlib import import_module
 import pytest
 
 from gem_core.errors import GemError
-from gem_core.parity.cases import RUNS
-from gem_core.parity.teacher_forced import teacher_forced
+from gem_parity.cases import RUNS
+from gem_parity.teacher_forced import teacher_forced
+from gem_parity.trainers import load_replay
 
 STEPS = 3
 MODES = {"openrlhf": ("trainer.openrlhf.train.async_enable=true",)}
@@ -28,7 +29,7 @@ def test_the_old_policy_is_the_trained_one(package, trainer_name, refused, model
     if trainer_name not in MODES:
         assert_refused(package, REFUSED[trainer_name])
         return
-    adapter = import_module(f"{package}.cpu.replay")
+    adapter = load_replay(package.removeprefix("gem_"))
     case = replace(RUNS["rebn"], also=MODES[trainer_name])
     result = teacher_forced(
         case.recipe(list(refused), STEPS), model_dir, adapter.replay_run, adapter.TRAITS
@@ -38,7 +39,7 @@ def test_the_old_policy_is_the_trained_one(package, trainer_name, refused, model
 
 
 def assert_refused(package, keys):
-    from gem_core.training.recipe import load_recipe
+    from gem_core.runs.recipe.recipe import load_recipe
 
     translate = import_module(f"{package}.config").translate
     for key in keys:

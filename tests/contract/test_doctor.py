@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from gem_core.plan.readiness.probe import Here
-from gem_core.training.install import normal, stack
-from gem_core.training.trainers import get_trainer
+from gem_core.runs.install import normal, stack
+from gem_core.runs.trainers import get_trainer
+from gem_core.training.preflight.readiness.probe import Here
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -12,15 +12,15 @@ import math
 import subprocess
 import sys
 from collections import defaultdict
-from importlib import import_module
 
 import pytest
 
 from gem_core.episodes.data import Episode, StopReason
 from gem_core.episodes.metric_names import COMMON, undefined
-from gem_core.parity.reference_metrics import ReferenceMetrics
-from gem_core.tiny import model_path
-from gem_core.training.runs import RunDir
+from gem_core.runs.directory.run_dir import RunDir
+from gem_core.training.tiny import model_path
+from gem_parity.reference_metrics import ReferenceMetrics
+from gem_parity.trainers import load_replay
 
 REWARDS = {
     "math:GSM8K": {0.0, 1.0},
@@ -138,7 +138,7 @@ def test_every_metric_has_a_definition(run: RunDir) -> None:
 @pytest.fixture(scope="module")
 def expected(run: RunDir, package: str) -> list[dict[str, float]]:
     """The metrics of each step, of a reference that is trained on the run's own episodes."""
-    traits = import_module(f"{package}.cpu.replay").TRAITS
+    traits = load_replay(package.removeprefix("gem_")).TRAITS
     reference = ReferenceMetrics(run.recipe, model_path(run.recipe), traits, {})
     return [reference.metrics(episodes) for episodes in batches(run)]
 

@@ -18,14 +18,11 @@ import pytest
 from msgspec.structs import replace
 from transformers import AutoTokenizer
 
-from gem_core.adapters.native_keys import core_keys
+from gem_adapters.native_keys import core_keys
 from gem_core.errors import GemError, RecipeError
-from gem_core.tiny import model_path
-from gem_core.training.key_needs import ENV_NEEDS, NEEDS
-from gem_core.training.recipe import (
-    load_recipe,
-    override,
-)
+from gem_core.runs.recipe.key_needs import ENV_NEEDS, NEEDS
+from gem_core.runs.recipe.recipe import load_recipe, override
+from gem_core.training.tiny import model_path
 
 from .effects import changes, core
 from .effects.in_run import IN_RUN

@@ -8,9 +8,9 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from gem_core.errors import RecipeError, RunError
-from gem_core.experiment import run_experiment, training
-from gem_core.training import trainers
-from gem_core.training.model_weights import missing_weights, require_export
+from gem_core.policies.models.weights import missing_weights, require_export
+from gem_core.runs import trainers
+from gem_core.training.experiment import run_experiment, training
 
 LOST = "model.layers.1.mlp.up_proj.weight"
 

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from gem_core.adapters.native_keys import bare
-from gem_core.compare.grid import ALGORITHMS, Cell
+from gem_adapters.native_keys import bare
 from gem_core.errors import GemError, RecipeError
-from gem_core.training.recipe import Recipe, get_key, load_recipe, recipe_from_dict, shipped
+from gem_core.results.compare.grid import ALGORITHMS, Cell
+from gem_core.runs.recipe.recipe import Recipe, get_key, load_recipe, recipe_from_dict, shipped
 
 HERE = Path(__file__).parent
 RECIPES = 700

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gem_core.compare.grid import ALGORITHMS, make_grid
-from gem_core.training.suite import load_suite
+from gem_core.results.compare.grid import ALGORITHMS, make_grid
+from gem_core.runs.recipe.suite import load_suite
 
 NATIVE = Path(__file__).parent / "native"
 

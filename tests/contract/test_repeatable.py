@@ -10,9 +10,9 @@ from pathlib import Path
 
 from transformers import AutoTokenizer
 
-from gem_core.tiny import model_path
-from gem_core.training.recipe import get_key, load_recipe
-from gem_core.training.tasks import MachineFactory
+from gem_core.runs.recipe.recipe import get_key, load_recipe
+from gem_core.runs.tasks import MachineFactory
+from gem_core.training.tiny import model_path
 
 from .effects.in_run import IN_RUN, played, samples_as_the_core
 
@@ -45,7 +45,7 @@ BACKENDS = {"verl": "ray", "openrlhf": "ray"}
 """Where environments live in the second run; with the others, in processes of this machine."""
 SEES_WORKERS = """
 import os, sys
-if any("gem_core.workers.child" in argument for argument in sys.orig_argv):
+if any("gem_core.execution.workers.child" in argument for argument in sys.orig_argv):
     open(os.path.join(os.environ["GEM_TEST_WORKERS"], str(os.getpid())), "w").close()
 """
 """Writes down every worker process, in each process of the run that starts any."""

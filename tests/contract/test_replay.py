@@ -3,15 +3,14 @@ plain-torch reference, for every estimator that needs no critic."""
 
 from __future__ import annotations
 
-from importlib import import_module
-
 import pytest
 
 from gem_core.advantages import list_estimators
 from gem_core.errors import RecipeError
-from gem_core.parity.measure import measure
-from gem_core.parity.reference import reference
-from gem_core.parity.replay import expected_rows
+from gem_parity.measure import measure
+from gem_parity.reference import reference
+from gem_parity.replay import expected_rows
+from gem_parity.trainers import load_replay
 
 ESTIMATORS = [name for name in list_estimators() if name != "gae"]
 
@@ -26,7 +25,7 @@ def overrides(estimator, aggregation="token"):
 
 @pytest.fixture(scope="module")
 def replay(package):
-    return import_module(f"{package}.cpu.replay").replay
+    return load_replay(package.removeprefix("gem_")).replay
 
 
 @pytest.fixture(scope="module")

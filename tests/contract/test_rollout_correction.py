@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from importlib import import_module
 
 import numpy as np
 import pytest
@@ -11,9 +10,10 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from gem_core.errors import RecipeError
-from gem_core.parity.reference import compare, reference
-from gem_core.parity.replay import expected_rows
-from gem_core.training.recipe import recipe_from_dict
+from gem_core.runs.recipe.recipe import recipe_from_dict
+from gem_parity.reference import compare, reference
+from gem_parity.replay import expected_rows
+from gem_parity.trainers import load_replay
 
 CAP = 0.006
 """The frozen episodes say that their tokens were likely, and the random model that they were not:
@@ -39,7 +39,7 @@ def weighted(rows, episodes, model):
 
 
 def test_each_token_is_weighted_by_its_truncated_ratio(package, tiny, model_dir, episodes):
-    adapter = import_module(f"{package}.cpu.replay")
+    adapter = load_replay(package.removeprefix("gem_"))
     model = AutoModelForCausalLM.from_pretrained(model_dir).float()
     recipe = tiny(*SETTINGS, *TIS)
     rows, cut = weighted(expected_rows(recipe, episodes()), episodes(), model)

@@ -11,9 +11,9 @@ import os, sys
 from pathlib import Path
 from gem_core.envs import _data_source
 from gem_core.training import trainers
-from gem_core.training.recipe import load_recipe
-from gem_core.training.run_data import in_run
-from gem_core.training.runs import RunDir
+from gem_core.runs.recipe.recipe import load_recipe
+from gem_core.runs.environments.data import in_run
+from gem_core.runs.directory.run_dir import RunDir
 
 def write(path, total):
     rows = [f'{{"problem": "{n} + {total}?", "answer": "{n + total}"}}' for n in range(9)]

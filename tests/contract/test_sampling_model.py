@@ -9,8 +9,8 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from gem_core.tiny import model_path
-from gem_core.training.recipe import load_recipe
+from gem_core.runs.recipe.recipe import load_recipe
+from gem_core.training.tiny import model_path
 
 DROPOUT = '''
 import importlib.abc

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from gem_core.errors import RecipeError
-from gem_core.experiment import run_experiment
-from gem_core.training.run_lock import exclusive
+from gem_core.runs.directory.lock import exclusive
+from gem_core.training.experiment import run_experiment
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from gem_core.training.runs import RunDir
+from gem_core.runs.directory.run_dir import RunDir
 from gem_core.training.sessions import read_sessions
 from gem_core.training.stopping import EXIT_CODE, stopped_step
 

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from importlib import import_module
 
 import pytest
 
 from gem_core.errors import RecipeError
-from gem_core.parity.bounds import WEIGHTS
-from gem_core.parity.cases import RUNS
-from gem_core.parity.recorded import StepTrace, recorded_run
-from gem_core.parity.teacher_forced import Follower, teacher_forced
-from gem_core.parity.traits import Traits
+from gem_parity.bounds import WEIGHTS
+from gem_parity.cases import RUNS
+from gem_parity.recorded import StepTrace, recorded_run
+from gem_parity.teacher_forced import Follower, teacher_forced
+from gem_parity.trainers import load_replay
+from gem_parity.traits import Traits
 
 STEPS = 3
 
 
 @pytest.fixture(scope="module")
 def adapter(package):
-    """The adapter's ``cpu.replay`` module."""
-    return import_module(f"{package}.cpu.replay")
+    """The trainer's replay module."""
+    return load_replay(package.removeprefix("gem_"))
 
 
 @pytest.mark.parametrize("name", list(RUNS))

@@ -3,14 +3,13 @@ rows, advantages, loss and gradient agree with the plain-torch reference."""
 
 from __future__ import annotations
 
-from importlib import import_module
-
 import pytest
 
-from gem_core.parity.measure import measure
-from gem_core.parity.reference import reference
-from gem_core.parity.replay import expected_rows
-from gem_core.parity.tool_episodes import SCRIPTS, tool_episodes
+from gem_parity.measure import measure
+from gem_parity.reference import reference
+from gem_parity.replay import expected_rows
+from gem_parity.tool_episodes import SCRIPTS, tool_episodes
+from gem_parity.trainers import load_replay
 
 SETTINGS = (
     "algorithm.estimator=rebn",
@@ -27,10 +26,10 @@ def episodes():
 
 @pytest.fixture(scope="module")
 def found(package, trainer_name, episodes, model_dir):
-    from gem_core.training.recipe import load_recipe
+    from gem_core.runs.recipe.recipe import load_recipe
 
     recipe = load_recipe("guess-the-number-easy", "tiny", SETTINGS)
-    return recipe, import_module(f"{package}.cpu.replay").replay(recipe, episodes, model_dir)
+    return recipe, load_replay(package.removeprefix("gem_")).replay(recipe, episodes, model_dir)
 
 
 def text_of(ids):

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-
 import numpy as np
 import pytest
 
-from gem_core.core import Env
+from gem_core.env.interface import Env
 from gem_core.episodes.context import Context
 from gem_core.episodes.data import Completion, FinishReason, StopReason
 from gem_core.episodes.machine import EpisodeMachine, Limits
 from gem_core.episodes.rollout import play_batch
-from gem_core.parity.frozen import _TEMPLATE, STOP_ID, _Bytes
+from gem_parity.frozen import _TEMPLATE, STOP_ID, _Bytes
+from gem_parity.trainers import load_replay
 
 ENDS = {
     "terminated": (Limits(), StopReason.TERMINATED),
@@ -82,7 +81,7 @@ def test_rewards_1_2_3_are_on_the_tokens_of_turns_1_2_3(package, tiny, model_dir
     """With gamma 0, a turn's advantage is its own reward."""
     keys = ("algorithm.estimator=reinforce", "algorithm.gamma=0", "algorithm.epochs=1")
     recipe = tiny(*keys, "batch.episodes=10", "batch.group_size=1")
-    replayed = import_module(f"{package}.cpu.replay").replay(recipe, episodes, model_dir)
+    replayed = load_replay(package.removeprefix("gem_")).replay(recipe, episodes, model_dir)
     rows = {tuple(row.token_ids): row for row in replayed.rows}
     assert len(rows) == len(episodes)
     for episode, end in zip(episodes, list(ENDS) * 2, strict=True):

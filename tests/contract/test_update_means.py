@@ -7,9 +7,9 @@ import math
 import pytest
 import torch
 
-from gem_core.adapters.rollout_correction import truncated_weights
-from gem_core.adapters.update_means import UpdateMeans, token_sums
-from gem_core.training.recipe import AlgorithmConfig
+from gem_adapters.rollout_correction import truncated_weights
+from gem_adapters.update_means import UpdateMeans, token_sums
+from gem_core.runs.recipe.recipe import AlgorithmConfig
 
 NAN = math.nan
 PASSES = [

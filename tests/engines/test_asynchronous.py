@@ -8,8 +8,8 @@ import threading
 import pytest
 import torch
 
-from gem_core.engines.asynchronous import AsyncEngine
-from gem_core.engines.engine import Engine, EngineRequest
+from gem_core.policies.engine.asynchronous import AsyncEngine
+from gem_core.policies.engine.engine import Engine, EngineRequest
 
 FREE = frozenset()
 

@@ -8,10 +8,10 @@ import random
 import pytest
 import torch
 
-from gem_core.engines.attention import NAME
-from gem_core.engines.engine import Engine, EngineRequest
-from gem_core.engines.sampling import Sampling
 from gem_core.episodes.data import FinishReason
+from gem_core.policies.engine.attention import NAME
+from gem_core.policies.engine.engine import Engine, EngineRequest
+from gem_core.policies.engine.sampling import Sampling
 
 STOPS = frozenset({2, 7})
 

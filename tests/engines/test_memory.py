@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
-from gem_core.engines.engine import Engine, EngineRequest
-from gem_core.engines.memory import GROWTH, SHARE, sequences_that_fit, token_bytes
 from gem_core.errors import GemError
 from gem_core.evaluation import local
-from gem_core.training.recipe import load_recipe
+from gem_core.policies.engine.engine import Engine, EngineRequest
+from gem_core.policies.engine.memory import GROWTH, SHARE, sequences_that_fit, token_bytes
+from gem_core.runs.recipe.recipe import load_recipe
 
 GIB = 2**30
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from gem_core.engines.philox import philox, uniforms, uniforms_on
+from gem_core.policies.engine.philox import philox, uniforms, uniforms_on
 
 ONES = 0xFFFFFFFF
 KNOWN = [

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from gem_core.engines.sampling import Sampling, draw, policy_logprobs, sample
+from gem_core.policies.engine.sampling import Sampling, draw, policy_logprobs, sample
 
 DRAWS = 1_000_000
 LOGITS = torch.tensor([2.0, 1.5, 1.0, 0.5, 0.0, -0.5, -1.0, -2.0, -3.0, -4.0])
@@ -74,7 +74,7 @@ def test_a_row_does_not_depend_on_the_others():
 
 def test_the_draw_is_gumbel_max():
     """Small changes of the logits change few draws: that is why it was chosen."""
-    from gem_core.engines.philox import uniforms
+    from gem_core.policies.engine.philox import uniforms
 
     logits = torch.randn(5000, 50, generator=torch.Generator().manual_seed(1))
     tokens, _ = sample(logits, Sampling(), range(5000), [3] * 5000)

@@ -7,7 +7,7 @@ import re
 import pytest
 
 import gem_core
-from gem_core.data.clues import clues
+from gem_core.envs.data.clues import clues
 
 EASY, HARD = "game:Crosswords-v0-easy", "game:Crosswords-v0-hard"
 CLUE = re.compile(r"(across|down) from row (\d+), column (\d+), (\d+) letters: (.*)")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import gem_core
-from gem_core.core import Env
+from gem_core.env.interface import Env
 from gem_core.envs.games.fifteen_puzzle import _solved, _steps
 
 EASY, HARD = "game:FifteenPuzzle-v0-easy", "game:FifteenPuzzle-v0-hard"

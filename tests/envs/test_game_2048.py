@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 import gem_core
-from gem_core.core import Env
+from gem_core.env.interface import Env
 from gem_core.envs.games.game_2048 import can_move, slide
 
 EASY = "game:Game2048-v0-easy"

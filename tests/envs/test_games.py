@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import gem_core
 from gem_core.envs import specs
-from gem_core.players import get_player, play_episode
+from gem_core.envs.players import get_player, play_episode
 
 GAMES = [spec.id for spec in specs() if spec.id.startswith("game:")]
 EASY = [i for i in GAMES if i.endswith("-easy")]

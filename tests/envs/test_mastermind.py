@@ -7,8 +7,8 @@ import itertools
 import pytest
 
 import gem_core
-from gem_core.core import Env
-from gem_core.players.mastermind import pegs
+from gem_core.env.interface import Env
+from gem_core.envs.players.mastermind import pegs
 
 HARD = "game:Mastermind-v0-hard"
 

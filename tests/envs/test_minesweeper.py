@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import gem_core
-from gem_core.core import Env
+from gem_core.env.interface import Env
 
 EASY, HARD = "game:Minesweeper-v0-easy", "game:Minesweeper-v0-hard"
 

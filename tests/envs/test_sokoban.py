@@ -7,9 +7,9 @@ from random import Random
 import pytest
 
 import gem_core
-from gem_core.core import Env
+from gem_core.env.interface import Env
 from gem_core.envs.games.sokoban_room import make_room, reach
-from gem_core.players.sokoban import solve
+from gem_core.envs.players.sokoban import solve
 
 EASY, HARD = "game:Sokoban-v0-easy", "game:Sokoban-v0-hard"
 

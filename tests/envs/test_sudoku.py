@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 import gem_core
-from gem_core.core import Env
+from gem_core.env.interface import Env
 from gem_core.envs.games.sudoku_grid import count_solutions, full_grid, layout, solution
 
 EASY, HARD = "game:Sudoku-v0-easy", "game:Sudoku-v0-hard"

@@ -10,14 +10,14 @@ from random import Random
 import pytest
 
 import gem_core
-from gem_core.core import Env
-from gem_core.data.words import LISTS, upper_words, words
+from gem_core.env.interface import Env
+from gem_core.envs.data.words import LISTS, upper_words, words
 from gem_core.envs.games.hangman import Hangman
 from gem_core.envs.games.wordle import Wordle, marks
+from gem_core.envs.players import get_player
 from gem_core.errors import UnknownNameError
-from gem_core.players import get_player
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
 import make_word_lists
 
 WORDLE, HANGMAN = "game:Wordle-v0-hard", "game:Hangman-v0-hard"

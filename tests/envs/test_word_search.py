@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 import gem_core
-from gem_core.data.words import upper_words
+from gem_core.envs.data.words import upper_words
 from gem_core.envs.games.word_grid import lay_words
 from gem_core.envs.games.word_search import _fill
 

@@ -10,7 +10,7 @@ import warnings
 import pytest
 
 import gem_core
-from gem_core.checker import trace
+from gem_core.env.checker import trace
 from gem_core.envs._data_source import SampleDataWarning
 
 IDS = [i for i in gem_core.list_envs() if not i.startswith("game:")]
@@ -40,7 +40,7 @@ import contextlib, json, sys, warnings
 warnings.simplefilter("ignore")
 sys.path[:] = json.loads(sys.argv[1])
 import gem_core
-from gem_core.checker import trace
+from gem_core.env.checker import trace
 ids, steps = json.loads(sys.stdin.read())
 with contextlib.redirect_stdout(sys.stderr):  # some packages print while they load
     traces = {i: trace(gem_core.make(i), 0, steps) for i in ids}

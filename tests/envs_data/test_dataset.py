@@ -16,11 +16,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import gem_core
-from gem_core.core import Env
+from gem_core.env.interface import Env
 from gem_core.envs._data_source import SAMPLES, SampleDataWarning
 from gem_core.envs.evaluation import eval_items, eval_seeds, item_count
+from gem_core.envs.players import get_player, play_episode
 from gem_core.errors import DataError, UnknownNameError
-from gem_core.players import get_player, play_episode
 
 FAMILIES = ("math", "code", "qa", "logic", "eval")
 OWN = ("math:Remainders", "code:Formulas", "qa:Almanac", "qa:Auction")

@@ -11,8 +11,8 @@ import pytest
 import gem_core
 from gem_core.envs.multi_agent import MultiAgentEnv, Nim, ScriptedUser, TicTacToe
 from gem_core.envs.multi_agent.games import _value
+from gem_core.envs.players import get_player, play_episode
 from gem_core.errors import UnknownNameError
-from gem_core.players import get_player, play_episode
 
 IDS = gem_core.list_envs("multi:*")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import gem_core
-from gem_core.core import Env
+from gem_core.env.interface import Env
 from gem_core.envs.evaluation import eval_items, eval_seeds, item_count
 from gem_core.envs.parts import SMALL, Division
 from gem_core.envs.single_turn import OptionError

@@ -10,8 +10,8 @@ import pytest
 import gem_core
 from gem_core.envs import _rg_items, _rg_scores
 from gem_core.envs._rg_tables import IN_WORKER, NAMES
+from gem_core.envs.players import get_player, play_episode
 from gem_core.errors import DataError, GemError, UnknownNameError
-from gem_core.players import get_player, play_episode
 
 
 def test_a_seed_is_an_item_and_items_differ() -> None:

@@ -10,12 +10,12 @@ from statistics import mean
 import pytest
 
 import gem_core
+from gem_core.envs.players import get_player, play_episode
 from gem_core.envs.webshop import WebShop
 from gem_core.errors import DataError, UnknownNameError
-from gem_core.players import get_player, play_episode
-from gem_core.training.recipe import load_recipe
-from gem_core.training.splits import split_envs
-from gem_core.training.task_overlap import task_overlap
+from gem_core.runs.recipe.recipe import load_recipe
+from gem_core.runs.splits import split_envs
+from gem_core.runs.task_overlap import task_overlap
 
 IDS = gem_core.list_envs("webshop:*")
 

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from gem_core.core import Env
+from gem_core.env.interface import Env
 from gem_core.episodes.context import Context, Template
 from gem_core.episodes.data import Completion, FinishReason
 from gem_core.episodes.machine import EpisodeMachine, Limits

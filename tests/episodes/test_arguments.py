@@ -8,13 +8,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from gem_core.env.registration import make
 from gem_core.episodes.context import Context, HFTokenizer
 from gem_core.episodes.machine import EpisodeMachine, Limits
 from gem_core.episodes.rollout import MicroBatcher, play, play_batch, play_many
 from gem_core.episodes.rollouts import Rollouts
 from gem_core.errors import GemError, KindError, UnknownNameError
-from gem_core.registration import make
-from gem_core.training.tasks import MachineFactory
+from gem_core.runs.tasks import MachineFactory
 
 ENV = "game:GuessTheNumber-v0-easy"
 

@@ -9,7 +9,9 @@ import time
 
 import pytest
 
-from gem_core.core import Env, Wrapper
+from gem_core.env.blocking import never_blocks
+from gem_core.env.interface import Env, Wrapper
+from gem_core.env.registration import make
 from gem_core.episodes import env_calls
 from gem_core.episodes import env_threads as pool_module
 from gem_core.episodes.data import StopReason
@@ -17,9 +19,6 @@ from gem_core.episodes.env_threads import EnvThreads, env_threads
 from gem_core.episodes.machine import EpisodeMachine, Limits
 from gem_core.episodes.rollout import play, play_batch, play_many
 from gem_core.errors import GemError
-from gem_core.registration import make
-from gem_core.workers.blocking import never_blocks
-from gem_core.wrappers import TimeLimit
 
 QUICKLY = 20.0
 """Seconds within which a test that waits for a hung call would not have ended."""
@@ -124,9 +123,9 @@ def test_which_environments_are_called_directly(kit):
         pass
 
     game = make("game:GuessTheNumber-v0-easy")
-    assert never_blocks(game) and never_blocks(TimeLimit(game, 3))
-    assert never_blocks(Declared()) and never_blocks(TimeLimit(Inherits(), 3))
-    assert not never_blocks(kit.Script()) and not never_blocks(TimeLimit(kit.Script(), 3))
+    assert never_blocks(game) and never_blocks(Wrapper(game))
+    assert never_blocks(Declared()) and never_blocks(Wrapper(Inherits()))
+    assert not never_blocks(kit.Script()) and not never_blocks(Wrapper(kit.Script()))
     assert not never_blocks(TheirWrapper(game))
     assert not never_blocks(Declared(slow=True))
     assert not never_blocks(make("math:GSM8K", dataset="sample"))

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from gem_core.core import Env
+from gem_core.env.interface import Env
 from gem_core.episodes.context import Context
 from gem_core.episodes.data import Completion, StopReason
 from gem_core.episodes.machine import EpisodeMachine, Limits

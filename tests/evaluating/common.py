@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 
 from gem_core.evaluation.contenders import EndpointModel, ScriptedPlayer
-from gem_core.evaluation.endpoint import EndpointConfig
 from gem_core.evaluation.evaluation import run_evaluation
 from gem_core.evaluation.folder import ITEMS, EvalDir
 from gem_core.evaluation.plan import count_tasks, read_subject
 from gem_core.evaluation.progress import show_progress
-from gem_core.evaluation.retries import RetryConfig
+from gem_core.policies.endpoint.policy import EndpointConfig
+from gem_core.policies.endpoint.retries import RetryConfig
 
 GAME = "game:GuessTheNumber-v0-easy"
 HARD = "game:GuessTheNumber-v0-hard"

@@ -14,12 +14,12 @@ from gem_core.episodes.data import FinishReason, StopReason
 from gem_core.episodes.machine import EpisodeMachine, Limits
 from gem_core.episodes.rollout import Request, play
 from gem_core.errors import GemError
-from gem_core.evaluation.endpoint import EndpointConfig, EndpointPolicy
-from gem_core.evaluation.failures import KINDS, EndpointError, EpisodeOver, ItemError
-from gem_core.evaluation.http_client import HttpClient
-from gem_core.evaluation.retries import Pacer, RetryConfig, retry_after
-from gem_core.evaluation.tool_calls import as_text
-from gem_core.evaluation.usage import Price, read_price
+from gem_core.policies.endpoint.http_client import HttpClient
+from gem_core.policies.endpoint.policy import EndpointConfig, EndpointPolicy
+from gem_core.policies.endpoint.retries import Pacer, RetryConfig, retry_after
+from gem_core.policies.endpoint.tool_calls import as_text
+from gem_core.policies.endpoint.usage import Price, read_price
+from gem_core.policies.failures import KINDS, EndpointError, EpisodeOver, ItemError
 
 from .server import BAD, CUT, GARBAGE, GOOD, Server, chat, http
 
@@ -296,7 +296,7 @@ def test_a_long_wait_is_said_once(caplog, monkeypatch):
     async def no_time(_):
         pass
 
-    monkeypatch.setattr("gem_core.evaluation.retries.asyncio.sleep", no_time)
+    monkeypatch.setattr("gem_core.policies.endpoint.retries.asyncio.sleep", no_time)
 
     async def failures():
         pacer = Pacer(RetryConfig(longest_pause_s=30.0))

@@ -12,14 +12,14 @@ from collections import Counter
 
 import pytest
 
+from gem_core.env.registration import register
 from gem_core.episodes.data import StopReason
 from gem_core.errors import GemError, RunError
 from gem_core.evaluation.contenders import EndpointModel, ScriptedPlayer
-from gem_core.evaluation.endpoint import EndpointConfig
-from gem_core.evaluation.failures import KINDS, EndpointError
 from gem_core.evaluation.folder import ITEMS, EvalDir
 from gem_core.evaluation.plan import read_subject
-from gem_core.registration import register
+from gem_core.policies.endpoint.policy import EndpointConfig
+from gem_core.policies.failures import KINDS, EndpointError
 
 from .common import GAME, HARD, endpoint, evaluated, indices
 from .server import BAD, GOOD, Server, chat, http, unreliable
@@ -164,7 +164,7 @@ def test_seconds_and_tokens_of_an_item_are_limited(tmp_path):
 
 
 def test_a_broken_environment_is_an_error_of_its_items(tmp_path):
-    register("test:FailsAtSix-v0", "gem_core.parity.frozen:_Scripted", turns=1, dense=0, raises=1)
+    register("test:FailsAtSix-v0", "gem_parity.frozen:_Scripted", turns=1, dense=0, raises=1)
     with pytest.raises(GemError, match=f"{NONE.format(3)}.*scripted fault"):
         evaluated(tmp_path / "e", ("test:FailsAtSix-v0",), contender=_Speaker(), tasks=3)
     assert {row.error.kind for row in EvalDir(tmp_path / "e").rows()} == {"env_error"}

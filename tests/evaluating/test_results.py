@@ -9,14 +9,14 @@ import sys
 import pytest
 
 from gem_core.cli import main
+from gem_core.env.registration import list_envs
 from gem_core.errors import GemError
 from gem_core.evaluation.contenders import ScriptedPlayer
 from gem_core.evaluation.folder import EvalDir
 from gem_core.evaluation.paired import compare
 from gem_core.evaluation.rows import Failure, Row
 from gem_core.evaluation.summary import summarise_rows
-from gem_core.registration import list_envs
-from gem_core.training import episode_store as store
+from gem_core.runs.directory import episode_store as store
 
 from .common import GAME, HARD, evaluated
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import transformers
 
-from gem_core.tiny import model_path
-from gem_core.training.recipe import load_recipe
-from gem_core.training.tasks import MachineFactory
+from gem_core.runs.recipe.recipe import load_recipe
+from gem_core.runs.tasks import MachineFactory
+from gem_core.training.tiny import model_path
 
 
 @pytest.fixture(scope="session")

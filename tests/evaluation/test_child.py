@@ -16,9 +16,9 @@ from gem_core.errors import GemError
 from gem_core.evaluation.child import episodes_by_vllm
 from gem_core.evaluation.local import evaluation_episodes
 from gem_core.evaluation.measure import measure
-from gem_core.training.recipe import override
-from gem_core.training.run_data import in_run
-from gem_core.training.runs import RunDir
+from gem_core.runs.directory.run_dir import RunDir
+from gem_core.runs.environments.data import in_run
+from gem_core.runs.recipe.recipe import override
 
 STAND_IN = str(Path(__file__).parent / "stand_in")
 
@@ -108,7 +108,7 @@ PARENT = """
 import sys
 from pathlib import Path
 from gem_core.evaluation.child import episodes_by_vllm
-from gem_core.training.runs import RunDir
+from gem_core.runs.directory.run_dir import RunDir
 
 episodes_by_vllm(RunDir(sys.argv[1]).recipe, sys.argv[2], Path(sys.argv[3]), 4)
 """

@@ -11,10 +11,10 @@ import pytest
 
 from gem_core.cli import main
 from gem_core.errors import GemError
-from gem_core.experiment import run_experiment
+from gem_core.runs.directory.run_dir import RunDir
+from gem_core.runs.recipe.recipe import override
 from gem_core.training.eval_engine import ENGINE_LOG
-from gem_core.training.recipe import override
-from gem_core.training.runs import RunDir
+from gem_core.training.experiment import run_experiment
 
 STAND_IN = str(Path(__file__).parent / "stand_in")
 VLLM = "vllm 0.0.stand-in"
@@ -39,7 +39,7 @@ def started(monkeypatch, recipe, model_dir):
         run.log(1, {"success/mean": 0.5})
         shutil.copytree(model_dir, run.model)
 
-    monkeypatch.setattr("gem_core.training.trainers.launch", launch)
+    monkeypatch.setattr("gem_core.runs.trainers.launch", launch)
     return override(recipe, ["eval.engine=vllm", "eval.episodes=6", "train.steps=1"]), below
 
 

@@ -10,8 +10,8 @@ from collections import Counter
 import pytest
 
 import gem_core
-from gem_core.training.runs import RunDir
-from gem_core.training.tasks import step_tasks
+from gem_core.runs.directory.run_dir import RunDir
+from gem_core.runs.tasks import step_tasks
 
 STEPS = 2
 QUESTIONS = "math:GSM8K"
@@ -123,7 +123,7 @@ def test_the_table_is_printed(trained, trainer_name):
 def test_the_model_differs_from_where_it_began(trained):
     from safetensors.torch import load_file
 
-    from gem_core.tiny import model_path
+    from gem_core.training.tiny import model_path
 
     run, _ = trained
     start = load_file(f"{model_path(run.recipe)}/model.safetensors")

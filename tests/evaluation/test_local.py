@@ -8,7 +8,7 @@ from gem_core.episodes.data import Episode, StopReason, Turn
 from gem_core.errors import GemError
 from gem_core.evaluation import evaluate
 from gem_core.evaluation.local import evaluation_episodes, summarise
-from gem_core.training.recipe import load_recipe, override
+from gem_core.runs.recipe.recipe import load_recipe, override
 
 
 def test_figures_repeat_exactly(recipe, model_dir):
@@ -52,9 +52,9 @@ def test_summary_counts_successes():
 
 
 def test_a_broken_environment_fails_the_evaluation(model_dir, tmp_path):
-    from gem_core.registration import register
+    from gem_core.env.registration import register
 
-    register("test:Broken-v0", "gem_core.parity.frozen:_Scripted", turns=1, dense=0, raises=1)
+    register("test:Broken-v0", "gem_parity.frozen:_Scripted", turns=1, dense=0, raises=1)
     path = tmp_path / "r.toml"
     path.write_text('name = "r"\n[[env]]\nid = "test:Broken-v0"\n[context]\ntemplate = "no"\n')
     recipe = load_recipe(path, "tiny", ["model.tiny.warm_start_steps=0"])
@@ -63,11 +63,11 @@ def test_a_broken_environment_fails_the_evaluation(model_dir, tmp_path):
 
 
 def test_a_score_with_failed_episodes_is_recorded_with_a_warning(recipe, model_dir, tmp_path):
-    from gem_core import experiment
-    from gem_core.registration import register
-    from gem_core.training.runs import RunDir
+    from gem_core.env.registration import register
+    from gem_core.runs.directory.run_dir import RunDir
+    from gem_core.training import experiment
 
-    register("test:Fails-v0", "gem_core.parity.frozen:_Scripted", turns=1, dense=0, raises=1)
+    register("test:Fails-v0", "gem_parity.frozen:_Scripted", turns=1, dense=0, raises=1)
     mixed = f"eval.env=[{{id='{recipe.env[0].id}'}}, {{id='test:Fails-v0'}}]"
     recipe = override(recipe, [mixed, "eval.episodes=4"])
     run = RunDir.create(tmp_path / "run", recipe, "trl")

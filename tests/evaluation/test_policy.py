@@ -7,7 +7,7 @@ import torch
 
 from gem_core.episodes.data import Completion, FinishReason
 from gem_core.episodes.rollout import Request, play_batch
-from gem_core.evaluation.policy import HFPolicy
+from gem_core.policies.engine.policy import HFPolicy
 
 
 def requests_of(factory, count, cap=8):

@@ -13,10 +13,10 @@ import pytest
 import torch
 import transformers
 
-from gem_core.parity.frozen import frozen_episodes
-from gem_core.parity.reference import compare, reference
-from gem_core.parity.replay import expected_rows
-from gem_core.training.recipe import load_recipe
+from gem_core.runs.recipe.recipe import load_recipe
+from gem_parity.frozen import frozen_episodes
+from gem_parity.reference import compare, reference
+from gem_parity.replay import expected_rows
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "examples" / "minimal_loop.py"

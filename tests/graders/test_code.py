@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from gem_core.envs.code import fenced
+from gem_core.envs.graders._code_runner import PROVIDED
+from gem_core.envs.graders.code import Limits, grade_code, read_tests, same_output
 from gem_core.errors import DataError
-from gem_core.graders._code_runner import PROVIDED
-from gem_core.graders.code import Limits, grade_code, read_tests, same_output
-from gem_core.sandbox import shared
+from gem_core.execution.sandbox import shared
 
 ROOT = Path(__file__).resolve().parents[2]
 ADD = [{"input": "1 2\n", "output": "3\n"}, {"input": "5 6\n", "output": "11\n"}]
@@ -353,7 +353,7 @@ ctypes.CDLL(None).prctl(drop_from_bounding_set, dac_read_search, 0, 0, 0)
 import os
 if len(sys.argv) == 2:
     os.execv(sys.executable, [sys.executable, __file__, sys.argv[1], "again"])
-from gem_core.graders.code import grade_code
+from gem_core.envs.graders.code import grade_code
 tests = [{{"input": "", "output": "3"}}]
 verdict = grade_code("import xml.dom.minidom, sqlite3\\nprint(3)", tests, level=sys.argv[1])
 print(verdict)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gem_core.graders.code import CodeVerdict, Limits, grade_code
+from gem_core.envs.graders.code import CodeVerdict, Limits, grade_code
 
 SECRET = 918273645
 FUNCTION = [{"function": "f", "args": [1], "output": SECRET}]

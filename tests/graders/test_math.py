@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from math_verify import parse, verify
 
-from gem_core.graders import grade_math, math
-from gem_core.graders._math_fast import fast_verdict
-from gem_core.graders._math_numbers import number
-from gem_core.graders.pool import shared_pool
+from gem_core.envs.graders import grade_math, math
+from gem_core.envs.graders._math_fast import fast_verdict
+from gem_core.envs.graders._math_numbers import number
+from gem_core.envs.graders.pool import shared_pool
 
 PAIRS = [
     json.loads(line)
@@ -137,7 +137,7 @@ def test_it_works_in_threads() -> None:
 
 
 def test_a_hanging_comparison_costs_only_itself() -> None:
-    pool = shared_pool("gem_core.graders._math_slow:run")
+    pool = shared_pool("gem_core.envs.graders._math_slow:run")
     before = pool.replaced
     begun = time.monotonic()
     inner = "(x+y+z+w)^{100}"  # the two are equal, so no value tells them apart

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from math_verify import parse, verify
 
-from gem_core.graders._math_answers import understand
-from gem_core.graders._math_fast import fast_verdict
-from gem_core.graders._math_read import read
+from gem_core.envs.graders._math_answers import understand
+from gem_core.envs.graders._math_fast import fast_verdict
+from gem_core.envs.graders._math_read import read
 
 
 @cache

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gem_core.graders.pool import DeadlineError, WorkerDiedError, WorkerError, WorkerPool
+from gem_core.envs.graders.pool import DeadlineError, WorkerDiedError, WorkerError, WorkerPool
 
 TARGET = """
 import os, time
@@ -119,7 +119,7 @@ def test_a_forked_child_gets_workers_of_its_own(pool: WorkerPool) -> None:
 
 
 def test_a_target_that_cannot_be_imported_is_named() -> None:
-    broken = WorkerPool("gem_core.graders.nowhere:run", size=1)
+    broken = WorkerPool("gem_core.envs.graders.nowhere:run", size=1)
     with pytest.raises(WorkerError, match=r"could not start: ModuleNotFoundError.*nowhere"):
         broken.call({}, 5)
     broken.close()
@@ -130,8 +130,8 @@ def test_workers_end_with_their_parent(tmp_path: Path) -> None:
 
     program = (
         "import os\n"
-        "from gem_core.graders.pool import shared_pool\n"
-        "pool = shared_pool('gem_core.graders.qa:normalise_answer')\n"
+        "from gem_core.envs.graders.pool import shared_pool\n"
+        "pool = shared_pool('gem_core.envs.graders.qa:normalise_answer')\n"
         "assert pool.call('The  End.', 60) == 'end'\n"
         "print(next(iter(pool._all))._process.pid, flush=True)\n"
         "os._exit(0)  # no atexit: as if it had been killed\n"

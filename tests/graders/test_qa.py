@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gem_core.graders import exact_match, f1_score, normalise_answer
+from gem_core.envs.graders import exact_match, f1_score, normalise_answer
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from gem_core.training.runs import RunDir
+from gem_core.runs.directory.run_dir import RunDir
 from gem_core.training.stopping import EXIT_CODE, stopped_step
 from gem_oat.values import REAL_VARIABLE
 

@@ -12,8 +12,8 @@ from gem_core.envs.database import TASKS
 from gem_core.envs.database.env import DatabaseEnv, write_call
 from gem_core.envs.database.shop import draw_shop, in_memory, tables_of
 from gem_core.envs.database.tasks import expected
+from gem_core.envs.players import get_player, play_episode
 from gem_core.errors import UnknownNameError
-from gem_core.players import get_player, play_episode
 
 SUBMIT = "<answer>submit</answer>"
 

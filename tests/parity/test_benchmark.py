@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gem_core.parity.cases import RUNS
-from gem_core.training.trainers import list_trainers
+from gem_core.runs.trainers import list_trainers
+from gem_parity.cases import RUNS
 
 HERE = Path(__file__).resolve().parents[2] / "benchmarks" / "parity"
 

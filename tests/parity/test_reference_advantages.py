@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gem_core.adapters.turn_batch import turn_batch
+from gem_adapters.turn_batch import turn_batch
 from gem_core.advantages import (
     TurnBatch,
     compute_advantages,
@@ -13,11 +13,11 @@ from gem_core.advantages import (
     get_estimator,
     list_estimators,
 )
-from gem_core.parity import reference_advantages
-from gem_core.parity.frozen import frozen_episodes
-from gem_core.parity.reference_advantages import Played
-from gem_core.parity.replay import turn_advantages
-from gem_core.training.recipe import AlgorithmConfig, load_recipe
+from gem_core.runs.recipe.recipe import AlgorithmConfig, load_recipe
+from gem_parity import reference_advantages
+from gem_parity.frozen import frozen_episodes
+from gem_parity.reference_advantages import Played
+from gem_parity.replay import turn_advantages
 
 OPTIONS = [
     ("reinforce", {}),
@@ -79,7 +79,7 @@ def test_a_constant_batch_has_no_advantage():
 
 
 def test_limits_of_every_kind_have_rewards_and_a_last_state():
-    from gem_core.parity.frozen import frozen_batch
+    from gem_parity.frozen import frozen_batch
 
     batches = [frozen_batch(16, seed=seed) for seed in range(4)]
     cut = {}
@@ -93,7 +93,7 @@ def test_limits_of_every_kind_have_rewards_and_a_last_state():
 
 
 def test_the_tasks_of_later_steps_follow():
-    from gem_core.parity.recorded import recorded_run
+    from gem_parity.recorded import recorded_run
 
     recipe = load_recipe(
         "guess-the-number-easy", "tiny", ["train.steps=3", "batch.episodes=8", "batch.group_size=2"]

@@ -2,10 +2,10 @@ import pytest
 
 from gem_core.cli import main
 from gem_core.errors import RecipeError
-from gem_core.plan.estimate import estimate
-from gem_core.plan.shapes import QWEN3
-from gem_core.training.recipe import load_recipe
-from gem_core.training.trainers import trainer_names
+from gem_core.runs.recipe.recipe import load_recipe
+from gem_core.runs.trainers import trainer_names
+from gem_core.training.preflight.estimate import estimate
+from gem_core.training.preflight.shapes import QWEN3
 
 BASELINE = "guess-the-number-easy"
 

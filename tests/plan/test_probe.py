@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gem_core.plan.readiness.facts import Gpu
-from gem_core.plan.readiness.probe import MIB, Here
+from gem_core.training.preflight.readiness.facts import Gpu
+from gem_core.training.preflight.readiness.probe import MIB, Here
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import gem_core
-from gem_core.core import Env
+from gem_core.env.interface import Env
 from gem_core.envs import specs
-from gem_core.players import EXPERTS, Player, family, get_player
+from gem_core.envs.players import EXPERTS, Player, family, get_player
 
 GAMES = [s.id for s in specs() if family(s.id) in EXPERTS or s.id.startswith("webshop:")]
 SEEDS = 200

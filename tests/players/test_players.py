@@ -10,8 +10,8 @@ import pytest
 
 import gem_core
 from gem_core.envs import specs
+from gem_core.envs.players import EXPERTS, family, get_player, play_episode
 from gem_core.errors import GemError, UnknownNameError
-from gem_core.players import EXPERTS, family, get_player, play_episode
 
 WITH_EXPERT = [spec.id for spec in specs() if family(spec.id) in EXPERTS]
 EPISODES = range(60)

@@ -12,7 +12,7 @@ import sys
 
 import pytest
 
-from gem_core.training.runs import RunDir
+from gem_core.runs.directory.run_dir import RunDir
 
 pytestmark = pytest.mark.slow
 KEYS = ("batch.episodes=8", "train.steps=2", "eval.episodes=0", "algorithm.epochs=1")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gem_core.sandbox import Sandbox, SandboxUnavailable
+from gem_core.execution.sandbox import Sandbox, SandboxUnavailable
 
 sys.path.insert(0, str(Path(__file__).parent))
 

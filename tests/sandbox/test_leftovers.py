@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gem_core.sandbox import Limits, Sandbox, SandboxUnavailable
+from gem_core.execution.sandbox import Limits, Sandbox, SandboxUnavailable
 
 LIMITS = Limits(seconds=10, cpu_s=10, memory_mb=256)
 LEAVINGS = {

@@ -12,9 +12,9 @@ import pytest
 from attempts import ATTEMPTS, PREAMBLE
 from targets import LIMITS, SECRET, escaped, run_attempt, targets
 
-from gem_core.sandbox import Limits, Sandbox, SandboxUnavailable
-from gem_core.sandbox.processes import members
-from gem_core.sandbox.shell import Shell, ShellLimits
+from gem_core.execution.sandbox import Limits, Sandbox, SandboxUnavailable
+from gem_core.execution.sandbox.processes import members
+from gem_core.execution.sandbox.shell import Shell, ShellLimits
 
 
 @pytest.fixture(scope="module")
@@ -174,7 +174,7 @@ def test_a_destroyed_answer_of_a_shell_is_the_commands_error(
     monkeypatch: pytest.MonkeyPatch, answer: str
 ) -> None:
     """Not a fault of the sandbox, which would take the episode out of the training."""
-    monkeypatch.setattr("gem_core.sandbox.shell._PROGRAM", f"print({answer!r})")
+    monkeypatch.setattr("gem_core.execution.sandbox.shell._PROGRAM", f"print({answer!r})")
     one = Shell({"a": "x"})
     result = one.run("true")
     assert (result.status, result.error) == (None, "error") and one.files == {"a": "x"}

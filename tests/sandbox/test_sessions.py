@@ -11,8 +11,8 @@ import time
 
 import pytest
 
-from gem_core.sandbox import Limits, Sandbox, SandboxError
-from gem_core.sandbox.processes import members
+from gem_core.execution.sandbox import Limits, Sandbox, SandboxError
+from gem_core.execution.sandbox.processes import members
 
 
 def test_a_session_keeps_variables_and_files(sandbox: Sandbox) -> None:
@@ -74,7 +74,7 @@ def test_a_forgotten_session_gives_its_slot_back() -> None:
 
 
 def test_when_sessions_take_every_slot(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gem_core.sandbox.sandbox._WAIT", 0.05)
+    monkeypatch.setattr("gem_core.execution.sandbox.sandbox._WAIT", 0.05)
     with Sandbox(slots=1, spares=0) as sandbox, sandbox.session() as session:
         assert session.run("x = 1").ok
         assert sandbox.run("print(1)").error == "unavailable"

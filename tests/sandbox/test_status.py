@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from gem_core.sandbox import Limits, Sandbox, SandboxError
+from gem_core.execution.sandbox import Limits, Sandbox, SandboxError
 
 QUICK = Limits(seconds=0.5, cpu_s=2, memory_mb=256)
 WRITE_EVERYWHERE = """

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from gem_core.envs.database.env import write_call
-from gem_core.server.app import EnvServer
-from gem_core.server.limits import ServerLimits
-from gem_core.server.sessions import Session, memory_mb
+from gem_core.execution.server.app import EnvServer
+from gem_core.execution.server.limits import ServerLimits
+from gem_core.execution.server.sessions import Session, memory_mb
 
 from .hostile_states import deep, hostile
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from gem_core.server.metrics import ServerMetrics
+from gem_core.execution.server.metrics import ServerMetrics
 
 LINE = re.compile(r'[a-z_]+(\{[a-z]+="[^"\n]*"\})? -?[0-9.e+-]+')
 

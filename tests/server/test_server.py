@@ -20,19 +20,19 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
 import gem_core
-from gem_core.checker import check_env
+from gem_core.env.checker import check_env
+from gem_core.env.registration import _registry, spec
 from gem_core.episodes.data import Completion, StopReason
 from gem_core.episodes.rollout import play_many
 from gem_core.errors import DataError, GemError
-from gem_core.registration import _registry, spec
-from gem_core.server.client import RemoteEnv
-from gem_core.server.limits import ServerLimits
-from gem_core.server.program import make_program
-from gem_core.server.socket_client import ServerError
-from gem_core.training.recipe import load_recipe, recipe_from_dict
-from gem_core.training.run_data import describe_environments, in_run, make_for_run
-from gem_core.training.runs import RunDir
-from gem_core.training.tasks import MachineFactory
+from gem_core.execution.server.client import RemoteEnv
+from gem_core.execution.server.limits import ServerLimits
+from gem_core.execution.server.program import make_program
+from gem_core.execution.server.socket_client import ServerError
+from gem_core.runs.directory.run_dir import RunDir
+from gem_core.runs.environments.data import describe_environments, in_run, make_for_run
+from gem_core.runs.recipe.recipe import load_recipe, recipe_from_dict
+from gem_core.runs.tasks import MachineFactory
 
 GUESS = "game:GuessTheNumber-v0-easy"
 SESSIONS = 1000
@@ -480,6 +480,6 @@ def test_a_run_records_what_the_server_plays_and_notices_another(
     with in_run(run, rows):
         make_for_run(recipe.env[0], "env.0").close()
     other = {"fingerprint": "0123456789abcdef", "data_revision": None}
-    monkeypatch.setattr("gem_core.server.messages.facts", lambda env: other)
+    monkeypatch.setattr("gem_core.execution.server.messages.facts", lambda env: other)
     with in_run(run, rows), pytest.raises(DataError, match="server now says '0123456789abcdef'"):
         make_for_run(recipe.env[0], "env.0")

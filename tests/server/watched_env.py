@@ -6,7 +6,7 @@ import time
 from random import Random
 from typing import Any
 
-from gem_core.core import Env
+from gem_core.env.interface import Env
 
 OPEN: set[int] = set()
 

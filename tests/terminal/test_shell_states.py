@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gem_core.errors import StateError
-from gem_core.sandbox.shell import HOME, Shell
+from gem_core.execution.sandbox.shell import HOME, Shell
 
 TEXT = ["text", "x", False]
 LINK = ["link", "..", False]

@@ -9,10 +9,10 @@ from random import Random
 import pytest
 
 import gem_core
+from gem_core.envs.players import get_player, play_episode
 from gem_core.envs.terminal import TASKS, TerminalEnv
 from gem_core.errors import UnknownNameError
-from gem_core.players import get_player, play_episode
-from gem_core.sandbox import SandboxError
+from gem_core.execution.sandbox import SandboxError
 
 SUBMIT = "<answer>submit</answer>"
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import transformers
 
-from gem_core.tiny import model_path
-from gem_core.training.recipe import Recipe, load_recipe
+from gem_core.runs.recipe.recipe import Recipe, load_recipe
+from gem_core.training.tiny import model_path
 
 BASELINE = "guess-the-number-easy"
 QUICK = ("model.tiny.warm_start_steps=12", "model.tiny.warm_start_batch=16")

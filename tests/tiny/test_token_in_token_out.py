@@ -9,7 +9,7 @@ import pytest
 
 from gem_core.episodes.data import Completion, FinishReason
 from gem_core.episodes.rollout import play_batch
-from gem_core.training.tasks import MachineFactory
+from gem_core.runs.tasks import MachineFactory
 
 TURNS = 10_000
 BASELINES = ("guess-the-number-easy", "mastermind-easy", "sudoku-easy", "tower-of-hanoi-easy")
@@ -65,7 +65,7 @@ class RandomTokens:
 @pytest.fixture(scope="module")
 def played(tokenizer):
     """Episodes of four games with at least ten thousand turns, and what the policy sent."""
-    from gem_core.training.recipe import load_recipe
+    from gem_core.runs.recipe.recipe import load_recipe
 
     rounds = []
     count = 0

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gem_core.env.registration import make
 from gem_core.episodes.context import Context, HFTokenizer, get_template
-from gem_core.registration import make
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def test_any_text_survives(tokenizer, text):
 def test_other_pieces_are_tokens_of_their_own(tmp_path, pieces, text, tokens):
     from tokenizers import pre_tokenizers
 
-    from gem_core.tiny.tokenizer import train_tokenizer
+    from gem_core.training.tiny.tokenizer import train_tokenizer
 
     trained = train_tokenizer([text] * 20, 400, pieces)
     ids = trained.encode(text, add_special_tokens=False).ids
@@ -97,9 +97,9 @@ def test_other_pieces_are_tokens_of_their_own(tmp_path, pieces, text, tokens):
 
 
 def test_a_corpus_of_its_own_makes_prompts_short():
-    from gem_core.tiny.corpus import corpus, own_corpus
-    from gem_core.tiny.tokenizer import train_tokenizer
-    from gem_core.training.recipe import load_recipe
+    from gem_core.runs.recipe.recipe import load_recipe
+    from gem_core.training.tiny.corpus import corpus, own_corpus
+    from gem_core.training.tiny.tokenizer import train_tokenizer
 
     recipe = load_recipe("sokoban-easy", "tiny")
     env = make("game:Sokoban-v0-easy", **recipe.env[0].kwargs)

@@ -8,7 +8,7 @@ import sys
 
 CHILD = """
 import sys
-import gem_core.experiment
+import gem_core.training.experiment
 from gem_core.training.threads import limit_openmp_spin
 assert "torch" not in sys.modules, "too late: OpenMP has read its settings"
 if "briefly" in sys.argv:

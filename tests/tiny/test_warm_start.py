@@ -7,8 +7,8 @@ import re
 import pytest
 
 from gem_core.evaluation.local import evaluation_episodes
-from gem_core.tiny import model_path
-from gem_core.training.recipe import load_recipe
+from gem_core.runs.recipe.recipe import load_recipe
+from gem_core.training.tiny import model_path
 
 
 def consistent(episode):

@@ -17,7 +17,7 @@ def load_tool() -> Callable[[str], ModuleType]:
     """Import a script of tools/ by its path: tools/ is no package."""
 
     def load(name: str) -> ModuleType:
-        path = ROOT / "tools" / f"{name}.py"
+        path = ROOT / "scripts" / f"{name}.py"
         spec = importlib.util.spec_from_file_location(f"gem_core_tool_{name}", path)
         assert spec is not None and spec.loader is not None
         module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)

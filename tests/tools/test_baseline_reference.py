@@ -9,7 +9,7 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-from gem_core.training.suite import load_suite
+from gem_core.runs.recipe.suite import load_suite
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "baselines.md"
@@ -17,7 +17,7 @@ RUNS = ROOT / "benchmarks" / "trainers" / "results"
 
 
 def test_the_page_is_up_to_date():
-    command = [sys.executable, "tools/baseline_reference.py", "--check"]
+    command = [sys.executable, "scripts/baseline_reference.py", "--check"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -29,7 +29,7 @@ def test_every_baseline_has_a_line_of_scores():
 
 
 def test_runs_and_missing_runs_are_told_apart(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
     reference = import_module("baseline_reference")
     run = tmp_path / "sudoku-easy" / "trl" / "rebn" / "seed0"
     shutil.copytree(RUNS / "sudoku-easy" / "trl" / "rebn" / "seed0", run)
@@ -46,7 +46,7 @@ def test_runs_and_missing_runs_are_told_apart(tmp_path, monkeypatch):
 
 
 def test_agreement_and_algorithms_are_read_from_the_runs(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
     reference = import_module("baseline_reference")
     page = reference.render(RUNS)[reference.TARGET]
     agree, _, algorithms = page.partition("## Do the trainers agree?")[2].partition(
@@ -66,7 +66,7 @@ def test_agreement_and_algorithms_are_read_from_the_runs(tmp_path, monkeypatch):
 
 
 def test_the_extra_algorithms_have_a_table_of_their_own(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
     reference = import_module("baseline_reference")
     for algorithm in ("rebn", "grpo"):
         target = tmp_path / "sudoku-easy" / "trl" / algorithm / "seed0"

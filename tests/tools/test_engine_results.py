@@ -13,13 +13,13 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_the_page_is_current():
-    command = [sys.executable, "tools/engine_results.py", "--check"]
+    command = [sys.executable, "scripts/engine_results.py", "--check"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_every_run_of_a_real_engine_learned_and_is_of_a_clean_commit(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
     results = import_module("engine_results")
     for cases in results.CASES.values():
         for case in cases:
@@ -30,13 +30,13 @@ def test_every_run_of_a_real_engine_learned_and_is_of_a_clean_commit(monkeypatch
 
 
 def test_the_evaluations_are_of_a_clean_commit(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
     data = import_module("engine_results").read("trl-evaluation")
     assert not data["commit"].endswith("+") and data["at_training"]["processes"] == 0
 
 
 @pytest.mark.parametrize("trainer", ["TRL", "verl", "OpenRLHF", "Oat"])
 def test_a_stand_in_is_beside_it(monkeypatch, trainer):
-    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
     results = import_module("engine_results")
     assert next(iter(results.CASES[trainer].values())) == "stand-in"

@@ -1,4 +1,4 @@
-"""The pages of the environments agree with the output of tools/make_env_pages.py."""
+"""The pages of the environments agree with the output of scripts/make_env_pages.py."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_pages_are_not_stale() -> None:
-    command = [sys.executable, str(ROOT / "tools" / "make_env_pages.py"), "--check"]
+    command = [sys.executable, str(ROOT / "scripts" / "make_env_pages.py"), "--check"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, f"run python tools/make_env_pages.py\n{done.stdout}{done.stderr}"
+    assert done.returncode == 0, f"run python scripts/make_env_pages.py\n{done.stdout}{done.stderr}"
 
 
 SCORES = json.loads((ROOT / "docs" / "environments" / "scores.json").read_text())

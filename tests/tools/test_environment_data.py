@@ -88,7 +88,7 @@ def test_make_knows_the_trainer(name: str) -> None:
         command = ["make", "--dry-run", "--always-make", "--directory", str(ROOT), target]
         done = subprocess.run(command, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
-        assert f"tools/make_env.py {name}" in done.stdout
+        assert f"scripts/make_env.py {name}" in done.stdout
 
 
 @pytest.mark.parametrize("name", TRAINERS)

@@ -1,4 +1,4 @@
-"""tools/make_env.py builds real virtual environments here, without any package index."""
+"""scripts/make_env.py builds real virtual environments here, without any package index."""
 
 from __future__ import annotations
 

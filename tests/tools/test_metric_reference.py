@@ -8,13 +8,13 @@ from pathlib import Path
 
 from gem_core.episodes.metric_names import COMMON, METRICS, undefined
 from gem_core.episodes.metrics import episode_metrics
-from gem_core.parity.frozen import frozen_episodes
+from gem_parity.frozen import frozen_episodes
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_the_page_is_up_to_date():
-    command = [sys.executable, "tools/metric_reference.py", "--check"]
+    command = [sys.executable, "scripts/metric_reference.py", "--check"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 

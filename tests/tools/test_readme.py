@@ -12,7 +12,7 @@ README = ROOT / "README.md"
 
 
 def test_the_page_is_up_to_date():
-    command = [sys.executable, "tools/readme.py", "--check"]
+    command = [sys.executable, "scripts/readme.py", "--check"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 

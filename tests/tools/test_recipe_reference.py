@@ -11,7 +11,7 @@ PAGE = ROOT / "docs" / "recipes.md"
 
 
 def test_the_page_is_up_to_date():
-    command = [sys.executable, "tools/recipe_reference.py", "--check"]
+    command = [sys.executable, "scripts/recipe_reference.py", "--check"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 

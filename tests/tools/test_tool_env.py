@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import gem_core
-from gem_core.core import Env
+from gem_core.env.interface import Env
 from gem_core.errors import EpisodeStateError, RegistrationError, StateError, UnknownNameError
 from gem_core.tools import Budget, Call, Rewards, Tool, ToolEnv, ToolResult, make_tool, registry
 from gem_core.tools.base import wrong_arguments

@@ -9,11 +9,11 @@ import pytest
 
 from gem_core.cli import main
 from gem_core.errors import MissingDependencyError, RecipeError
-from gem_core.tracking import TRACKERS, require_trackers, send, tracked
-from gem_core.tracking.follow import STATE
-from gem_core.tracking.trackers import RunFacts
-from gem_core.training.recipe import load_recipe
-from gem_core.training.runs import RunDir
+from gem_core.runs.directory.run_dir import RunDir
+from gem_core.runs.recipe.recipe import load_recipe
+from gem_core.runs.tracking import TRACKERS, require_trackers, send, tracked
+from gem_core.runs.tracking.follow import STATE
+from gem_core.runs.tracking.trackers import RunFacts
 
 
 @pytest.fixture

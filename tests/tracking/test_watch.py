@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from gem_core.tracking.watch import watched
+from gem_core.runs.tracking.watch import watched
 
 
 def test_every_growth_is_seen_and_what_is_written_last_too(tmp_path):

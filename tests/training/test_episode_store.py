@@ -13,8 +13,8 @@ import time
 import pytest
 
 from gem_core.errors import RunError
-from gem_core.training import episode_store as store
-from gem_core.training.episode_columns import COLUMNS, columns_of
+from gem_core.runs.directory import episode_store as store
+from gem_core.runs.directory.episode_columns import COLUMNS, columns_of
 
 
 def record(index, text="x"):

@@ -10,8 +10,8 @@ import pytest
 from packaging.requirements import Requirement
 
 from gem_core.errors import UnknownNameError
-from gem_core.training.install import install_line, normal, shell_block, stack, stacks
-from gem_core.training.trainers import check, get_trainer, list_trainers
+from gem_core.runs.install import install_line, normal, shell_block, stack, stacks
+from gem_core.runs.trainers import check, get_trainer, list_trainers
 
 ROOT = Path(__file__).resolve().parents[2]
 TRAINERS = list_trainers()
@@ -91,6 +91,6 @@ def test_a_trainer_without_lines_is_guessed():
 
 
 def test_the_pages_show_the_lines():
-    program = ROOT / "tools" / "install_lines.py"
+    program = ROOT / "scripts" / "install_lines.py"
     done = subprocess.run([sys.executable, str(program), "--check"], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -11,11 +11,12 @@ import pytest
 
 from gem_core.advantages import compute_advantages, estimator_needs, list_estimators
 from gem_core.advantages.batch import TurnBatch
-from gem_core.compare.grid import ALGORITHMS, Cell
-from gem_core.compare.recipes import differing_keys
 from gem_core.errors import RecipeError
-from gem_core.training.key_needs import ENV_NEEDS, NEEDS, idle_keys, without_idle
-from gem_core.training.recipe import (
+from gem_core.results.compare.grid import ALGORITHMS, Cell
+from gem_core.results.compare.recipes import differing_keys
+from gem_core.runs.directory.run_dir import RunDir
+from gem_core.runs.recipe.key_needs import ENV_NEEDS, NEEDS, idle_keys, without_idle
+from gem_core.runs.recipe.recipe import (
     EnvConfig,
     Recipe,
     load_recipe,
@@ -25,7 +26,6 @@ from gem_core.training.recipe import (
     shipped,
     stored_recipe,
 )
-from gem_core.training.runs import RunDir
 
 GUESS = "guess-the-number-easy"
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
@@ -112,7 +112,7 @@ def test_in_one_layer_too(key):
 
 
 def _merged(data, overrides):
-    from gem_core.training.recipe_files import merge_overrides
+    from gem_core.runs.recipe.files import merge_overrides
 
     return merge_overrides(data, overrides)
 

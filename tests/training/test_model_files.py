@@ -8,7 +8,7 @@ import pytest
 from huggingface_hub import constants
 
 from gem_core.errors import RunError
-from gem_core.training.model_files import copy_source_files
+from gem_core.policies.models.files import copy_source_files
 
 SHAPE = {"model_type": "qwen3", "vocab_size": 8, "hidden_size": 4, "num_hidden_layers": 1}
 OLD = {**SHAPE, "rope_theta": 1e6, "torch_dtype": "bfloat16"}

@@ -8,8 +8,8 @@ import subprocess
 import pytest
 
 from gem_core.errors import RunError
-from gem_core.training import provenance
-from gem_core.training.provenance import changes, check_option, commit, require_clean
+from gem_core.runs import provenance
+from gem_core.runs.provenance import changes, check_option, commit, require_clean
 
 
 @pytest.fixture

@@ -9,9 +9,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gem_core.adapters.native_keys import refuse_keys
+from gem_adapters.native_keys import refuse_keys
 from gem_core.errors import GemError, RecipeError
-from gem_core.training.recipe import (
+from gem_core.runs.directory.run_dir import RunDir
+from gem_core.runs.recipe.recipe import (
     EnvConfig,
     flatten,
     get_key,
@@ -22,7 +23,6 @@ from gem_core.training.recipe import (
     recipe_keys,
     shipped,
 )
-from gem_core.training.runs import RunDir
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 GUESS = "guess-the-number-easy"

@@ -12,22 +12,22 @@ import datasets
 import pytest
 
 import gem_core
-from gem_core.env_spec import EnvSpec
+from gem_core.env.spec import EnvSpec
 from gem_core.envs import _data_source
 from gem_core.errors import DataError, RecipeError
-from gem_core.report.data import data_lines, environments_of
-from gem_core.training import run_data
-from gem_core.training.recipe import load_recipe
-from gem_core.training.run_data import (
+from gem_core.results.report.data import data_lines, environments_of
+from gem_core.runs.directory.run_dir import RUN_VARIABLE, RunDir
+from gem_core.runs.environments import data as run_data
+from gem_core.runs.environments.data import (
     belonging_to,
     describe_environments,
     env_key,
     in_run,
     make_for_run,
 )
-from gem_core.training.runs import RUN_VARIABLE, RunDir
-from gem_core.training.task_overlap import task_overlap
-from gem_core.training.tasks import MachineFactory
+from gem_core.runs.recipe.recipe import load_recipe
+from gem_core.runs.task_overlap import task_overlap
+from gem_core.runs.tasks import MachineFactory
 
 DATA_IDS = ("math:GSM8K", "qa:HotpotQA", "code:PrimeIntellect15k", "logic:RuleTaker-d2")
 GUESS = "game:GuessTheNumber-v0-easy"
@@ -191,8 +191,8 @@ def test_runs_of_older_versions_are_read(tmp_path):
 # -- all processes agree ---------------------------------------------------------------------------
 
 WORKER = """
-from gem_core.training.runs import current_run
-from gem_core.training.tasks import MachineFactory
+from gem_core.runs.directory.run_dir import current_run
+from gem_core.runs.tasks import MachineFactory
 machines = MachineFactory(current_run().recipe)
 print([machines.train(index).env.spec.data_revision for index in range(4)])
 """
@@ -313,9 +313,9 @@ def test_every_process_loads_the_commit_that_the_first_resolved(tmp_path, fresh,
 
 
 def test_an_experiment_without_its_data_leaves_no_run(tmp_path, monkeypatch):
-    from gem_core.experiment import run_experiment
+    from gem_core.training.experiment import run_experiment
 
-    monkeypatch.setattr("gem_core.training.trainers.require", lambda *_: None)
+    monkeypatch.setattr("gem_core.runs.trainers.require", lambda *_: None)
     with pytest.raises(DataError, match="dataset=sample"):
         run_experiment(recipe_of("math:GSM8K"), "trl", tmp_path / "run")
     assert not RunDir(tmp_path / "run").exists

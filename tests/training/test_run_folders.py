@@ -8,12 +8,12 @@ import shutil
 import pytest
 
 from gem_core.cli import main
-from gem_core.compare.grid import make_grid
-from gem_core.compare.runner import Plan, run_grid
 from gem_core.errors import GemError, RecipeError, RunError
-from gem_core.training.recipe import load_recipe
-from gem_core.training.run_lock import exclusive
-from gem_core.training.runs import RunDir
+from gem_core.results.compare.grid import make_grid
+from gem_core.results.compare.runner import Plan, run_grid
+from gem_core.runs.directory.lock import exclusive
+from gem_core.runs.directory.run_dir import RunDir
+from gem_core.runs.recipe.recipe import load_recipe
 
 GAME = "game:GuessTheNumber-v0-easy"
 NAMES = [

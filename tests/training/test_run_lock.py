@@ -8,15 +8,15 @@ import sys
 import pytest
 
 from gem_core.errors import RecipeError, RunError
-from gem_core.experiment import run_experiment
-from gem_core.training import run_lock
-from gem_core.training.recipe import load_recipe
-from gem_core.training.run_lock import LOCK_FILE, exclusive
-from gem_core.training.runs import RunDir
+from gem_core.runs.directory import lock as run_lock
+from gem_core.runs.directory.lock import LOCK_FILE, exclusive
+from gem_core.runs.directory.run_dir import RunDir
+from gem_core.runs.recipe.recipe import load_recipe
+from gem_core.training.experiment import run_experiment
 
 HOLD = """
 import sys
-from gem_core.training.run_lock import exclusive
+from gem_core.runs.directory.lock import exclusive
 with exclusive(sys.argv[1]):
     print("held", flush=True)
     sys.stdin.read()
@@ -48,7 +48,7 @@ def test_a_second_writer_is_refused_until_the_first_ends(tmp_path, holder):
 def test_an_experiment_leaves_the_run_of_another_process_alone(
     tmp_path, holder, if_exists, monkeypatch
 ):
-    monkeypatch.setattr("gem_core.training.trainers.require", lambda *_: None)
+    monkeypatch.setattr("gem_core.runs.trainers.require", lambda *_: None)
     recipe = load_recipe("guess-the-number-easy", "tiny")
     RunDir.create(tmp_path / "run", recipe, "trl").log(1, {"x": 1.0})
     with pytest.raises(RunError, match=f"process {holder.pid}"):
@@ -68,7 +68,7 @@ def test_overwriting_a_run_keeps_its_lock(tmp_path):
 
 
 def test_an_impossible_environment_is_refused_before_the_run_begins(tmp_path, monkeypatch):
-    monkeypatch.setattr("gem_core.training.trainers.require", lambda *_: None)
+    monkeypatch.setattr("gem_core.runs.trainers.require", lambda *_: None)
     recipe = load_recipe("guess-the-number-easy", "tiny", ["env.0.kwargs.max_number=-5"])
     with pytest.raises(RecipeError, match=r"env\.0\.kwargs: game:GuessTheNumber-v0-easy: "):
         run_experiment(recipe, "trl", tmp_path / "run")

@@ -9,19 +9,19 @@ from typing import Any
 
 import pytest
 
+from gem_core.envs.players import get_player, play_episode
 from gem_core.episodes.context import Context, get_template
 from gem_core.episodes.data import Completion, FinishReason
 from gem_core.episodes.machine import EpisodeMachine
 from gem_core.episodes.metrics import episode_metrics
 from gem_core.errors import DataError, RecipeError, UnknownNameError
-from gem_core.players import get_player, play_episode
-from gem_core.tiny.expert import sample_actions
+from gem_core.runs.directory.run_dir import RunDir
+from gem_core.runs.environments.data import describe_environments, in_run, make_for_run
+from gem_core.runs.recipe.recipe import EnvConfig, Recipe, load_recipe, override, recipe_from_dict
+from gem_core.runs.splits import split_envs
+from gem_core.runs.tasks import MachineFactory
 from gem_core.tools import ToolEnv
-from gem_core.training.recipe import EnvConfig, Recipe, load_recipe, override, recipe_from_dict
-from gem_core.training.run_data import describe_environments, in_run, make_for_run
-from gem_core.training.runs import RunDir
-from gem_core.training.splits import split_envs
-from gem_core.training.tasks import MachineFactory
+from gem_core.training.tiny.expert import sample_actions
 
 SEARCH = {
     "id": "qa:Auction",

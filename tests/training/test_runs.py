@@ -9,16 +9,16 @@ from types import SimpleNamespace
 import pytest
 
 from gem_core.errors import RunError
-from gem_core.parity.frozen import frozen_episodes
-from gem_core.training.recipe import load_recipe
-from gem_core.training.runs import (
+from gem_core.runs.directory.run_dir import (
     RUN_VARIABLE,
     RunDir,
     continue_from,
     current_run,
     describe_machine,
 )
-from gem_core.training.trainers import installed_version, list_trainers
+from gem_core.runs.recipe.recipe import load_recipe
+from gem_core.runs.trainers import installed_version, list_trainers
+from gem_parity.frozen import frozen_episodes
 
 RECIPE = load_recipe("guess-the-number-easy", "tiny")
 
@@ -115,12 +115,12 @@ def test_episodes_and_evaluations_of_a_repeated_step_count_once(tmp_path):
 
 
 def test_the_versions_of_every_installed_trainer_are_recorded(tmp_path, monkeypatch):
-    monkeypatch.setattr("gem_core.training.machine._VERSIONS", set())
+    monkeypatch.setattr("gem_core.runs.hardware._VERSIONS", set())
     declared = {trainer.distribution for trainer in list_trainers().values()}
     installed = {name for name in declared if installed_version(name)}
     assert set(describe_machine()["versions"]) == installed
     monkeypatch.setattr(
-        "gem_core.training.machine.list_trainers",
+        "gem_core.runs.hardware.list_trainers",
         lambda: {"x": SimpleNamespace(distribution="PyTest")},
     )
     assert set(describe_machine()["versions"]) == {"pytest"}

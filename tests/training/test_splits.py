@@ -6,8 +6,8 @@ import pytest
 
 import gem_core
 from gem_core.errors import RecipeError
-from gem_core.training.recipe import load_recipe
-from gem_core.training.splits import split_envs
+from gem_core.runs.recipe.recipe import load_recipe
+from gem_core.runs.splits import split_envs
 
 GUESS = "guess-the-number-easy"
 SAMPLE = "{id='math:GSM8K', kwargs={dataset='sample'}}"

@@ -12,11 +12,11 @@ import time
 
 import pytest
 
-from gem_core.adapters.program import run_process
 from gem_core.errors import RunError
+from gem_core.runs.directory.run_dir import STOP_FILE, STOPPED_FILE, RunDir
+from gem_core.runs.program import run_process
+from gem_core.runs.recipe.recipe import load_recipe
 from gem_core.training import stopping
-from gem_core.training.recipe import load_recipe
-from gem_core.training.runs import STOP_FILE, STOPPED_FILE, RunDir
 from gem_core.training.stopping import (
     RunStopped,
     SaveClock,
@@ -171,8 +171,8 @@ def test_outside_of_the_main_thread_the_file_is_enough(make_run):
 
 PARENT = """
 import sys
-from gem_core.adapters.program import run_process
-from gem_core.training.runs import RunDir
+from gem_core.runs.program import run_process
+from gem_core.runs.directory.run_dir import RunDir
 from gem_core.training.stopping import stop_on_sigterm
 with stop_on_sigterm(RunDir(sys.argv[1])):
     print("code", run_process([sys.executable, "-c", sys.argv[2]]), flush=True)

@@ -7,9 +7,9 @@ from collections import Counter
 import pytest
 
 from gem_core.errors import RecipeError
-from gem_core.training.recipe import load_recipe, shipped
-from gem_core.training.recipe_files import read_tables
-from gem_core.training.suite import load_suite
+from gem_core.runs.recipe.files import read_tables
+from gem_core.runs.recipe.recipe import load_recipe, shipped
+from gem_core.runs.recipe.suite import load_suite
 
 SUITE = load_suite()
 

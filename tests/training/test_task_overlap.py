@@ -7,9 +7,9 @@ import json
 import pytest
 
 import gem_core
-from gem_core.training import task_overlap as module
-from gem_core.training.recipe import load_recipe
-from gem_core.training.task_overlap import overlap_in_words, task_overlap
+from gem_core.runs import task_overlap as module
+from gem_core.runs.recipe.recipe import load_recipe
+from gem_core.runs.task_overlap import overlap_in_words, task_overlap
 
 GUESS = "guess-the-number-easy"
 DATA = ["math:GSM8K", "qa:HotpotQA", "code:PrimeIntellect15k", "logic:RuleTaker-d2"]
@@ -125,7 +125,7 @@ def test_the_hidden_state_tells_tasks_apart_and_only_fast_environments_are_reset
 
 
 def test_environments_of_bridges_and_servers_are_not_reset(monkeypatch):
-    from gem_core.server.client import RemoteEnv
+    from gem_core.execution.server.client import RemoteEnv
 
     monkeypatch.setattr(RemoteEnv, "provenance", dict)
     recipe = load_recipe(

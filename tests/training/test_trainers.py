@@ -12,7 +12,7 @@ import tomllib
 
 import gem_core
 from gem_core.errors import MissingDependencyError, UnknownNameError, python_needed
-from gem_core.training.trainers import Trainer, check, get_trainer, list_trainers, require
+from gem_core.runs.trainers import Trainer, check, get_trainer, list_trainers, require
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -99,7 +99,7 @@ def test_unknown_trainer_is_guessed():
 
 def test_listing_trainers_imports_no_framework():
     code = (
-        "import sys; from gem_core.training.trainers import list_trainers, check; "
+        "import sys; from gem_core.runs.trainers import list_trainers, check; "
         "names = list(list_trainers()); [check(t) for t in list_trainers().values()]; "
         "bad = {'torch', 'transformers', 'trl', 'verl', 'openrlhf', 'oat', 'RL2', 'ray'}; "
         "assert not bad & set(sys.modules), bad & set(sys.modules); print(names)"

@@ -12,18 +12,18 @@ from random import Random
 import numpy as np
 import pytest
 
-from gem_core.env_spec import EnvSpec
+from gem_core.env.registration import make
+from gem_core.env.remote.errors import RemoteError
+from gem_core.env.spec import EnvSpec
 from gem_core.errors import (
     ActionTypeError,
     EpisodeStateError,
     MissingDependencyError,
     UnknownNameError,
 )
-from gem_core.registration import make
-from gem_core.vector import make_vec
-from gem_core.vector.make import mix
-from gem_core.workers.errors import RemoteError
-from gem_core.workers.ray_process import leave_cluster
+from gem_core.execution.vector import make_vec
+from gem_core.execution.vector.make import mix
+from gem_core.execution.workers.ray_process import leave_cluster
 
 FOLDER = str(Path(__file__).parent)
 if FOLDER not in sys.path:

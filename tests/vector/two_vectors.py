@@ -9,8 +9,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import ray
 
-from gem_core.env_spec import EnvSpec
-from gem_core.vector import make_vec
+from gem_core.env.spec import EnvSpec
+from gem_core.execution.vector import make_vec
 
 FAST = EnvSpec("vec:Fast-v0", "vec_envs:Fast")
 

@@ -6,7 +6,7 @@ import os
 import time
 from pathlib import Path
 
-from gem_core.core import Env
+from gem_core.env.interface import Env
 
 CLOSED: list[bool] = []
 

@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from gem_core.training import episode_store as store
+from gem_core.runs.directory import episode_store as store
 
 Change = Callable[[Path], None]
 """Changes a folder."""

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from gem_core.env.registration import register
 from gem_core.episodes.rollout import play_batch, play_many
-from gem_core.registration import register
-from gem_core.workers import Builder, WorkerEnv, WorkerPool
-from gem_core.workers.ray_process import RayProcess, leave_cluster
+from gem_core.execution.workers import Builder, WorkerEnv, WorkerPool
+from gem_core.execution.workers.ray_process import RayProcess, leave_cluster
 
 FOLDER = str(Path(__file__).parent)
 if FOLDER not in sys.path:

@@ -10,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 
-from gem_core.core import Env
+from gem_core.env.interface import Env
 
 ID = "faulty:Env-v0"
 

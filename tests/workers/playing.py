@@ -7,9 +7,9 @@ import time
 import faulty_env
 
 from gem_core.episodes.data import Completion
-from gem_core.training import run_workers
-from gem_core.training.recipe import recipe_from_dict
-from gem_core.training.tasks import MachineFactory
+from gem_core.runs.environments import workers as run_workers
+from gem_core.runs.recipe.recipe import recipe_from_dict
+from gem_core.runs.tasks import MachineFactory
 
 GUESS = "game:GuessTheNumber-v0-easy"
 

@@ -141,10 +141,10 @@ def main():
     sys.path.insert(0, str(FOLDER))
     import faulty_env
 
-    from gem_core.registration import register
-    from gem_core.registration.parameters import Flag, Whole
-    from gem_core.server.limits import ServerLimits
-    from gem_core.server.program import make_program
+    from gem_core.env.registration import register
+    from gem_core.env.registration.parameters import Flag, Whole
+    from gem_core.execution.server.limits import ServerLimits
+    from gem_core.execution.server.program import make_program
 
     limits, turns = map(json.loads, sys.argv[1:])
     declared = {"turns": Whole(1, 100), "slow": Flag()}

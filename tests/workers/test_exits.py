@@ -8,15 +8,15 @@ import faulty_env
 import pytest
 from playing import Actions
 
+from gem_core.env.registration import make
 from gem_core.episodes.context import Context, get_template
 from gem_core.episodes.data import StopReason
 from gem_core.episodes.machine import EpisodeMachine
 from gem_core.errors import GemError
-from gem_core.registration import make
-from gem_core.training import run_workers
-from gem_core.training.recipe import recipe_from_dict
-from gem_core.training.tasks import MachineFactory
-from gem_core.workers import Builder, WorkerEnv
+from gem_core.execution.workers import Builder, WorkerEnv
+from gem_core.runs.environments import workers as run_workers
+from gem_core.runs.recipe.recipe import recipe_from_dict
+from gem_core.runs.tasks import MachineFactory
 
 FAULTS = {
     "quit": "SystemExit: 3",

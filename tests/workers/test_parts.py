@@ -12,12 +12,12 @@ from functools import partial
 
 import pytest
 
-from gem_core.workers import WorkerDiedError, WorkerPool
-from gem_core.workers.job_threads import JobThreads
-from gem_core.workers.marks import SLOTS, Marks, shared_memory
-from gem_core.workers.messages import PIECE, Unpacker, pack
-from gem_core.workers.outcome import Outcome
-from gem_core.workers.replies import Replies
+from gem_core.env.remote.outcome import Outcome
+from gem_core.execution.workers import WorkerDiedError, WorkerPool
+from gem_core.execution.workers.job_threads import JobThreads
+from gem_core.execution.workers.marks import SLOTS, Marks, shared_memory
+from gem_core.execution.workers.messages import PIECE, Unpacker, pack
+from gem_core.execution.workers.replies import Replies
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def test_a_parent_reads_which_calls_run_and_since_when(marks):
 
 WRITER = """
 import sys, time
-from gem_core.workers.marks import Marks
+from gem_core.execution.workers.marks import Marks
 marks = Marks(int(sys.argv[1]))
 while True:
     marks.begin(0, time.monotonic_ns(), builds=False)

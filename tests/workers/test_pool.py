@@ -13,9 +13,9 @@ from random import Random
 import faulty_env
 import pytest
 
+from gem_core.env.registration import make
 from gem_core.errors import EpisodeStateError, GemError
-from gem_core.registration import make
-from gem_core.workers import (
+from gem_core.execution.workers import (
     Builder,
     EnvDeadlineError,
     RemoteError,
@@ -27,8 +27,8 @@ from gem_core.workers import (
 PARENT = """
 import os, sys, time
 sys.path.insert(0, sys.argv[1])
-from gem_core.workers import *
-from gem_core.workers.ray_process import RayProcess, join_cluster
+from gem_core.execution.workers import *
+from gem_core.execution.workers.ray_process import RayProcess, join_cluster
 if sys.argv[3] == "ray":
     join_cluster(None)
 pool = WorkerPool(2, new_process=RayProcess if sys.argv[3] == "ray" else None)
@@ -58,7 +58,7 @@ def wait_until(holds, seconds=10.0):
 
 def test_it_plays_as_the_environment_itself(pool):
     here = make("game:Mastermind-v0-easy")
-    builder = Builder("gem_core.registration:make", ("game:Mastermind-v0-easy",)).pickled()
+    builder = Builder("gem_core.env.registration:make", ("game:Mastermind-v0-easy",)).pickled()
     there = WorkerEnv(pool, builder)
     assert there.slow and there.spec is None
     rng_here, rng_there = Random(1), Random(1)

@@ -14,11 +14,11 @@ from playing import Actions, eventually
 from gem_core.episodes.data import StopReason
 from gem_core.episodes.rollout import play_batch, play_many, require_healthy
 from gem_core.errors import GemError
-from gem_core.training import run_workers
-from gem_core.training.recipe import recipe_from_dict
-from gem_core.training.run_data import in_run
-from gem_core.training.runs import RunDir
-from gem_core.training.tasks import MachineFactory
+from gem_core.runs.directory.run_dir import RunDir
+from gem_core.runs.environments import workers as run_workers
+from gem_core.runs.environments.data import in_run
+from gem_core.runs.recipe.recipe import recipe_from_dict
+from gem_core.runs.tasks import MachineFactory
 
 FAULTS = ("exception", "memory", "exit", "kill", "hang")
 

@@ -18,12 +18,12 @@ import faulty_env
 import ray
 from ray.cluster_utils import Cluster
 
+from gem_core.env.registration import register
 from gem_core.episodes.data import Completion
 from gem_core.episodes.rollout import play_many
-from gem_core.registration import register
-from gem_core.training.recipe import recipe_from_dict
-from gem_core.training.run_workers import run_pool
-from gem_core.training.tasks import MachineFactory
+from gem_core.runs.environments.workers import run_pool
+from gem_core.runs.recipe.recipe import recipe_from_dict
+from gem_core.runs.tasks import MachineFactory
 
 EPISODES = 200
 CONCURRENCY = 50

@@ -6,8 +6,9 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from gem_core.env.parsing import get_parser, render
 from gem_core.envs.database.lease import Database
 from gem_core.envs.database.shop import (
     draw_shop,
@@ -20,12 +21,10 @@ from gem_core.envs.database.shop import (
 from gem_core.envs.database.tasks import TASKS, Problem, expected, tasks_of
 from gem_core.envs.games.game import Game
 from gem_core.errors import StateError
-from gem_core.parsing import get_parser, render
 from gem_core.tools.mcp.session import McpError, require_sdk
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gem_core.core import State, StepResult
+    from gem_core.env.interface import State, StepResult
     from gem_core.envs.database.shop import Tables
 
 SUBMIT = "submit"
@@ -124,7 +123,7 @@ class DatabaseEnv(Game):
         return {**super().get_state(), "database": self._rows()}
 
     def set_state(self, state: State) -> None:
-        """Restore a state; see `gem_core.core.Env.set_state`."""
+        """Restore a state; see `gem_core.env.interface.Env.set_state`."""
         super().set_state(state)
         rows = state["database"]
         if rows is not None:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from gem_core.data.clues import clues
+from typing import TYPE_CHECKING
+
+from gem_core.envs.data.clues import clues
 from gem_core.envs.games.game import Game, parse_int
 from gem_core.envs.games.word_grid import EMPTY, lay_words
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from random import Random
     from typing import Any
 
-    from gem_core.core import StepResult
+    from gem_core.env.interface import StepResult
 
 _NUMBERS = {str(n): n for n in range(100)}
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import TYPE_CHECKING
 
 from gem_core.envs.games.game import Game
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from random import Random
     from typing import Any
 
-    from gem_core.core import StepResult
+    from gem_core.env.interface import StepResult
 
 _DIRECTIONS = ("up", "down", "left", "right")
 _SIZES = ((2, 10), (3, 20), (4, 50))

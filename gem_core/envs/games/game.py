@@ -11,18 +11,18 @@ import re
 from abc import abstractmethod
 from functools import partial
 from sys import intern, maxsize
+from typing import TYPE_CHECKING
 
-from gem_core.core import Env
+from gem_core.env.interface import Env
+from gem_core.env.parsing import form_parser, get_parser, render, simple_answers
 from gem_core.errors import unknown
-from gem_core.parsing import form_parser, get_parser, render, simple_answers
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from gem_core.core import ResetResult, StepResult
-    from gem_core.parsing import Parser
+    from gem_core.env.interface import ResetResult, StepResult
+    from gem_core.env.parsing import Parser
 
 REWARDS = {
     "success": 1.0,

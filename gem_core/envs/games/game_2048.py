@@ -5,15 +5,15 @@ from __future__ import annotations
 from functools import lru_cache
 from itertools import pairwise
 from math import log2
+from typing import TYPE_CHECKING
 
 from gem_core.envs.games.game import Game
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from random import Random
     from typing import Any
 
-    from gem_core.core import StepResult
+    from gem_core.env.interface import StepResult
 
     Row = tuple[int, ...]
 

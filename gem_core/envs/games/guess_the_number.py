@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from math import ceil, sqrt
+from typing import TYPE_CHECKING
 
 from gem_core.envs.games.game import Game, parse_int
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from random import Random
     from typing import Any
 
-    from gem_core.core import StepResult
+    from gem_core.env.interface import StepResult
 
 _PROMPT = "Enter your next guess."
 _SHOWN = 20

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from gem_core.data.words import upper_words
+from typing import TYPE_CHECKING
+
+from gem_core.envs.data.words import upper_words
 from gem_core.envs.games.game import Game
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from random import Random
     from typing import Any
 
-    from gem_core.core import StepResult
+    from gem_core.env.interface import StepResult
 
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _SIZES = ((3, 10), (5, 15), (7, 20))
@@ -30,7 +31,7 @@ class Hangman(Game):
         max_turns: number of guesses, including right ones.
         words: the word list from which the word is drawn: ``"basic"`` (157 words of 3 letters, 600
             of 5, 675 of 7), ``"basic850"`` (65, 152, 119; 850 in all, as in GEM) or ``"english"``
-            (478, 3,454, 6,716); see `gem_core.data.words`. Or the words themselves.
+            (478, 3,454, 6,716); see `gem_core.envs.data.words`. Or the words themselves.
         **options: see `gem_core.envs.games.game.Game`.
     """
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from gem_core.envs.games.game import Game, parse_int
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from random import Random
     from typing import Any
 
-    from gem_core.core import StepResult
+    from gem_core.env.interface import StepResult
 
 _DIGITS = {str(n): n for n in range(30)}
 _PROMPT = "Enter your next move."

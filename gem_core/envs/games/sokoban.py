@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from gem_core.envs.games.game import Game
 from gem_core.envs.games.sokoban_room import make_room
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from random import Random
     from typing import Any
 
-    from gem_core.core import StepResult
+    from gem_core.env.interface import StepResult
     from gem_core.envs.games.sokoban_room import Room
 
 _DIRECTIONS = ("up", "down", "left", "right")

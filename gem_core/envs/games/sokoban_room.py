@@ -6,7 +6,8 @@ that moving a set by one cell is a shift that never wraps around.
 
 from __future__ import annotations
 
-TYPE_CHECKING = False
+from typing import TYPE_CHECKING
+
 if TYPE_CHECKING:
     from random import Random
 

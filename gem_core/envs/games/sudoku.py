@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import TYPE_CHECKING
 
 from gem_core.envs.games.game import Game, parse_int
 from gem_core.envs.games.sudoku_grid import dig, full_grid, layout
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from random import Random
     from typing import Any
 
-    from gem_core.core import StepResult
+    from gem_core.env.interface import StepResult
 
 _SIZES = ((4, 10, 15), (9, 50, 50))
 _SIDES = (4, 9)

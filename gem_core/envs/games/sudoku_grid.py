@@ -6,7 +6,8 @@ the bit ``1 << (v - 1)``.
 
 from __future__ import annotations
 
-TYPE_CHECKING = False
+from typing import TYPE_CHECKING
+
 if TYPE_CHECKING:
     from random import Random
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from gem_core.envs._data_source import file_revision
 from gem_core.envs.games.game import Game
 from gem_core.envs.games.wiki_pages import MediaWiki, Page, file_wiki
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from random import Random
     from typing import Any
 
-    from gem_core.core import StepResult
+    from gem_core.env.interface import StepResult
     from gem_core.envs.games.wiki_pages import Wiki
 
 _REWARDS = {"step": -0.05, "invalid_action": -0.2, "format_error": -0.2}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from random import Random
     from typing import Any, Protocol
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 _LINK = re.compile(r"\[\[([^]|]+)(?:\|([^]]+))?\]\]")
-SAMPLE = Path(__file__).parents[2] / "data" / "wiki_sample.txt"
+SAMPLE = Path(__file__).parents[1] / "data" / "wiki_sample.txt"
 
 
 class Page:

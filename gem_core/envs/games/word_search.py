@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from gem_core.data.words import upper_words
+from typing import TYPE_CHECKING
+
+from gem_core.envs.data.words import upper_words
 from gem_core.envs.games.game import Game, parse_int
 from gem_core.envs.games.word_grid import EMPTY, lay_words
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from random import Random
     from typing import Any
 
-    from gem_core.core import StepResult
+    from gem_core.env.interface import StepResult
 
 _NUMBERS = {str(n): n for n in range(100)}
 _LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -32,7 +33,7 @@ class WordSearch(Game):
         hardcore: draw words from the list ``"english"`` (38,981 words) instead of ``words``;
             ``None`` draws which at each reset.
         words: the word list: ``"basic"`` (3,710 words), ``"basic850"`` (850, as in GEM) or
-            ``"english"``. See `gem_core.data.words`.
+            ``"english"``. See `gem_core.envs.data.words`.
         max_turns: number of attempts.
         **options: see `gem_core.envs.games.game.Game`.
     """

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from random import Random
+from typing import TYPE_CHECKING
 
-from gem_core.core import _RUNNING, Env
-from gem_core.core.states import check_fields
+from gem_core.env.interface import _RUNNING, Env
+from gem_core.env.parsing import get_parser, render
+from gem_core.env.registration.references import resolve_class, resolve_function
+from gem_core.env.states import check_fields
 from gem_core.errors import unknown
-from gem_core.parsing import get_parser, render
-from gem_core.registration.references import resolve_class, resolve_function
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from gem_core.core import ResetResult, State, StepResult
+    from gem_core.env.interface import ResetResult, State, StepResult
 
     Opponent = Callable[["MultiAgentEnv", Random], str]
     """Chooses a legal move from the game and a generator."""

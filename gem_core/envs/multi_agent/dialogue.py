@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from gem_core.env.registration.references import resolve_class
 from gem_core.envs.games.game import Game
 from gem_core.errors import StateError, unknown
-from gem_core.registration.references import resolve_class
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from random import Random
     from typing import Any
 
-    from gem_core.core import StepResult
+    from gem_core.env.interface import StepResult
 
 
 class UserReply(NamedTuple):

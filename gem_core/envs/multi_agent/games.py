@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from functools import cache, reduce
 from operator import xor
+from typing import TYPE_CHECKING
 
 from gem_core.envs.multi_agent.base import MultiAgentEnv
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from random import Random
     from typing import Any

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from gem_core.env.registration.references import check_level
 from gem_core.envs.games.game import Game
 from gem_core.envs.terminal.tasks import TASKS, Problem, tasks_of
 from gem_core.errors import StateError
-from gem_core.registration.references import check_level
-from gem_core.sandbox.results import SandboxError
-from gem_core.sandbox.shell import Shell, ShellLimits, ShellResult
+from gem_core.execution.sandbox.results import SandboxError
+from gem_core.execution.sandbox.shell import Shell, ShellLimits, ShellResult
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gem_core.core import ResetResult, State, StepResult
+    from gem_core.env.interface import ResetResult, State, StepResult
 
 SUBMIT = "submit"
 """The action that ends an episode."""
@@ -111,7 +110,7 @@ class TerminalEnv(Game):
         return {**super().get_state(), "shell": None if shell is None else shell.get_state()}
 
     def set_state(self, state: State) -> None:
-        """Restore a state; see `gem_core.core.Env.set_state`."""
+        """Restore a state; see `gem_core.env.interface.Env.set_state`."""
         super().set_state(state)
         self._shell = self._shell_of(state)
 

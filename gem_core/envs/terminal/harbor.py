@@ -16,14 +16,13 @@ import uuid
 import weakref
 from pathlib import Path
 from random import Random
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gem_core.envs.games.game import Game
 from gem_core.errors import DataError, GemError, MissingDependencyError
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gem_core.core import State, StepResult
+    from gem_core.env.interface import State, StepResult
 
 SUBMIT = "submit"
 ENGINES = ("docker", "podman")
@@ -205,7 +204,7 @@ class TaskFolderEnv(Game):
         return self._answer(rng.choice(["ls", "pwd", "whoami", SUBMIT]))
 
     def set_state(self, state: State) -> None:
-        """Restore a state, by its commands; see `gem_core.core.Env.set_state`."""
+        """Restore a state, by its commands; see `gem_core.env.interface.Env.set_state`."""
         super().set_state(state)
         self._start_container()
         for command in self._commands:

@@ -8,15 +8,14 @@ import threading
 import time
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gem_core.core import Env
+from gem_core.env.interface import Env
+from gem_core.env.registration import check_client_parameters, list_envs, make_from_data
 from gem_core.errors import GemError
-from gem_core.registration import check_client_parameters, list_envs, make_from_data
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gem_core.core import StepResult
+    from gem_core.env.interface import StepResult
 
 
 class ServeError(GemError, ValueError):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+from gem_core.env.registration.references import needs_trust
 from gem_core.errors import StateError, unknown
-from gem_core.registration.references import needs_trust
 from gem_core.tools.base import Call, Tool, ToolResult
 from gem_core.tools.mcp.pool import pool_of
 from gem_core.tools.mcp.session import McpServer, McpSession, ToolInfo

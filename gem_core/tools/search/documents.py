@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from gem_core.errors import DataError, unknown
 
-CORPORA = Path(__file__).resolve().parents[2] / "data" / "corpora"
+CORPORA = Path(__file__).resolve().parents[2] / "envs" / "data" / "corpora"
 
 
 class Document(NamedTuple):

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import torch
 import transformers
 
-from gem_core.engines.engine import Engine, EngineRequest
-from gem_core.engines.sampling import Sampling
 from gem_core.episodes.data import Completion
+from gem_core.policies.engine.engine import Engine, EngineRequest
+from gem_core.policies.engine.sampling import Sampling
 
 __version__ = "0.8.4"
 

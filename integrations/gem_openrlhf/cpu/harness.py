@@ -18,8 +18,8 @@ from types import ModuleType
 from typing import Any
 
 from gem_core.errors import GemError
+from gem_core.runs.recipe.recipe import Recipe
 from gem_core.training.allocator import keep_freed_memory
-from gem_core.training.recipe import Recipe
 from gem_openrlhf.cpu import real_vllm
 
 STAND_INS = str(Path(__file__).with_name("stand_ins"))

@@ -8,9 +8,9 @@ from types import MappingProxyType, SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
-from gem_core.adapters.estimate import needs_critic
+from gem_adapters.estimate import needs_critic
 from gem_core.episodes.data import Episode
-from gem_core.training.recipe import Recipe
+from gem_core.runs.recipe.recipe import Recipe
 from gem_openrlhf.cpu import harness
 
 harness.apply()  # before the imports below: they need flash_attn and vllm

@@ -38,7 +38,7 @@ def require() -> None:
     if find_spec("vllm") is None:
         raise MissingDependencyError(
             'hardware.engine = "vllm" on a CPU needs a CPU build of vLLM. Build the environment '
-            "with: tools/make_env.py openrlhf-vllm. Or leave hardware.engine out."
+            "with: scripts/make_env.py openrlhf-vllm. Or leave hardware.engine out."
         )
 
 

@@ -17,11 +17,11 @@ import torch
 from aiohttp import web
 from transformers import AutoModelForCausalLM
 
-from gem_core.engines.asynchronous import AsyncEngine
-from gem_core.engines.engine import Engine as CpuEngine
-from gem_core.engines.engine import EngineRequest
-from gem_core.engines.sampling import Sampling
 from gem_core.episodes.data import Completion
+from gem_core.policies.engine.asynchronous import AsyncEngine
+from gem_core.policies.engine.engine import Engine as CpuEngine
+from gem_core.policies.engine.engine import EngineRequest
+from gem_core.policies.engine.sampling import Sampling
 from gem_rl2.cpu.router import serve
 from gem_rl2.cpu.stand_ins import MultiprocessingSerializer, SamplingParams, unflatten
 

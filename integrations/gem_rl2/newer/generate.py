@@ -11,9 +11,9 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from gem_core.adapters.estimate import needs_critic
+from gem_adapters.estimate import needs_critic
 from gem_core.episodes.machine import EpisodeMachine
-from gem_core.training.tasks import eval_task, train_task
+from gem_core.runs.tasks import eval_task, train_task
 from gem_rl2.rollout import PLAYERS, to_native
 
 TRAINED = itertools.count()

@@ -22,10 +22,10 @@ from hydra.core.hydra_config import HydraConfig
 from RL2.utils.algorithms import compute_approx_kl
 from RL2.utils.communication import initialize_global_process_group
 
-from gem_core.adapters.estimate import needs_critic
-from gem_core.adapters.value_heads import start_at_zero
+from gem_adapters.estimate import needs_critic
+from gem_adapters.value_heads import start_at_zero
 from gem_core.errors import GemError
-from gem_core.training.runs import RunDir
+from gem_core.runs.directory.run_dir import RunDir
 from gem_core.training.stopping import stop_requested
 from gem_rl2.advantages import Advantages, require_installed
 from gem_rl2.config import settings_of, translate

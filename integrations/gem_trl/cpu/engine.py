@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gem_core.engines.engine import Engine, EngineRequest
-from gem_core.engines.sampling import Sampling
 from gem_core.episodes.data import Completion
 from gem_core.episodes.rollout import Request
+from gem_core.policies.engine.engine import Engine, EngineRequest
+from gem_core.policies.engine.sampling import Sampling
 from gem_trl.rollout import EnginePolicy
 
 _TRANSLATED = {"eos_token_id", "max_new_tokens"}

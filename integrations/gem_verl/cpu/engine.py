@@ -11,10 +11,10 @@ from typing import Any
 
 import torch
 
-from gem_core.engines.asynchronous import AsyncEngine
-from gem_core.engines.engine import Engine, EngineRequest
-from gem_core.engines.sampling import Sampling
 from gem_core.errors import GemError
+from gem_core.policies.engine.asynchronous import AsyncEngine
+from gem_core.policies.engine.engine import Engine, EngineRequest
+from gem_core.policies.engine.sampling import Sampling
 
 GATHER_S = 0.01
 """Requests come one by one through Ray: a short wait costs less than small batches."""

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from gem_core.adapters.native_keys import bare, refuse_native, refuse_values
+from gem_adapters.native_keys import bare, refuse_native, refuse_values
+from gem_core.runs.recipe.recipe import Recipe
 from gem_core.training.allocator import keep_freed_memory
-from gem_core.training.recipe import Recipe
 from gem_verl.tables import ACTOR, MODEL, REF, ROLLOUT
 
 ENGINE = "gem_hf"

@@ -28,8 +28,8 @@ from verl.trainer.ppo.rollout_corr_helper import compute_rollout_correction_and_
 from verl.utils import tensordict_utils as tu
 from verl.workers.utils.padding import response_from_nested, response_to_nested
 
-from gem_core.adapters.hydra import override
-from gem_core.training.recipe import Recipe
+from gem_adapters.hydra import override
+from gem_core.runs.recipe.recipe import Recipe
 from gem_verl.advantages import require_installed
 from gem_verl.config import payload, translate
 from gem_verl.cpu.platform import CPUPlatform

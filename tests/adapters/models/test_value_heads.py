@@ -6,7 +6,7 @@ import pytest
 import torch
 import transformers
 
-from gem_core.adapters.value_heads import start_at_zero
+from gem_adapters.value_heads import start_at_zero
 from gem_core.errors import GemError
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import gem_core
-from gem_core.checker import check_env
+from gem_core.env.checker import check_env
 from gem_core.errors import RecipeError
 
 GUESS = "game:GuessTheNumber-v0-easy"

@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 from msgspec.structs import replace
 
-from gem_core.parity.frozen import frozen_episodes
 from gem_oat.config import arguments
 from gem_oat.cpu import install
+from gem_parity.frozen import frozen_episodes
 
 install()  # the modules below import Oat
 

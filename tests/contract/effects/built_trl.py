@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import torch
 from accelerate import Accelerator
 
-from gem_core.adapters.estimate import needs_critic
+from gem_adapters.estimate import needs_critic
 from gem_trl.critic import States, TurnCritic
 from gem_trl.rollout import task_rows
 from gem_trl.weights import lora_config

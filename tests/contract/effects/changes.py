@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from msgspec import inspect
 
-from gem_core.training.recipe import EnvConfig, Recipe
-from gem_core.training.recipe_files import merge_overrides
+from gem_core.runs.recipe.files import merge_overrides
+from gem_core.runs.recipe.recipe import EnvConfig, Recipe
 
 OTHER = "{id = 'game:Mastermind-v0-easy'}"
 VALUES = {

@@ -11,17 +11,17 @@ import huggingface_hub
 import msgspec
 import numpy as np
 
-from gem_core.adapters.estimate import estimate, needs_critic
-from gem_core.adapters.turn_batch import turn_batch
-from gem_core.core import Env
+from gem_adapters.estimate import estimate, needs_critic
+from gem_adapters.turn_batch import turn_batch
+from gem_core.env.interface import Env
 from gem_core.episodes.machine import EpisodeMachine
 from gem_core.evaluation.contenders import sampling_fields
-from gem_core.parity.frozen import frozen_episodes
-from gem_core.tiny.cache import _settings, model_source
-from gem_core.tracking import follow
-from gem_core.training import run_workers
+from gem_core.runs.environments import workers as run_workers
+from gem_core.runs.tasks import MachineFactory, eval_task, step_tasks
+from gem_core.runs.tracking import follow
 from gem_core.training.stopping import SaveClock
-from gem_core.training.tasks import MachineFactory, eval_task, step_tasks
+from gem_core.training.tiny.cache import _settings, model_source
+from gem_parity.frozen import frozen_episodes
 
 EPISODES = frozen_episodes(16, group_size=2)
 

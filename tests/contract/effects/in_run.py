@@ -12,9 +12,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from gem_core.episodes.rollout import play_batch
 from gem_core.evaluation.local import evaluation_episodes
-from gem_core.evaluation.policy import HFPolicy
-from gem_core.tiny import model_path
-from gem_core.training.tasks import MachineFactory
+from gem_core.policies.engine.policy import HFPolicy
+from gem_core.runs.tasks import MachineFactory
+from gem_core.training.tiny import model_path
 
 
 def played(run):

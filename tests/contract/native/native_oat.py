@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from gem_core.adapters.estimate import needs_critic
+from gem_adapters.estimate import needs_critic
 from gem_oat.cpu import install
 
 install()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from gem_core.adapters.estimate import needs_critic
+from gem_adapters.estimate import needs_critic
 from gem_openrlhf.command_line import parser
 from gem_openrlhf.config import translate
 

@@ -6,7 +6,7 @@ import math
 
 from native_hydra import compose, value
 
-from gem_core.adapters.estimate import needs_critic
+from gem_adapters.estimate import needs_critic
 from gem_rl2.config import translate
 from gem_rl2.native import compose_native
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from native_hydra import compose, value
 
-from gem_core.adapters.estimate import needs_critic
+from gem_adapters.estimate import needs_critic
 from gem_verl.config import translate
 from gem_verl.native import compose_native
 

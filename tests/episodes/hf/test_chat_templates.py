@@ -12,8 +12,8 @@ from gem_core.episodes.context import TEMPLATES, Context, HFTokenizer, get_templ
 from gem_core.episodes.data import Completion, FinishReason, StopReason
 from gem_core.episodes.machine import EpisodeMachine, Limits
 from gem_core.errors import RecipeError
-from gem_core.training.recipe import load_recipe
-from gem_core.training.tasks import MachineFactory
+from gem_core.runs.recipe.recipe import load_recipe
+from gem_core.runs.tasks import MachineFactory
 
 FIRST = "guess a number\nfrom 1 to 9"
 

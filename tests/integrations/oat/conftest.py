@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from gem_core.parity.frozen import frozen_episodes
-from gem_core.training.recipe import load_recipe
-from gem_core.training.runs import RunDir
+from gem_core.runs.directory.run_dir import RunDir
+from gem_core.runs.recipe.recipe import load_recipe
 from gem_oat.cpu import install
+from gem_parity.frozen import frozen_episodes
 
 torch.set_num_threads(1)
 install()

@@ -13,8 +13,8 @@ import pytest
 import torch
 from oat.utils.launcher import get_free_port
 
-from gem_core.adapters.estimate import estimate
-from gem_core.adapters.turn_batch import turn_batch
+from gem_adapters.estimate import estimate
+from gem_adapters.turn_batch import turn_batch
 from gem_core.advantages import (
     TurnBatch,
     compute_advantages,
@@ -25,7 +25,7 @@ from gem_core.advantages import (
     value_targets,
 )
 from gem_core.errors import AdvantageError, GemError
-from gem_core.training.recipe import AlgorithmConfig, recipe_from_dict
+from gem_core.runs.recipe.recipe import AlgorithmConfig, recipe_from_dict
 from gem_oat.advantages import GemAdvantages, estimate_rows, require_installed
 from gem_oat.rows import Row, SegmentRow
 

@@ -9,7 +9,7 @@ import torch
 from oat.algorithms.ppo import PPOArgs
 
 from gem_core.errors import RecipeError, UnknownNameError
-from gem_core.training.recipe import load_recipe, recipe_from_dict, recipe_keys
+from gem_core.runs.recipe.recipe import load_recipe, recipe_from_dict, recipe_keys
 from gem_oat import config
 from gem_oat.values import REAL_VARIABLE
 

@@ -16,10 +16,10 @@ from oat.algorithms.ppo import PPOLearner
 from oat.utils.launcher import get_free_port
 from oat.utils.lm_head import FusedLinear
 
-import gem_core.training.trainers
+import gem_core.runs.trainers
 from gem_core.errors import GemError, MissingDependencyError, UnknownNameError
-from gem_core.training.recipe import SamplingConfig
-from gem_core.training.runs import RunDir
+from gem_core.runs.directory.run_dir import RunDir
+from gem_core.runs.recipe.recipe import SamplingConfig
 from gem_oat import _compat, launch
 from gem_oat.cpu import in_process, install
 from gem_oat.values import REAL_VARIABLE
@@ -157,7 +157,7 @@ def test_a_run_that_leaves_no_model_is_an_error(recipe, tmp_path, monkeypatch):
 
 def test_missing_parts_of_the_gpu_stack_are_named(monkeypatch):
     monkeypatch.setattr(sys, "version_info", (3, 10, 13))
-    monkeypatch.setattr(gem_core.training.trainers, "find_spec", lambda name: None)
+    monkeypatch.setattr(gem_core.runs.trainers, "find_spec", lambda name: None)
     with pytest.raises(MissingDependencyError, match=r"vllm is missing: pip.*launchpad is missing"):
         _compat.require_gpu_stack()
 

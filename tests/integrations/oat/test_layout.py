@@ -6,10 +6,10 @@ import pytest
 import torch
 from deepspeed.utils import safe_get_full_grad
 
-from gem_core.parity.frozen import frozen_batch
 from gem_oat.cpu.in_process import InProcessLearner
 from gem_oat.rollout import to_data, to_native
 from gem_oat.rows import SegmentRow
+from gem_parity.frozen import frozen_batch
 
 GAMMA = "algorithm.gamma=0.9"
 

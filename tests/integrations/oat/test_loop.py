@@ -11,8 +11,8 @@ import torch
 import transformers
 
 from gem_core.episodes.metric_names import COMMON
-from gem_core.tiny import model_path
-from gem_core.training.runs import RunDir
+from gem_core.runs.directory.run_dir import RunDir
+from gem_core.training.tiny import model_path
 from gem_oat import launch
 from gem_oat.cpu.in_process import InProcessLearner
 from gem_oat.learner import GemLearner

@@ -7,9 +7,9 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from gem_core.errors import RecipeError
-from gem_core.tiny import model_path
-from gem_core.training.model_weights import missing_weights
-from gem_core.training.runs import RunDir
+from gem_core.policies.models.weights import missing_weights
+from gem_core.runs.directory.run_dir import RunDir
+from gem_core.training.tiny import model_path
 from gem_oat import launch
 from gem_oat.config import translate
 from gem_oat.cpu.in_process import InProcessLearner

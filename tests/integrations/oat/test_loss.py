@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from gem_core.errors import GemError
-from gem_core.training.recipe import AlgorithmConfig
+from gem_core.runs.recipe.recipe import AlgorithmConfig
 from gem_oat.loss import TurnLoss, loss_weights
 from gem_oat.rows import Row, SegmentRow
 

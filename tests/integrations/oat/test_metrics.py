@@ -7,7 +7,7 @@ import math
 import pytest
 
 from gem_core.errors import GemError
-from gem_core.training.runs import RunDir
+from gem_core.runs.directory.run_dir import RunDir
 from gem_oat.cpu.in_process import InProcessLearner
 from gem_oat.metrics import NAMES, RunLog
 

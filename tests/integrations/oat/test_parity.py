@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import transformers
 
-from gem_core.parity.reference import compare, reference
-from gem_core.parity.replay import expected_rows
-from gem_oat.cpu.replay import replay
+from gem_parity.reference import compare, reference
+from gem_parity.replay import expected_rows
+from gem_parity.trainers.oat import replay
 
 
 @pytest.fixture(scope="module")

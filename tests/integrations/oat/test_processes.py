@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import transformers
 
-from gem_core.training.runs import RunDir
+from gem_core.runs.directory.run_dir import RunDir
 
 PROGRAM = Path(__file__).with_name("three_processes.py")
 

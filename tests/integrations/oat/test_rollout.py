@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from gem_core.errors import GemError
-from gem_core.training.tasks import step_tasks
+from gem_core.runs.tasks import step_tasks
 from gem_oat.cpu.in_process import MemoryClient
 from gem_oat.rollout import pad_rows, to_native
 from gem_oat.rows import SegmentRow, segment_rows, turn_rows

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gem_core.adapters.token_rows import RowLabel
+from gem_adapters.token_rows import RowLabel
 from gem_core.errors import GemError
 from gem_oat.rows import Row, SegmentRow, bootstrap_row, segment_rows, turn_rows
 

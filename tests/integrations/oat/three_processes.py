@@ -10,8 +10,8 @@ import hashlib
 import sys
 from pathlib import Path
 
-from gem_core.training.recipe import load_recipe
-from gem_core.training.runs import RunDir
+from gem_core.runs.directory.run_dir import RunDir
+from gem_core.runs.recipe.recipe import load_recipe
 from gem_oat.cpu import processes
 
 

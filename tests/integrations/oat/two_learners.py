@@ -20,11 +20,11 @@ def main(rank: str, port: str, folder: Path, first: int, last: int, overrides: l
     # isort: split
     import torch
 
-    from gem_core.parity.frozen import frozen_episodes
-    from gem_core.training.recipe import load_recipe
-    from gem_core.training.runs import RunDir
+    from gem_core.runs.directory.run_dir import RunDir
+    from gem_core.runs.recipe.recipe import load_recipe
     from gem_oat.launch import arguments
     from gem_oat.rollout import to_native
+    from gem_parity.frozen import frozen_episodes
 
     torch.set_num_threads(1)
     recipe = load_recipe("guess-the-number-easy", "tiny", overrides)

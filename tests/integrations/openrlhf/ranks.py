@@ -20,9 +20,9 @@ FAILED_FIRST = "seed=1"
 
 def update(model_dir, overrides, rank=0, ranks=1):
     """The figures of one update on this rank's share of the frozen episodes."""
-    from gem_core.parity.frozen import frozen_episodes
-    from gem_core.training.recipe import load_recipe
+    from gem_core.runs.recipe.recipe import load_recipe
     from gem_openrlhf.cpu.in_process import InProcess
+    from gem_parity.frozen import frozen_episodes
 
     keys = (*BATCH, *overrides, f"hardware.gpus_per_node={ranks}")
     recipe = load_recipe("guess-the-number-easy", "tiny", keys)

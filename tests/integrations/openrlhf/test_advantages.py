@@ -16,12 +16,12 @@ from vllm import SamplingParams
 
 from gem_core.advantages import register_estimator
 from gem_core.errors import GemError
-from gem_core.parity.frozen import frozen_episodes
-from gem_core.parity.replay import turn_advantages
 from gem_openrlhf.advantages import GemExperienceMaker, require_installed
 from gem_openrlhf.config import flags, render
 from gem_openrlhf.cpu.parse import parse
 from gem_openrlhf.rollout import GemAgentExecutor, to_native
+from gem_parity.frozen import frozen_episodes
+from gem_parity.replay import turn_advantages
 
 BATCH = ("batch.episodes=16", "batch.group_size=2")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gem_core.parity.frozen import frozen_episodes
 from gem_openrlhf.cpu.in_process import InProcess
 from gem_openrlhf.dynamic import divide
+from gem_parity.frozen import frozen_episodes
 
 BATCH = (
     "batch.episodes=16",

@@ -11,22 +11,22 @@ from types import SimpleNamespace
 import pytest
 
 from gem_core.errors import GemError, MissingDependencyError
-from gem_core.training.runs import RunDir
+from gem_core.runs.directory.run_dir import RunDir
 from gem_openrlhf import _compat, command_line, launch
 from gem_openrlhf.cpu import harness, real_vllm
 
 MAKER = "openrlhf.trainer.ppo_utils.experience_maker:RemoteExperienceMaker"
 
 MISSING = """
-from gem_core.training.recipe import load_recipe
-from gem_core.training.runs import RunDir
-from gem_core.training.trainers import launch
+from gem_core.runs.recipe.recipe import load_recipe
+from gem_core.runs.directory.run_dir import RunDir
+from gem_core.runs.trainers import launch
 recipe = load_recipe("guess-the-number-easy", "paper")
 launch("openrlhf", recipe, RunDir.create({path!r}, recipe, "openrlhf"))
 """
 HIDDEN = """
-import gem_core.training.trainers as trainers
-from gem_core.training.recipe import load_recipe
+import gem_core.runs.trainers as trainers
+from gem_core.runs.recipe.recipe import load_recipe
 original = trainers.find_spec
 trainers.find_spec = lambda name: None if name == "deepspeed" else original(name)
 trainers.launch("openrlhf", load_recipe("guess-the-number-easy", "tiny"), None)

@@ -11,12 +11,12 @@ from openrlhf.utils.agent import AgentExecutorBase
 from vllm import SamplingParams
 
 import gem_openrlhf.rollout as rollout
-from gem_core.core import Env
+from gem_core.env.interface import Env
 from gem_core.episodes.data import FinishReason, StopReason
 from gem_core.episodes.request_seed import request_seed
 from gem_core.errors import GemError
-from gem_core.training.runs import RUN_VARIABLE, RunDir
-from gem_core.training.tasks import train_task
+from gem_core.runs.directory.run_dir import RUN_VARIABLE, RunDir
+from gem_core.runs.tasks import train_task
 
 
 class Slow(Env):
@@ -37,7 +37,7 @@ class Slow(Env):
 
 @pytest.fixture
 def register_slow():
-    from gem_core.registration import register
+    from gem_core.env.registration import register
 
     name = "test:OpenRLHFSlow-v0"
     register(name, f"{__name__}:Slow")
@@ -205,7 +205,7 @@ def test_a_slow_environment_does_not_block_the_engine(tiny, engine, tokenizer, r
     """OpenRLHF awaits ``step`` inside the engine's loop, so that every request waits."""
     import msgspec
 
-    from gem_core.training.recipe import EnvConfig
+    from gem_core.runs.recipe.recipe import EnvConfig
 
     recipe = msgspec.structs.replace(tiny(), env=[EnvConfig(id=register_slow)])
     executor = rollout.GemAgentExecutor(recipe)

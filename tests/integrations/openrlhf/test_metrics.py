@@ -7,9 +7,9 @@ import math
 import pytest
 
 from gem_core.errors import GemError
-from gem_core.parity.frozen import frozen_episodes
-from gem_core.training.runs import RunDir
+from gem_core.runs.directory.run_dir import RunDir
 from gem_openrlhf.metrics import PREFIX, RunLog
+from gem_parity.frozen import frozen_episodes
 
 STATUS = {"gem/loss/policy": 0.25, "gem/grad_norm": 1.5, "gem/lr": 1e-3, "reward": 7.0}
 

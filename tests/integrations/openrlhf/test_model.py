@@ -11,11 +11,11 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from gem_core.errors import RecipeError
-from gem_core.parity.frozen import frozen_episodes
-from gem_core.training.runs import RunDir
+from gem_core.runs.directory.run_dir import RunDir
 from gem_openrlhf import launch
 from gem_openrlhf.cpu.in_process import InProcess
 from gem_openrlhf.lora import merged
+from gem_parity.frozen import frozen_episodes
 
 BATCH = ("batch.episodes=16", "batch.group_size=2", "algorithm.lr=0.05", "train.steps=3")
 LORA = ("model.lora.rank=4", "model.lora.alpha=8")

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from gem_core.episodes.metric_names import COMMON
-from gem_core.training.runs import RunDir
-from gem_core.training.tasks import step_tasks
+from gem_core.runs.directory.run_dir import RunDir
+from gem_core.runs.tasks import step_tasks
 from gem_openrlhf import launch
 from gem_openrlhf.config import flags, render
 
@@ -69,10 +69,10 @@ def check(path, steps):
 def loads_plainly(run):
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    import gem_core.tiny
+    import gem_core.training.tiny
 
     model = AutoModelForCausalLM.from_pretrained(run.model)
-    first = AutoModelForCausalLM.from_pretrained(gem_core.tiny.model_path(run.recipe))
+    first = AutoModelForCausalLM.from_pretrained(gem_core.training.tiny.model_path(run.recipe))
     pairs = zip(model.parameters(), first.parameters(), strict=True)
     assert any(not (a == b).all() for a, b in pairs), "the weights did not change"
     assert str(model.dtype) == "torch.float32"

@@ -9,14 +9,14 @@ import torch
 from gem_core.advantages import TurnBatch, gae, value_targets
 from gem_core.episodes.data import StopReason
 from gem_core.errors import GemError
-from gem_core.parity.frozen import frozen_episodes
-from gem_core.parity.measure import measure
-from gem_core.parity.reference import reference, token_weights
-from gem_core.parity.replay import expected_rows
-from gem_core.training.runs import RunDir
+from gem_core.runs.directory.run_dir import RunDir
 from gem_openrlhf.cpu.in_process import InProcess
-from gem_openrlhf.cpu.replay import replay
 from gem_openrlhf.metrics import RunLog
+from gem_parity.frozen import frozen_episodes
+from gem_parity.measure import measure
+from gem_parity.reference import reference, token_weights
+from gem_parity.replay import expected_rows
+from gem_parity.trainers.openrlhf import replay
 
 BATCH = (
     "batch.episodes=16",

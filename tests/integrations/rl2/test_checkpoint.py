@@ -6,12 +6,12 @@ import pytest
 import torch
 from RL2.utils import checkpointing
 
-from gem_core.parity.frozen import frozen_episodes
-from gem_core.tiny import model_path
+from gem_core.training.tiny import model_path
+from gem_parity.frozen import frozen_episodes
+from gem_parity.trainers.rl2 import batch as pack
 from gem_rl2 import _compat, worker
 from gem_rl2.advantages import Advantages
 from gem_rl2.config import native_config
-from gem_rl2.cpu.replay import batch as pack
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from gem_core.training.trainers import get_trainer
+from gem_core.runs.trainers import get_trainer
 
 TRAINER = get_trainer("rl2")
 
@@ -27,7 +27,7 @@ def test_a_missing_package_is_one_error_with_its_install_line(module):
 
 def test_an_untested_version_is_refused():
     code = (
-        "import gem_core.training.trainers as t; t.installed_version = lambda name: '0.0.3'; "
+        "import gem_core.runs.trainers as t; t.installed_version = lambda name: '0.0.3'; "
         "import gem_rl2.launch"
     )
     last = python(code).stderr.strip().splitlines()[-1]

@@ -9,12 +9,12 @@ import torch
 import torch.distributed as dist
 from torch.optim.lr_scheduler import ConstantLR
 
-from gem_core.parity.frozen import frozen_episodes
-from gem_core.tiny import model_path
+from gem_core.training.tiny import model_path
+from gem_parity.frozen import frozen_episodes
+from gem_parity.trainers.rl2 import batch
 from gem_rl2 import _compat
 from gem_rl2.config import native_config
 from gem_rl2.cpu import enable
-from gem_rl2.cpu.replay import batch
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ import pytest
 from msgspec.structs import replace
 from omegaconf import OmegaConf
 
-from gem_core.adapters.hydra import override
+from gem_adapters.hydra import override
 from gem_core.errors import RecipeError
-from gem_core.training.recipe import flatten, recipe_keys
-from gem_core.training.runs import RunDir
+from gem_core.runs.directory.run_dir import RunDir
+from gem_core.runs.recipe.recipe import flatten, recipe_keys
 from gem_rl2.config import (
     NAMES,
     NATIVE_DEFAULTS,

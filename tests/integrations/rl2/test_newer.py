@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
-from gem_core.training.runs import RunDir
+from gem_core.runs.directory.run_dir import RunDir
 from gem_rl2 import _compat, rollout
 
 

@@ -9,15 +9,15 @@ import torch
 from aiohttp import web
 from RL2.datasets import initialize_state_dict
 
+from gem_core.env.registration import register
 from gem_core.envs.games.guess_the_number import GuessTheNumber
 from gem_core.episodes.data import Completion, Episode, Segment, Turn
 from gem_core.episodes.request_seed import request_seed
 from gem_core.errors import GemError
-from gem_core.registration import register
-from gem_core.training.runs import RunDir
-from gem_core.training.tasks import MachineFactory, step_tasks
+from gem_core.runs.directory.run_dir import RunDir
+from gem_core.runs.tasks import MachineFactory, step_tasks
+from gem_parity.trainers.rl2 import batch as pack
 from gem_rl2.advantages import Advantages
-from gem_rl2.cpu.replay import batch as pack
 from gem_rl2.rollout import Player, to_native
 
 

@@ -15,7 +15,7 @@ from aiohttp import web
 
 from gem_core.episodes.rollout import Request
 from gem_core.errors import GemError
-from gem_core.training.runs import RunDir
+from gem_core.runs.directory.run_dir import RunDir
 from gem_rl2 import rollout
 from gem_rl2.cpu.stand_ins import ROUTER_VARIABLE
 from gem_rl2.rollout import EnginePolicy

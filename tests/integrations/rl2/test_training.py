@@ -14,9 +14,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from gem_core.episodes.metric_names import COMMON
 from gem_core.errors import GemError
-from gem_core.tiny import model_path
-from gem_core.training.runs import RunDir
-from gem_core.training.tasks import step_tasks
+from gem_core.runs.directory.run_dir import RunDir
+from gem_core.runs.tasks import step_tasks
+from gem_core.training.tiny import model_path
 from gem_rl2.launch import run
 
 SMALL = ["batch.episodes=8", "train.steps=3", "train.save_every=1", "train.log_episodes=8"]

@@ -11,7 +11,7 @@ import torch
 from RL2.datasets import pack_tensor_dicts
 from RL2.datasets.rl import state_dict_to_tensor_dict
 
-from gem_core.adapters.turn_batch import turn_batch
+from gem_adapters.turn_batch import turn_batch
 from gem_core.advantages import (
     TurnBatch,
     compute_advantages,
@@ -20,9 +20,9 @@ from gem_core.advantages import (
     register_estimator,
 )
 from gem_core.errors import AdvantageError, GemError
-from gem_core.parity.frozen import frozen_episodes
+from gem_parity.frozen import frozen_episodes
+from gem_parity.trainers.rl2 import batch as pack
 from gem_rl2.advantages import Advantages, require_installed
-from gem_rl2.cpu.replay import batch as pack
 
 ESTIMATORS = [name for name in list_estimators() if name != "gae"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from transformers import AutoTokenizer
 
-from gem_core.tiny import model_path
-from gem_core.training.recipe import load_recipe
+from gem_core.runs.recipe.recipe import load_recipe
+from gem_core.training.tiny import model_path
 from gem_trl.rollout import EnginePolicy
 from gem_trl.trainer import GemTrainer
 

@@ -7,9 +7,9 @@ import pytest
 import torch
 from accelerate import Accelerator
 
-from gem_core.parity.frozen import frozen_episodes
-from gem_core.tiny import model_path
-from gem_core.training.recipe import load_recipe
+from gem_core.runs.recipe.recipe import load_recipe
+from gem_core.training.tiny import model_path
+from gem_parity.frozen import frozen_episodes
 from gem_trl.critic import States, TurnCritic
 
 KEYS = ["model.tiny.warm_start_steps=0", "algorithm.estimator=gae", "algorithm.critic_lr=0.01"]

@@ -7,9 +7,9 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from gem_core.tiny import model_path
-from gem_core.training.model_weights import missing_weights
-from gem_core.training.runs import RunDir
+from gem_core.policies.models.weights import missing_weights
+from gem_core.runs.directory.run_dir import RunDir
+from gem_core.training.tiny import model_path
 from gem_trl import launch
 from gem_trl.trainer import GemTrainer
 

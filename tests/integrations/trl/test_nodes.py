@@ -12,8 +12,8 @@ import sys
 import pytest
 
 from gem_core.errors import RecipeError
-from gem_core.experiment import run_experiment
-from gem_core.training.runs import TRAINED_FILE, RunDir
+from gem_core.runs.directory.run_dir import TRAINED_FILE, RunDir
+from gem_core.training.experiment import run_experiment
 from gem_trl import launch, nodes
 
 TWO = ("hardware.nodes=2", "train.steps=2")
@@ -47,8 +47,8 @@ def test_a_command_on_each_machine_ends_in_a_result(make_recipe, tmp_path):
     path = tmp_path / "run"
     program = (
         "import sys\n"
-        "from gem_core.training.recipe import recipe_from_dict\n"
-        "from gem_core.experiment import run_experiment\n"
+        "from gem_core.runs.recipe.recipe import recipe_from_dict\n"
+        "from gem_core.training.experiment import run_experiment\n"
         "import json\n"
         "run_experiment(recipe_from_dict(json.loads(sys.argv[1])), 'trl', sys.argv[2])\n"
     )

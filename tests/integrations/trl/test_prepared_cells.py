@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from gem_core.compare import runner
-from gem_core.compare.grid import Cell
-from gem_core.compare.prepared import PreparedProcesses
-from gem_core.training.runs import RunDir
+from gem_core.results.compare import runner
+from gem_core.results.compare.grid import Cell
+from gem_core.results.compare.prepared import PreparedProcesses
+from gem_core.runs.directory.run_dir import RunDir
 
 QUICK = (
     "train.steps=2",

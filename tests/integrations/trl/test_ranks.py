@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from gem_core.errors import RunError
-from gem_core.tiny import model_path
-from gem_core.training.runs import RunDir
+from gem_core.runs.directory.run_dir import RunDir
+from gem_core.training.tiny import model_path
 from gem_trl.ranks import hold_rank
 
 SCRIPT = Path(__file__).with_name("ranks.py")

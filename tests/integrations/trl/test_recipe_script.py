@@ -10,8 +10,8 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from gem_core.errors import RecipeError, RunError
-from gem_core.training.recipe import load_recipe
-from gem_core.training.runs import RunDir
+from gem_core.runs.directory.run_dir import RunDir
+from gem_core.runs.recipe.recipe import load_recipe
 from gem_trl import launch
 
 SCRIPT = Path(__file__).parents[3] / "recipes" / "trl" / "train.py"

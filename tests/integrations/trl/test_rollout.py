@@ -8,15 +8,15 @@ import torch
 from transformers import AutoTokenizer
 
 from gem_core.advantages import TurnBatch, compute_advantages
-from gem_core.core import Env
+from gem_core.env.interface import Env
+from gem_core.env.registration import register
 from gem_core.episodes.data import Episode, FinishReason, StopReason
 from gem_core.episodes.metrics import episode_metrics
 from gem_core.episodes.rollout import Request
 from gem_core.errors import GemError, RecipeError
-from gem_core.evaluation.policy import HFPolicy
-from gem_core.registration import register
-from gem_core.tiny import model_path
-from gem_core.training.tasks import step_tasks
+from gem_core.policies.engine.policy import HFPolicy
+from gem_core.runs.tasks import step_tasks
+from gem_core.training.tiny import model_path
 from gem_trl.rollout import EnginePolicy, sampling_at, to_native
 from gem_trl.trainer import GemTrainer
 

@@ -7,10 +7,10 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from gem_core.errors import GemError, RecipeError
-from gem_core.experiment import run_experiment
-from gem_core.server import opening
-from gem_core.training.run_data import in_run
-from gem_core.training.runs import RunDir
+from gem_core.execution.server import opening
+from gem_core.runs.directory.run_dir import RunDir
+from gem_core.runs.environments.data import in_run
+from gem_core.training.experiment import run_experiment
 from gem_trl import launch
 
 TOKEN = "GEM_CORE_SERVER_TOKEN"

@@ -10,11 +10,11 @@ import pytest
 from trl.generation import vllm_client
 from trl.generation.vllm_generation import VLLMGeneration
 
-from gem_core.core import Env
+from gem_core.env.interface import Env
+from gem_core.env.registration import register
 from gem_core.episodes.rollout import Request
 from gem_core.errors import GemError
-from gem_core.registration import register
-from gem_core.training.tasks import train_task
+from gem_core.runs.tasks import train_task
 from gem_trl.serving import CONNECTIONS, ServerPolicy, client_of_rank, has_server
 
 STOP = 1

@@ -19,11 +19,11 @@ from trl import GRPOTrainer
 
 from gem_core.episodes.metric_names import COMMON
 from gem_core.errors import GemError, RecipeError, RunError
-from gem_core.parity.frozen import frozen_episodes
-from gem_core.parity.reference import compare, reference
-from gem_core.parity.replay import expected_rows
-from gem_core.training.runs import RunDir
-from gem_core.training.tasks import train_task
+from gem_core.runs.directory.run_dir import RunDir
+from gem_core.runs.tasks import train_task
+from gem_parity.frozen import frozen_episodes
+from gem_parity.reference import compare, reference
+from gem_parity.replay import expected_rows
 from gem_trl import launch
 from gem_trl.advantages import AdvantageCheck, require_installed
 from gem_trl.critic import FILE
@@ -241,7 +241,7 @@ def test_a_killed_run_loses_no_more_than_the_step_under_way(make_recipe, tmp_pat
 
 def test_nothing_but_the_advantage_weights_the_loss(make_recipe, tmp_path, model_dir):
     """Gradient parity to 1e-6 for each aggregation, also in micro batches."""
-    from gem_trl.cpu.replay import replay
+    from gem_parity.trainers.trl import replay
 
     for aggregation in ("token", "sequence", "constant"):
         keys = [f"algorithm.loss_aggregation={aggregation}", "batch.episodes=16"]

@@ -9,8 +9,8 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import gem_verl.cpu.local  # noqa: F401
-from gem_core.tiny import model_path
-from gem_core.training.recipe import load_recipe
+from gem_core.runs.recipe.recipe import load_recipe
+from gem_core.training.tiny import model_path
 from gem_verl.config import payload
 from gem_verl.cpu.engine import engine_request
 
@@ -108,7 +108,7 @@ def sample_from(model_dir):
     """
     from verl.workers.rollout.replica import TokenOutput
 
-    from gem_core.engines.engine import Engine
+    from gem_core.policies.engine.engine import Engine
 
     def make(model=None, seed=0):
         model = model or AutoModelForCausalLM.from_pretrained(model_dir, dtype=torch.float32)

@@ -11,7 +11,7 @@ from verl.protocol import DataProto
 from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY, get_adv_estimator_fn
 from verl.trainer.ppo.v1 import trainer_base
 
-from gem_core.adapters.token_rows import RowLabel
+from gem_adapters.token_rows import RowLabel
 from gem_core.advantages import (
     TurnBatch,
     compute_advantages,

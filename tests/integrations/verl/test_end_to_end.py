@@ -14,17 +14,17 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from gem_core.adapters.estimate import estimate
-from gem_core.adapters.turn_batch import turn_batch
+from gem_adapters.estimate import estimate
+from gem_adapters.turn_batch import turn_batch
 from gem_core.episodes.metric_names import COMMON
 from gem_core.errors import GemError
-from gem_core.training.runs import RunDir
-from gem_core.training.tasks import train_task
+from gem_core.runs.directory.run_dir import RunDir
+from gem_core.runs.tasks import train_task
 from gem_verl.launch import run as train
 
 FAULTY = '''
-from gem_core.core import Env
-from gem_core.registration import register as add
+from gem_core.env.interface import Env
+from gem_core.env.registration import register as add
 
 
 class Faulty(Env):
@@ -78,10 +78,10 @@ def package(tmp_path, monkeypatch):
 @pytest.fixture
 def faulty(package, monkeypatch):
     """A package that brings an environment with faults."""
-    import gem_core.registration
+    import gem_core.env.registration
 
     package("verltest_faulty", FAULTY, "[gem_core.envs]\nfaulty = verltest_faulty:register\n")
-    monkeypatch.setattr(gem_core.registration, "_plugins_loaded", False)
+    monkeypatch.setattr(gem_core.env.registration, "_plugins_loaded", False)
 
 
 def distance(run, model_dir):
@@ -156,8 +156,8 @@ def test_an_estimator_of_another_plugin_stops_the_run_before_its_first_step(
     assert not run.model.exists()
 
 
-RUN = "from gem_core.training.runs import RunDir; from gem_verl.launch import run; import sys; "
-RUN += "d = RunDir(sys.argv[1]); run(d.recipe, d)"
+RUN = "import sys; from gem_core.runs.directory.run_dir import RunDir; "
+RUN += "from gem_verl.launch import run; d = RunDir(sys.argv[1]); run(d.recipe, d)"
 
 
 @pytest.mark.slow

@@ -8,8 +8,8 @@ import pytest
 from verl.utils.tracking import Tracking
 
 from gem_core.errors import GemError
-from gem_core.parity.frozen import frozen_episodes
-from gem_core.training.runs import RunDir
+from gem_core.runs.directory.run_dir import RunDir
+from gem_parity.frozen import frozen_episodes
 from gem_verl.metrics import RunLog
 
 STEP = {

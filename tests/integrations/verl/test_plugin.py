@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from gem_core.errors import MissingDependencyError
-from gem_core.training import trainers
+from gem_core.runs import trainers
 from gem_verl import _compat as compat
 
 REGISTERED = (

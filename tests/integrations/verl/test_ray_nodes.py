@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 import ray
 
-from gem_core.workers import Builder, WorkerEnv, WorkerPool, ray_process
-from gem_core.workers.ray_process import AVOID_S, RayProcess
+from gem_core.execution.workers import Builder, WorkerEnv, WorkerPool, ray_process
+from gem_core.execution.workers.ray_process import AVOID_S, RayProcess
 
 PROGRAM = Path(__file__).parents[2] / "workers" / "two_nodes.py"
 
@@ -70,7 +70,7 @@ def played():
     """One episode's reset and step in a pool of one worker; the workers that were replaced."""
     pool = WorkerPool(1, new_process=RayProcess)
     try:
-        builder = Builder("gem_core.registration:make", ("game:GuessTheNumber-v0-easy",))
+        builder = Builder("gem_core.env.registration:make", ("game:GuessTheNumber-v0-easy",))
         env = WorkerEnv(pool, builder.pickled())
         env.reset(seed=0)
         env.step("\\boxed{1}")

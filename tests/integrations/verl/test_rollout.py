@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 from verl.workers.rollout.replica import TokenOutput
 
-from gem_core.adapters.token_rows import final_values, read_labels
-from gem_core.core import Env
+from gem_adapters.token_rows import final_values, read_labels
+from gem_core.env.interface import Env
+from gem_core.env.registration import register
 from gem_core.episodes.data import Episode, FinishReason, Segment, StopReason, Turn
 from gem_core.episodes.machine import EpisodeMachine
 from gem_core.episodes.request_seed import request_seed
 from gem_core.episodes.rollout import Request
 from gem_core.errors import GemError
-from gem_core.registration import register
-from gem_core.training.tasks import MachineFactory, Task, eval_task, train_task
+from gem_core.runs.tasks import MachineFactory, Task, eval_task, train_task
 from gem_verl.rollout import EnginePolicy, to_native
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gem_core.training.runs import RunDir
+from gem_core.runs.directory.run_dir import RunDir
 from gem_verl.config import WIRING, recipe_settings, translate
 from gem_verl.launch import run_settings
 

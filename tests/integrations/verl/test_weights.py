@@ -8,9 +8,9 @@ import torch
 from transformers import AutoModelForCausalLM
 from verl.workers.utils.padding import response_from_nested
 
-from gem_core.tiny import model_source
+from gem_core.training.tiny import model_source
+from gem_parity.trainers.verl import _gradients
 from gem_verl.cpu.local import LocalActor
-from gem_verl.cpu.replay import _gradients
 
 LORA = ("model.lora.rank=4", "model.lora.alpha=8", "algorithm.lr=0.05")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from served import TOKEN, Served
 
-from gem_core.server import opening
-from gem_core.training import run_workers
+from gem_core.execution.server import opening
+from gem_core.runs.environments import workers as run_workers
 
 
 @pytest.fixture

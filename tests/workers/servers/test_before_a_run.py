@@ -12,12 +12,12 @@ from served import TOKEN, Relay, Unavailable
 from gem_core.episodes.data import StopReason
 from gem_core.episodes.rollout import play_batch
 from gem_core.errors import DataError, GemError, MissingDependencyError, RecipeError
-from gem_core.training import run_workers
-from gem_core.training.recipe import recipe_from_dict
-from gem_core.training.run_data import describe_environments, in_run, make_for_run
-from gem_core.training.runs import RunDir
-from gem_core.training.task_overlap import task_overlap
-from gem_core.training.tasks import MachineFactory
+from gem_core.runs.directory.run_dir import RunDir
+from gem_core.runs.environments import workers as run_workers
+from gem_core.runs.environments.data import describe_environments, in_run, make_for_run
+from gem_core.runs.recipe.recipe import recipe_from_dict
+from gem_core.runs.task_overlap import task_overlap
+from gem_core.runs.tasks import MachineFactory
 
 SECRET = "a-secret-token"
 

@@ -16,9 +16,9 @@ from playing import GUESS, Actions, eventually, played, recipe_of
 from gem_core.episodes.data import StopReason
 from gem_core.episodes.rollout import play_batch, play_many
 from gem_core.errors import GemError
-from gem_core.training import run_workers
-from gem_core.training.tasks import MachineFactory
-from gem_core.workers import WorkerPoolError
+from gem_core.execution.workers import WorkerPoolError
+from gem_core.runs.environments import workers as run_workers
+from gem_core.runs.tasks import MachineFactory
 
 
 def test_the_same_episodes_as_in_this_process(play_all, server):
@@ -169,9 +169,9 @@ TRAINER = """
 import sys
 sys.path.insert(0, {folder!r})
 import faulty_env
-from gem_core.registration import register
-from gem_core.training.recipe import recipe_from_dict
-from gem_core.training.tasks import MachineFactory
+from gem_core.env.registration import register
+from gem_core.runs.recipe.recipe import recipe_from_dict
+from gem_core.runs.tasks import MachineFactory
 register(faulty_env.ID, "faulty_env:Faulty")
 workers = {{"backend": "server", "address": {url!r}}}
 recipe = recipe_from_dict({{"name": "w", "env": [{{"id": faulty_env.ID}}], "workers": workers}})

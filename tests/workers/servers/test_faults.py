@@ -12,8 +12,8 @@ from playing import Actions, played, recipe_of
 
 from gem_core.episodes.data import StopReason
 from gem_core.episodes.rollout import play_many
-from gem_core.training import run_workers
-from gem_core.training.tasks import MachineFactory
+from gem_core.runs.environments import workers as run_workers
+from gem_core.runs.tasks import MachineFactory
 
 
 def test_a_call_that_hangs_ends_with_its_deadline(play_all, serve):

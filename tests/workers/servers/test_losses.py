@@ -12,8 +12,8 @@ from served import Relay
 
 from gem_core.episodes.data import StopReason
 from gem_core.episodes.rollout import play_batch
-from gem_core.server.connecting import ServerError
-from gem_core.training.tasks import MachineFactory
+from gem_core.execution.server.connecting import ServerError
+from gem_core.runs.tasks import MachineFactory
 
 
 @pytest.mark.parametrize("kind", ["exit", "kill"])

@@ -36,7 +36,7 @@ class LLM:
         import torch
         import transformers
 
-        from gem_core.engines.engine import Engine
+        from gem_core.policies.engine.engine import Engine
 
         if FAULT == "load":
             raise RuntimeError("no memory for the engine")
@@ -54,8 +54,8 @@ class StepEngine:
         self.names = {}
 
     def add_request(self, name, prompt, params):
-        from gem_core.engines.engine import EngineRequest
-        from gem_core.engines.sampling import Sampling
+        from gem_core.policies.engine.engine import EngineRequest
+        from gem_core.policies.engine.sampling import Sampling
 
         sampling = Sampling(params.temperature, params.top_p, params.top_k)
         assert params.ignore_eos and not params.detokenize and params.output_kind == "final"

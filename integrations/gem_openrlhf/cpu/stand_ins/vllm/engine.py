@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from gem_core.engines.asynchronous import AsyncEngine
-from gem_core.engines.engine import Engine, EngineRequest
-from gem_core.engines.sampling import Sampling
+from gem_core.policies.engine.asynchronous import AsyncEngine
+from gem_core.policies.engine.engine import Engine, EngineRequest
+from gem_core.policies.engine.sampling import Sampling
 from vllm.outputs import CompletionOutput, Logprob, RequestOutput, SamplingParams
 
 

@@ -1,0 +1,30 @@
+"""The replay of frozen episodes and recorded runs through each trainer's own update.
+
+The module of a trainer has
+
+* ``replay(recipe, episodes, model_dir) -> Replay``: the frozen episodes go through the adapter's
+  conversion and through the advantages, the loss and the backward pass of the trainer's package;
+* ``replay_run(recipe, batches, model_dir, on_step)``: a whole recorded run goes through the
+  trainer's own loop, optimizer and weight export; see `gem_parity.teacher_forced`;
+* ``TRAITS``: what the trainer's code does in its own way, see `gem_parity.traits`.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.metadata import entry_points
+from types import ModuleType
+
+GROUP = "gem_parity.trainers"
+"""Entry points of other packages: name of the trainer -> its module."""
+
+
+def load_replay(trainer: str) -> ModuleType:
+    """Return the replay module of a trainer.
+
+    Raises:
+        ModuleNotFoundError: there is none, here or under `GROUP`.
+    """
+    for point in entry_points(group=GROUP, name=trainer):
+        return import_module(point.value)
+    return import_module(f"{__name__}.{trainer}")

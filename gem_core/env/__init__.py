@@ -1,0 +1,1 @@
+"""The environment interface: `Env`, `EnvSpec`, registration, parsing, the checker."""

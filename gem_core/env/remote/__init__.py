@@ -1,0 +1,1 @@
+"""Environments that live elsewhere, as the kernel sees them: calls, outcomes and typed errors."""

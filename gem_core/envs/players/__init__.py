@@ -1,0 +1,36 @@
+"""Scripted players: a random one for every environment, experts for the games.
+
+Experts read only the observations, as an agent does (`Peek` is the exception), so that they play on
+if another action than theirs was played. They are baselines, tests of the environments, and the
+source of actions for behaviour cloning.
+
+>>> import gem_core
+>>> env = gem_core.make("game:GuessTheNumber-v0-easy")
+>>> player = get_player("expert", "game:GuessTheNumber-v0-easy", seed=0)
+>>> play_episode(env, player, seed=3).success
+True
+"""
+
+from __future__ import annotations
+
+from gem_core.envs.players.player import (
+    EXPERTS,
+    Player,
+    RandomPlayer,
+    Result,
+    family,
+    get_player,
+    play_episode,
+    random_player,
+)
+
+__all__ = [
+    "EXPERTS",
+    "Player",
+    "RandomPlayer",
+    "Result",
+    "family",
+    "get_player",
+    "play_episode",
+    "random_player",
+]

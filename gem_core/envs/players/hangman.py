@@ -1,0 +1,73 @@
+"""An expert for Hangman: elimination."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from random import Random
+from typing import Any
+
+from gem_core.envs.data.words import upper_words
+from gem_core.envs.players.player import Player
+
+_RULES = re.compile(r"word of (\d+) letters")
+_GUESS = re.compile(r"^Turn \d+: ([A-Z]+) is (?:in|not in|not|the)\b")
+
+
+class TellingLetter(Player):
+    """Guesses the most informative letter, or a word when no letter is more informative.
+
+    Args:
+        rng: the player's own generator.
+        words: the word list from which the word is drawn, or the words.
+        answer_format: the format of actions.
+    """
+
+    version = 1  # 1: reads what was played, instead of its own actions
+    env_options = ("answer_format", "words")
+
+    def __init__(self, rng: Random, words: str | list[str] = "basic", answer_format: str = "boxed"):
+        super().__init__(rng, answer_format)
+        self.words = words
+
+    def reset(self, obs: str, info: dict[str, Any]) -> None:
+        """List the words of this length."""
+        rules = _RULES.search(obs)
+        if rules is None:
+            raise self.unreadable(obs)
+        self.candidates = list(upper_words(self.words, int(rules[1])))
+        self.guessed: set[str] = set()
+
+    def act(self, obs: str, info: dict[str, Any]) -> str:
+        """Drop the words that do not fit what was played, then guess."""
+        self._read_guess(obs)
+        shown = info["suffix"].splitlines()[0].split()
+        self.candidates = [w for w in self.candidates if self._fits(w, shown)]
+        if not self.candidates:
+            raise self.unreadable(info["suffix"])  # the word may be of another list
+        letters = sorted({letter for word in self.candidates for letter in word} - self.guessed)
+        best = min(letters, key=self._left, default="")
+        if not best or self._left(best) >= (len(self.candidates) - 1) ** 2:
+            # No letter is more informative than one of the words.
+            return self.answer(self.rng.choice(self.candidates))
+        return self.answer(best)
+
+    def _read_guess(self, obs: str) -> None:
+        """Read from the observation which guess was played."""
+        guess = _GUESS.match(obs)
+        if guess is None:
+            return
+        if len(guess[1]) == 1:
+            self.guessed.add(guess[1])
+        elif guess[1] in self.candidates:
+            self.candidates.remove(guess[1])
+
+    def _left(self, letter: str) -> int:
+        """Return the sum of squares of the groups of words that the letter tells apart."""
+        groups = Counter(tuple(w == letter for w in word) for word in self.candidates)
+        return sum(n * n for n in groups.values())
+
+    def _fits(self, word: str, shown: list[str]) -> bool:
+        return all(
+            w == s if s != "_" else w not in self.guessed for w, s in zip(word, shown, strict=True)
+        )

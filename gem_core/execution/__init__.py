@@ -1,0 +1,1 @@
+"""Where things run: the sandbox, worker processes, vector environments, the environment server."""

@@ -1,0 +1,35 @@
+"""How programs that nobody has read are run: `Sandbox`, its levels of isolation and its limits.
+
+>>> from gem_core.execution.sandbox import Sandbox
+>>> with Sandbox() as sandbox:
+...     print(sandbox.run("print(6 * 7)").output.strip())
+42
+"""
+
+from __future__ import annotations
+
+from gem_core.execution.sandbox.levels import DEFAULTS, LEVELS, Offer, offers
+from gem_core.execution.sandbox.results import (
+    KINDS,
+    Limits,
+    Result,
+    SandboxError,
+    SandboxUnavailable,
+)
+from gem_core.execution.sandbox.sandbox import Sandbox, shared
+from gem_core.execution.sandbox.session import Session
+
+__all__ = [
+    "DEFAULTS",
+    "KINDS",
+    "LEVELS",
+    "Limits",
+    "Offer",
+    "Result",
+    "Sandbox",
+    "SandboxError",
+    "SandboxUnavailable",
+    "Session",
+    "offers",
+    "shared",
+]

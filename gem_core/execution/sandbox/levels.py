@@ -1,0 +1,74 @@
+"""The levels of isolation: what each promises, and which of them this machine offers."""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+from gem_core.errors import did_you_mean
+from gem_core.execution.sandbox.results import SandboxError, SandboxUnavailable
+
+VARIABLE = "GEM_CORE_SANDBOX"
+"""Environment variable that names the level where a program's own settings do not."""
+
+LEVELS = {
+    "strict": "own network, process, IPC and mount namespaces, a root folder with Python and the "
+    "system's libraries only, one folder in memory of limited size; plus all of 'confined'",
+    "confined": "Landlock, seccomp, resource limits, and as root a user of its own; needs no "
+    "privileges, works in Docker and under Ray",
+    "limited": "as 'confined' on kernels without Landlock; needs root. Files that everybody may "
+    "read stay readable, folders that everybody may write to stay writable",
+    "container": "a docker or podman container, with 'confined' inside",
+    "guarded": "resource limits against mistakes; no protection against malice. Must be asked for",
+}  # fmt: skip
+"""Every level, the strongest first; ``container`` depends on the engine's own isolation."""
+
+DEFAULTS = ("strict", "confined", "limited")
+"""The levels of which the strongest that the machine offers is the default."""
+
+SERVED = ("strict", "confined", "limited", "container")
+"""The levels with a server: those that have sessions."""
+
+
+class Offer(NamedTuple):
+    """Whether this machine offers a level.
+
+    Attributes:
+        level: its name.
+        how: what it is made of: ``"bwrap"``, ``"unshare"``, ...; ``""`` where it is not offered.
+        reason: why not; ``""`` where it is.
+    """
+
+    level: str
+    how: str = ""
+    reason: str = ""
+
+
+def chosen_level(level: str | None) -> str | None:
+    """Return the level that is asked for, by an argument or by `VARIABLE`; ``None``: the default.
+
+    Raises:
+        SandboxError: there is no such level.
+    """
+    name = level if level is not None else os.environ.get(VARIABLE) or None
+    if name is not None and name not in LEVELS:
+        source = "" if level is not None else f" (from {VARIABLE})"
+        raise SandboxError(
+            f"There is no sandbox level {name!r}{source}: choose {', '.join(LEVELS)}."
+            f"{did_you_mean(name, LEVELS)}"
+        )
+    return name
+
+
+def offers() -> list[Offer]:
+    """Try every level on this machine, by starting it; takes about a second."""
+    from gem_core.execution.sandbox.sandbox import Sandbox
+
+    tried = []
+    for level in LEVELS:
+        try:
+            with Sandbox(level) as sandbox:
+                tried.append(Offer(level, sandbox.how))
+        except SandboxUnavailable as error:
+            tried.append(Offer(level, reason=str(error)))
+    return tried

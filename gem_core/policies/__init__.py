@@ -1,0 +1,1 @@
+"""What completes a prompt: the CPU engine, endpoints, vLLM, scripted players."""

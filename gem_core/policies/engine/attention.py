@@ -1,0 +1,107 @@
+"""Attention for the engine: the result of a row is the same bits in every batch.
+
+On a CPU, matrix products of one to three rows use another kernel than those of four or more, whose
+sums differ in the last bit; and a sum over keys depends on a length that is not a multiple of the
+vector length. With at least `QUERIES` queries, and keys padded to a multiple of `KEYS_MULTIPLE`
+(`gem_core.policies.engine.kv_store`), a token's keys, values and logits do not depend on the other
+rows, on the padding, or on whether it was read in a prompt or sampled.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from gem_core.errors import GemError
+
+NAME = "gem_core_engine"
+"""Name of the implementation in transformers."""
+QUERIES = 4
+"""Fewer queries than these are filled up."""
+KEYS_MULTIPLE = 16
+"""Lengths of the keys that the attention sees are multiples of this."""
+
+
+def attend(
+    module: Any,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor,
+    scaling: float | None = None,
+    sliding_window: int | None = None,
+    **unsupported: Any,
+) -> tuple[torch.Tensor, None]:
+    """Compute attention; the signature is that of transformers' attention functions.
+
+    Args:
+        module: the attention layer; not used.
+        query: (rows, heads, queries, width).
+        key: (rows, key heads, keys, width).
+        value: like ``key``.
+        attention_mask: (rows, 1, queries, keys); 0 on the first keys, which a query sees, and minus
+            infinity on all others.
+        scaling: factor of the products; ``None`` = that of torch.
+        sliding_window: number of latest keys that a query sees; ``None`` = all.
+        unsupported: other keyword arguments of transformers.
+
+    Raises:
+        GemError: the model's attention has a feature that is not implemented.
+    """
+    for name in ("softcap", "s_aux"):
+        if unsupported.get(name) is not None:
+            raise GemError(
+                f"gem_core's engine has no attention with {name!r}, which this model needs: use "
+                "another generation engine (hardware.engine)."
+            )
+    if sliding_window is not None:
+        attention_mask = _windowed(attention_mask, sliding_window)
+    groups = query.shape[1] // key.shape[1]
+    if groups > 1:
+        key = key.repeat_interleave(groups, dim=1)
+        value = value.repeat_interleave(groups, dim=1)
+    queries = query.shape[2]
+    if queries < QUERIES:
+        query = query.repeat(1, 1, QUERIES, 1)
+        attention_mask = attention_mask.repeat(1, 1, QUERIES, 1)
+    out = torch.nn.functional.scaled_dot_product_attention(
+        query, key, value, attn_mask=attention_mask, scale=scaling
+    )
+    return out[:, :, :queries].transpose(1, 2).contiguous(), None
+
+
+def _windowed(mask: torch.Tensor, window: int) -> torch.Tensor:
+    """Hide all keys but the last ``window`` of those that each query sees."""
+    last = (mask == 0).sum(-1, keepdim=True) - 1
+    columns = torch.arange(mask.shape[-1], device=mask.device)
+    return mask.masked_fill(columns <= last - window, -torch.inf)
+
+
+class EngineMode:
+    """A context in which a model uses `attend` and evaluation mode; it is as before afterwards."""
+
+    def __init__(self, model: Any) -> None:
+        configs = (model.config, model.config.get_text_config())
+        self.configs = list({id(config): config for config in configs}.values())
+        self.modules = list(model.modules())
+        self._before: list[Any] = []
+        self._training: list[Any] = []
+
+    def __enter__(self) -> None:
+        self._before = [config._attn_implementation for config in self.configs]
+        self._training = [module for module in self.modules if module.training]
+        for module in self._training:
+            module.training = False
+        for config in self.configs:
+            config._attn_implementation = NAME
+
+    def __exit__(self, *_: object) -> None:
+        for config, implementation in zip(self.configs, self._before, strict=True):
+            config._attn_implementation = implementation
+        for module in self._training:
+            module.training = True
+
+
+ALL_ATTENTION_FUNCTIONS.register(NAME, attend)

@@ -1,0 +1,1 @@
+"""Model files: where they come from, whether they are complete."""

@@ -1,0 +1,1 @@
+"""What came out: reports of runs, comparisons, the viewer."""

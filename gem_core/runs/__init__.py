@@ -1,0 +1,1 @@
+"""What a run is: its recipe, its environments and tasks, its directory, its trainer."""

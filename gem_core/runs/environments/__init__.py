@@ -1,0 +1,1 @@
+"""The environments of a run: their data, their tools, where they live."""

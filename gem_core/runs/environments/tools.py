@@ -1,0 +1,163 @@
+"""The tools of a recipe's environments: ``tools`` and ``tool_use`` of ``[[env]]``."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from gem_core.env.interface import Env, Wrapper
+from gem_core.env.registration.references import from_data
+from gem_core.env.spec import EnvSpec
+from gem_core.errors import GemError, RecipeError
+from gem_core.runs.recipe.tables import EnvConfig
+from gem_core.tools import Budget, Rewards, Tool, ToolEnv, make_tool
+
+Tools: TypeAlias = list[dict[str, Any]]
+"""What tools are on this machine, one dict each; see `described_tools`."""
+
+
+def wanted_tools(config: EnvConfig, key: str) -> list[tuple[str, dict[str, Any]]]:
+    """Return name and options of each tool of an environment.
+
+    Args:
+        config: the environment's table.
+        key: of the table in the recipe (``env.0``), for messages.
+
+    Raises:
+        RecipeError: an entry has no name, or one is named twice.
+    """
+    wanted: list[tuple[str, dict[str, Any]]] = []
+    for number, entry in enumerate(config.tools or []):
+        options = {"name": entry} if isinstance(entry, str) else dict(entry)
+        name = options.pop("name", None)
+        if not isinstance(name, str):
+            raise RecipeError(
+                f'{key}.tools.{number}: a tool needs a name, {{name = "python"}}; got {entry!r}.'
+            )
+        if name in [other for other, _ in wanted]:
+            raise RecipeError(f"{key}.tools.{number}: {name!r} is there twice; name it once.")
+        wanted.append((name, options))
+    return wanted
+
+
+def with_tools(env: Env, config: EnvConfig, key: str) -> Env:
+    """Return an environment with the tools of its table, itself where there are none.
+
+    Raises:
+        MissingDependencyError: a package that a tool needs is missing.
+        RecipeError: a tool does not accept its options.
+    """
+    if not config.tools:
+        return env
+    use = config.tool_use
+    try:
+        tools = [
+            _made(name, options, f"{key}.tools", use.native)
+            for name, options in wanted_tools(config, key)
+        ]
+        return ToolEnv(
+            env,
+            tools,
+            budget=Budget(use.calls, use.per_turn, use.output_tokens, use.seconds),
+            rewards=Rewards(use.call_reward, use.failed_call_reward),
+            end_on_failure=use.end_on_failure,
+            instructions=use.instructions,
+            native=use.native,
+            answer_format=use.answer_format,
+        )
+    except BaseException:
+        env.close()
+        raise
+
+
+def _made(name: str, options: dict[str, Any], key: str, native: bool) -> Tool:
+    try:
+        with from_data():
+            tool = make_tool(name, **options)
+    except GemError:
+        raise
+    except (TypeError, ValueError) as error:
+        raise RecipeError(f"{key}: {name}: {error}") from error
+    if native:
+        if "tool_call" not in tool.known_formats:
+            raise RecipeError(f"{key}: {name} cannot be called in JSON: leave out tool_use.native.")
+        tool.formats = ("tool_call",)
+    return tool
+
+
+def native_functions(env: Env) -> list[dict[str, Any]]:
+    """Return what the chat template is to describe: the tools of `ToolUse.native`, else none."""
+    layer = env
+    while isinstance(layer, Wrapper):
+        if isinstance(layer, ToolEnv):
+            return layer.functions if layer.native else []
+        layer = layer.env
+    return []
+
+
+def count_tokens_with(env: Env, encode: Callable[[str], list[int]]) -> None:
+    """Let the budgets of tools' results be counted in tokens of the model."""
+    layer = env
+    while isinstance(layer, Wrapper):
+        if isinstance(layer, ToolEnv):
+            layer.count_tokens = _Count(encode)
+        layer = layer.env
+
+
+class _Count:
+    """Counts the tokens of a text; unlike a closure, it can be pickled."""
+
+    def __init__(self, encode: Callable[[str], list[int]]):
+        self._encode = encode
+
+    def __call__(self, text: str) -> int:
+        return len(self._encode(text))
+
+
+def described_tools(env: Env) -> Tools:
+    """Return what the tools of an environment are on this machine, in the recipe's order.
+
+    Each has ``name``, ``version``, ``revision`` of its data and what `Tool.describe` adds: for
+    Python the sandbox's level.
+    """
+    return [
+        {"name": tool.name, "version": tool.version, "revision": tool.revision, **tool.describe()}
+        for tool in _tools_of(env)
+    ]
+
+
+def task_digest(spec: EnvSpec, config: EnvConfig, env: Env) -> str:
+    """Return the fingerprint of a task: that of `EnvSpec`, and with tools a digest of both.
+
+    Options, budgets, versions and data of the tools are part of it; the sandbox's level is not,
+    because the same programs give the same results at each level.
+    """
+    if not config.tools:
+        return spec.fingerprint()
+    versions = [[tool.name, tool.version, tool.revision] for tool in _tools_of(env)]
+    return _digest([spec.fingerprint(), tools_key(config), versions])
+
+
+def tools_key(config: EnvConfig) -> str:
+    """Return a digest of an environment's ``tools`` and ``tool_use``; ``""`` without tools."""
+    import msgspec
+
+    if not config.tools:
+        return ""
+    return _digest([wanted_tools(config, "env"), msgspec.to_builtins(config.tool_use)])
+
+
+def _tools_of(env: Env) -> list[Tool]:
+    layer = env
+    while isinstance(layer, Wrapper):
+        if isinstance(layer, ToolEnv):
+            return list(layer.tools.values())
+        layer = layer.env
+    return []
+
+
+def _digest(data: Any) -> str:
+    text = json.dumps(data, sort_keys=True, separators=(",", ":"), default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

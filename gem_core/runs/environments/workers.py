@@ -1,0 +1,148 @@
+"""The worker processes and server sessions of a run: ``[workers]`` of the recipe."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from gem_core.env.interface import Env
+from gem_core.env.registration import register, spec
+from gem_core.env.registration.references import TRUST_VARIABLE, trusted
+from gem_core.env.spec import EnvSpec
+from gem_core.execution.server.opening import Wanted
+from gem_core.execution.server.session_env import SessionEnv
+from gem_core.execution.server.session_pool import SessionPool
+from gem_core.execution.workers import Builder, WorkerEnv, WorkerPool
+from gem_core.execution.workers.child import ask
+from gem_core.execution.workers.ray_process import RayProcess, join_cluster, leave_cluster
+from gem_core.runs.directory.run_dir import RUN_VARIABLE
+from gem_core.runs.environments.servers import new_session_pool
+from gem_core.runs.environments.tools import count_tokens_with
+from gem_core.runs.recipe.tables import EnvConfig, WorkersConfig
+
+_COUNT = "count_tokens"
+_pools: dict[tuple[WorkersConfig, str | None], WorkerPool | SessionPool] = {}
+_lock = threading.Lock()
+
+
+def run_pool(workers: WorkersConfig) -> WorkerPool:
+    """Return the workers of this process for the run that it belongs to."""
+    pool = _pool_of(workers, _new_pool)
+    assert isinstance(pool, WorkerPool)
+    return pool
+
+
+def run_sessions(workers: WorkersConfig) -> SessionPool:
+    """Return the sessions of this process on the servers of the run that it belongs to."""
+    pool = _pool_of(workers, new_session_pool)
+    assert isinstance(pool, SessionPool)
+    return pool
+
+
+def _pool_of(
+    workers: WorkersConfig, new: Callable[[WorkersConfig], WorkerPool | SessionPool]
+) -> WorkerPool | SessionPool:
+    key = (workers, os.environ.get(RUN_VARIABLE))
+    with _lock:
+        pool = _pools.get(key)
+        if pool is None or pool.closed:
+            pool = new(workers)
+            _pools[key] = pool
+        return pool
+
+
+def close_run_pools(run: str | None) -> None:
+    """End what this process has for a run, workers and sessions; ``None``: for no run."""
+    with _lock:
+        pools = [_pools.pop(key) for key in list(_pools) if key[1] == run]
+    for pool in pools:
+        pool.close()
+    if not any(workers.backend == "ray" for workers, _ in _pools):
+        leave_cluster()
+
+
+def _new_pool(workers: WorkersConfig) -> WorkerPool:
+    process = None
+    if workers.backend == "ray":
+        assert workers.address is None or isinstance(workers.address, str)  # the recipe is checked
+        join_cluster(workers.address)
+        process = RayProcess
+    return WorkerPool(
+        workers.number,
+        restart=workers.restart,
+        max_restarts=workers.max_restarts,
+        new_process=process,
+    )
+
+
+def run_builder(config: EnvConfig, key: str, *, counts: bool) -> bytes:
+    """Return how a worker makes an environment of a run.
+
+    Args:
+        config: its table.
+        key: of its table in the recipe, for messages.
+        counts: whether the trainer's process counts the tokens of tools' results.
+    """
+    arguments = (config, key, spec(config.id), counts, trusted())
+    return Builder("gem_core.runs.environments.workers:make_in_worker", arguments).pickled()
+
+
+def make_in_worker(
+    config: EnvConfig, key: str, registered: EnvSpec, counts: bool, trusts: bool
+) -> Env:
+    """Make an environment in a worker as the trainer's process would, see `make_for_run`.
+
+    Ids that the trainer's process registered itself are registered here, too. A worker on another
+    machine has the variables of that one, so that what its trainer trusts is told.
+    """
+    from gem_core.runs.environments.data import make_for_run
+
+    if trusts:
+        os.environ[TRUST_VARIABLE] = "1"
+    register(
+        registered.id,
+        registered.entry_point,
+        data_revision=registered.data_revision,
+        **registered.kwargs,
+    )
+    env = make_for_run(config, key)
+    if counts:
+        count_tokens_with(env, _count_in_trainer)
+    return env
+
+
+def worker_env(
+    workers: WorkersConfig,
+    builder: bytes,
+    deadline_s: float | None,
+    encode: Callable[[str], list[int]] | None,
+) -> WorkerEnv:
+    """Return a new environment in a worker of this process.
+
+    Args:
+        workers: the table of the recipe.
+        builder: see `run_builder`.
+        deadline_s: ``limits.turn_deadline_s``.
+        encode: the tokenizer, which stays in this process.
+    """
+
+    def answer(name: str, value: Any) -> int:
+        if name != _COUNT or encode is None:
+            raise ValueError(f"an environment asks for {name!r}")
+        return len(encode(value))
+
+    deadline = workers.deadline_s if deadline_s is None else deadline_s
+    return WorkerEnv(run_pool(workers), builder, deadline_s=deadline, answer=answer)
+
+
+def session_env(workers: WorkersConfig, wanted: Wanted, deadline_s: float | None) -> SessionEnv:
+    """Return a new environment behind a server; see `worker_env`."""
+    deadline = workers.deadline_s if deadline_s is None else deadline_s
+    return SessionEnv(run_sessions(workers), wanted, deadline_s=deadline)
+
+
+def _count_in_trainer(text: str) -> Any:
+    """Return as many items as the text has tokens."""
+    return range(ask(_COUNT, text))

@@ -1,0 +1,110 @@
+"""How each trainer is installed for GPUs, and what must then be there: ``install.toml``.
+
+The pages, the adapters' declarations and ``gem-core doctor`` read the same file, so that the line
+that a user is told is the line that is checked.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from gem_core.errors import unknown
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+FILE = Path(__file__).with_name("install.toml")
+_COMMAND = "pip install "
+
+
+class Stack(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What one trainer needs on a machine with GPUs; the fields are explained in the file."""
+
+    python: str
+    lines: tuple[str, ...]
+    engine: str
+    holds: dict[str, tuple[str, ...]]
+    watched: tuple[str, ...]
+    flash_attn: bool
+    imports: tuple[str, ...]
+    cpu: tuple[str, ...]
+    ray: bool
+    nvcc: bool
+    shm_gb: float
+    notes: tuple[str, ...] = ()
+    below: str | None = None
+    shm_taken_gb: float = 0
+    engines: dict[str, str] = {}
+
+    @property
+    def command(self) -> str:
+        """All lines as one that a shell takes."""
+        return " && ".join(self.lines)
+
+    def line_for(self, distribution: str) -> str:
+        """Return the first line that names ``distribution``; all lines if none does."""
+        wanted = normal(distribution)
+        for line in self.lines:
+            if wanted in {normal(name) for name in _names(line)}:
+                return line
+        return self.command
+
+    def requirements(self) -> list[str]:
+        """Return what the lines install, without gem-core itself: ``["torch==2.13.0", ...]``."""
+        words = [word for line in self.lines for word in _words(line)]
+        return [word for word in words if not word.startswith("gem-core")]
+
+
+@cache
+def stacks() -> dict[str, Stack]:
+    """Return the stack of every trainer in the file, by the trainer's name."""
+    data: dict[str, Any] = tomllib.loads(FILE.read_text(encoding="utf-8"))
+    return msgspec.convert(data, dict[str, Stack])
+
+
+def stack(name: str) -> Stack:
+    """Return the stack of the trainer called ``name``.
+
+    Raises:
+        UnknownNameError: the file has no such trainer.
+    """
+    if name not in stacks():
+        raise unknown("trainer", name, stacks(), f"{FILE.name} has: {sorted(stacks())}.")
+    return stacks()[name]
+
+
+def install_line(name: str) -> str:
+    """Return the lines of a trainer as one, for `gem_core.runs.trainers.Trainer.install`."""
+    return stack(name).command
+
+
+def shell_block(name: str) -> str:
+    """Return the lines that a user types, from the environment on, one below another."""
+    chosen = stack(name)
+    first = f"python{chosen.python} -m venv {name}-env && . {name}-env/bin/activate"
+    return "\n".join([first, *chosen.lines])
+
+
+def normal(distribution: str) -> str:
+    """Return a distribution's name as the package index compares it."""
+    return re.sub(r"[-_.]+", "-", distribution).lower()
+
+
+def _words(line: str) -> list[str]:
+    """Return the requirements in a line of pip, without its options."""
+    if not line.startswith(_COMMAND):
+        return []
+    words = line.removeprefix(_COMMAND).replace('"', "").split()
+    return [word for word in words if not word.startswith("-")]
+
+
+def _names(line: str) -> list[str]:
+    return [re.split(r"[\[<>=!~; ]", word, maxsplit=1)[0] for word in _words(line)]

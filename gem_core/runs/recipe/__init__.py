@@ -1,0 +1,1 @@
+"""The recipe: its tables, its files, its checks."""

@@ -1,0 +1,271 @@
+"""Run one experiment: evaluate, train, evaluate, write the result.
+
+`run_experiment` is the same for every trainer, so that the figures before and after training come
+from one evaluator on the same episodes.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from gem_core.policies.models.files import copy_source_files
+from gem_core.policies.models.weights import require_complete, require_export
+from gem_core.results.report.failures import failed_episodes
+from gem_core.runs import trainers
+from gem_core.runs.directory.files import refuse_link
+from gem_core.runs.directory.lock import exclusive
+from gem_core.runs.directory.run_dir import IfExists, RunDir
+from gem_core.runs.environments.data import belonging_to, describe_environments, in_run
+from gem_core.runs.recipe.recipe import Recipe
+from gem_core.runs.task_overlap import overlap_in_words, task_overlap
+from gem_core.runs.tracking import require_trackers, tracked
+from gem_core.training.allocator import keep_freed_memory
+from gem_core.training.device import require_device
+from gem_core.training.eval_engine import ENGINE_LOG, require_engine
+from gem_core.training.sessions import SessionLog, read_sessions, recorded, total_seconds
+from gem_core.training.stopping import EXIT_CODE, RunStopped, stop_on_sigterm
+from gem_core.training.threads import limit_openmp_spin
+from gem_core.training.tiny import model_path
+
+RESULT_FORMAT = 2
+"""Increase it when the meaning of a field of ``result.json`` changes."""
+_TORCHRUN = "TORCHELASTIC_RUN_ID"
+"""Environment variable of the processes that torchrun starts."""
+
+
+def run_experiment(
+    recipe: Recipe,
+    trainer: str,
+    path: str | Path,
+    if_exists: IfExists = "error",
+    *,
+    log: Callable[[str], None] = print,
+) -> RunDir:
+    """Train ``recipe`` with ``trainer`` and measure it before and after on the evaluation episodes.
+
+    Args:
+        recipe: the experiment; ``eval.episodes = 0`` omits the two evaluations.
+        trainer: name of the trainer.
+        path: the run directory.
+        if_exists: what to do with a directory that already holds a run; ``resume`` continues it (or
+            starts one where there is none), and returns a finished run unchanged.
+        log: receives lines of progress and the final table.
+
+    Returns:
+        The finished run.
+
+    Raises:
+        DataError: the data of an environment are not available, or, with ``resume``, they are not
+            those that the run began with.
+        GemError: an evaluation failed.
+        MissingDependencyError: the trainer, the engine of the evaluations or a tracker of the
+            recipe cannot run here.
+        RecipeError: an environment does not accept the parameters of the recipe, there is no GPU
+            for it, or the model cannot be read or lacks weights.
+        RunError: the directory cannot be used (another process trains there, for example), or
+            training did not produce a model.
+        RunStopped: SIGTERM came while it trained; it can be resumed.
+    """
+    spec = trainers.get_trainer(trainer)
+    trainers.require(spec, recipe.hardware.device)
+    require_trackers(recipe.track.to)
+    require_engine(recipe, trainer)
+    trainers.resolve(spec.translate)(recipe)  # what the trainer refuses leaves no directory
+    trained = if_exists == "resume" and RunDir(path).trained
+    if recipe.hardware.nodes > 1 and spec.check_nodes and not trained:
+        trainers.resolve(spec.check_nodes)(recipe)
+    if not trained:
+        require_device(recipe, trainer)
+    with exclusive(path):
+        return _run(recipe, trainer, path, if_exists, log)
+
+
+@contextmanager
+def training(
+    path: str | Path, recipe: Recipe, trainer: str, *, resume: bool = False
+) -> Iterator[RunDir]:
+    """Open a run directory for a script that trains into it, as the scripts in recipes/ do.
+
+    Inside the block the run is locked, its data are recorded, its seconds are measured, its
+    trackers receive what it records, and SIGTERM saves and ends it: the script ends with
+    `EXIT_CODE` then. In the processes that torchrun starts it only yields the directory; the
+    process that started them has done the rest.
+
+    Args:
+        path: the run directory.
+        recipe: the resolved recipe. Let the trainer check it first, so that a recipe that it
+            refuses leaves no directory.
+        trainer: name of the trainer.
+        resume: whether to continue the run in the directory; without it there must be none.
+
+    Raises:
+        MissingDependencyError: a tracker of the recipe cannot run here.
+        RecipeError: there is no GPU for the recipe, or the model cannot be read or lacks weights.
+        RunError: the directory cannot be used, or the model in it lacks weights.
+        SystemExit: training was stopped.
+    """
+    if _TORCHRUN in os.environ:
+        try:
+            with belonging_to(RunDir(path)):
+                yield RunDir(path)
+        except RunStopped:
+            raise SystemExit(0) from None  # the process that started this one says so
+        return
+    require_trackers(recipe.track.to)
+    require_device(recipe, trainer)
+    require_complete(recipe)
+    try:
+        with exclusive(path):
+            run = RunDir.create(path, recipe, trainer, "resume" if resume else "error")
+            with (
+                recorded(run) as session,
+                in_run(run),
+                tracked(run, print),
+                session.phase("train"),
+                stop_on_sigterm(run),
+            ):
+                yield run
+            if run.model.exists():
+                require_export(trainer, run.model)
+    except RunStopped as stopped:
+        print(stopped, file=sys.stderr)
+        raise SystemExit(EXIT_CODE) from None
+
+
+def _run(
+    recipe: Recipe, trainer: str, path: str | Path, if_exists: IfExists, log: Callable[[str], None]
+) -> RunDir:
+    """Check data and directory; an error leaves both as they were."""
+    from gem_core.results.report.data import data_lines
+
+    resume = if_exists == "resume" and RunDir(path).exists
+    if resume and RunDir(path).finished:
+        run = RunDir.create(path, recipe, trainer, if_exists)
+        log(f"{run.path} is finished; nothing to do.")
+        return run
+    require_complete(recipe)
+    environments = describe_environments(recipe, RunDir(path) if resume else None)
+    run = RunDir.create(path, recipe, trainer, if_exists)
+    for line in data_lines(environments):
+        log(line)
+    with recorded(run) as session, in_run(run, environments), tracked(run, log):
+        return _train(recipe, trainer, run, resume, session, log)
+
+
+def _train(
+    recipe: Recipe,
+    trainer: str,
+    run: RunDir,
+    resume: bool,
+    session: SessionLog,
+    log: Callable[[str], None],
+) -> RunDir:
+    """Evaluate, train, evaluate and write the result."""
+    from gem_core.results.report import before_after
+    from gem_core.runs.tracking.progress import progress
+
+    if recipe.hardware.device == "cpu":
+        keep_freed_memory()  # both also apply to the processes that a trainer starts
+        limit_openmp_spin()
+    with session.phase("model"):
+        source = model_path(recipe)
+    with session.phase("eval_before"):
+        before = _evaluate(run, recipe, source, "before", 0, log)
+    overlap = task_overlap(recipe) if recipe.eval.episodes else None
+    if recipe.eval.episodes:
+        log(overlap_in_words(overlap))
+    if run.trained:
+        log(f"{run.path} is trained.")
+    else:
+        log(f"Training {recipe.name} with {trainer} for {recipe.train.steps} steps into {run.path}")
+        with session.phase("train"), progress(run, recipe.train.steps, log), stop_on_sigterm(run):
+            trainers.launch(trainer, recipe, run, resume=resume)
+        require_export(trainer, run.model)
+        copy_source_files(source, recipe.model.revision, run.model)
+        run.mark_trained()
+    with session.phase("eval_after"):
+        after = _evaluate(run, recipe, run.model, "after", recipe.train.steps, log)
+    result = _result(run, recipe, before, after)
+    run.finish({**result, "environments": run.info["environments"], "eval_tasks": overlap})
+    log(before_after([run]))
+    return run
+
+
+def _evaluate(
+    run: RunDir,
+    recipe: Recipe,
+    model: str | Path,
+    when: str,
+    step: int,
+    log: Callable[[str], None],
+) -> dict[str, float] | None:
+    """Evaluate and record it, unless the run has that evaluation already."""
+    for row in run.evals():
+        if row["when"] == when:
+            return {k: v for k, v in row.items() if k not in ("when", "step", "engine")}
+    if recipe.eval.episodes == 0:
+        return None
+    from gem_core.evaluation.measure import measure
+
+    metrics, engine = measure(recipe, model, refuse_link(run.path / ENGINE_LOG))
+    run.log_eval(step, when, metrics, engine)
+    low = metrics["success/low"]
+    high = metrics["success/high"]
+    log(
+        f"{when.capitalize()}: success {metrics['success/mean']:.3f} [{low:.3f}, {high:.3f}] on "
+        f"{metrics['episodes']:.0f} evaluation episodes, by {engine}"
+    )
+    failed = ", ".join(f"{name} {count}" for name, count in failed_episodes(metrics).items())
+    if failed:
+        log(
+            f"Warning: evaluation episodes that failed count as not solved ({failed}). The score "
+            "is too low by as much; repair the environment, raise limits.turn_deadline_s, or "
+            "evaluate on a machine with less other load."
+        )
+    return metrics
+
+
+def _result(
+    run: RunDir,
+    recipe: Recipe,
+    before: dict[str, float] | None,
+    after: dict[str, float] | None,
+) -> dict[str, Any]:
+    info = run.info
+    sessions = read_sessions(run)
+    sessions[-1].outcome = "finished"
+    seconds = total_seconds(sessions)
+    rows = run.metrics()
+    for phase in ("rollout", "update", "sync"):
+        spent = [row[f"time/{phase}"] for row in rows if f"time/{phase}" in row]
+        if spent:
+            seconds[phase] = sum(spent)
+    return {
+        "format": RESULT_FORMAT,
+        "name": recipe.name,
+        "trainer": info["trainer"],
+        "estimator": recipe.algorithm.estimator,
+        "seed": recipe.seed,
+        "n": recipe.eval.episodes,
+        "before": before,
+        "after": after,
+        "eval_engines": {
+            row["when"]: row.get("engine") for row in run.evals() if row["when"] != "during"
+        },
+        "steps": recipe.train.steps,
+        "episodes": recipe.train.steps * recipe.batch.episodes,
+        "model": recipe.model.path,
+        "start": Path(model_path(recipe)).name,
+        # Of all sessions; rollout, update and sync without the steps that a later one repeated.
+        "seconds": {phase: round(value, 2) for phase, value in seconds.items()},
+        "sessions": [session.summary() for session in sessions],
+        "versions": info["versions"],
+        "hardware": {key: info[key] for key in ("platform", "processor", "cores", "gpus")},
+        "python": info["python"],
+        "commit": info["commit"],
+    }

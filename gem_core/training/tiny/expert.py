@@ -1,0 +1,161 @@
+"""Expert episodes for the warm start, played through the real episode machine.
+
+The expert is the scripted player of a game, or the solution of the item where only the data hold
+it (`gem_core.envs.players.player.Peek`); both use the environment that is played. Where there is
+neither
+-- the environment has no expert, or the data have no solution of an item -- the warm start imitates
+`Env.random_action`, from which the model learns the form of an answer and nothing else. The record
+of the build (``warm_start.json``) counts such actions.
+"""
+
+from __future__ import annotations
+
+import random
+import warnings
+from collections import Counter
+from typing import Any
+
+from gem_core.env.interface import Env, Wrapper
+from gem_core.envs.players import Player, RandomPlayer, get_player, random_player
+from gem_core.episodes.data import Completion, Episode, FinishReason
+from gem_core.episodes.machine import EpisodeMachine, Limits
+from gem_core.errors import GemError, RecipeError, UnknownNameError
+from gem_core.runs.environments.data import make_for_run
+from gem_core.runs.recipe.recipe import EnvConfig, Recipe
+from gem_core.runs.tasks import MachineFactory, Task
+
+_FIRST_SEED = -(10**12)
+"""The first seed of the warm start; the others are below it, apart from all other seeds."""
+
+
+class _Ungraded(Wrapper):
+    """A question whose answer is not graded: graders are slow, and cloning needs no score."""
+
+    def step(self, action: str) -> Any:
+        return "", 0.0, True, False, {"success": False, "graded": False}
+
+
+def expert_episodes(
+    recipe: Recipe, hf_tokenizer: Any, count: int, guessed: Counter[str] | None = None
+) -> list[Episode]:
+    """Play ``count`` episodes with the noisy expert; the environments alternate.
+
+    The episodes depend only on the recipe's environments, context, seed, ``expert_noise`` and turn
+    limit. Answers to single questions that a slow grader would judge are not graded.
+
+    Args:
+        recipe: the experiment.
+        hf_tokenizer: a Hugging Face tokenizer.
+        count: number of episodes.
+        guessed: counts, per environment, the random actions for want of an expert or a solution.
+
+    Raises:
+        GemError: an environment failed.
+    """
+    from msgspec.structs import replace
+
+    longest = recipe.model.tiny.max_positions
+    limits = Limits(max_turns=recipe.limits.max_turns, max_tokens_per_turn=longest)
+    factory = MachineFactory(replace(recipe, limits=limits), hf_tokenizer, inline=True)
+    first = _FIRST_SEED - recipe.seed * count
+    guessed = Counter() if guessed is None else guessed
+    return [
+        _play(factory, Task(k, k % len(recipe.env), first - k, k), hf_tokenizer, guessed)
+        for k in range(count)
+    ]
+
+
+def _play(factory: MachineFactory, task: Task, hf_tokenizer: Any, guessed: Counter[str]) -> Episode:
+    machine = factory(task)
+    if is_question(machine.env) and machine.env.slow:
+        machine.env = _Ungraded(machine.env)
+    player = expert_player(machine.env, machine.env_id, task.seed)
+    rng = random.Random(f"noise {task.seed}")
+    prompt = machine.start()
+    if prompt is not None:
+        player.reset(*machine.shown)
+    while prompt is not None:
+        action, expert = expert_action(player, machine.env, machine.shown, rng)
+        guessed[machine.env_id] += not expert
+        if rng.random() < factory.recipe.model.tiny.expert_noise:
+            action = machine.env.random_action(rng)
+        prompt = machine.feed(_completion(action, machine, hf_tokenizer))
+    if machine.episode.stop_reason.failed:
+        raise GemError(f"The expert cannot play the warm start: {machine.episode.error}")
+    return machine.episode
+
+
+def _completion(action: str, machine: EpisodeMachine, hf_tokenizer: Any) -> Completion:
+    """Return the action as an engine would: cut off if it is longer than a turn may be."""
+    ids = hf_tokenizer.encode(action, add_special_tokens=False)
+    if len(ids) >= machine.max_tokens:
+        return Completion(ids[: machine.max_tokens], finish_reason=FinishReason.LENGTH)
+    return Completion([*ids, hf_tokenizer.eos_token_id])
+
+
+def is_question(env: Env) -> bool:
+    """Return whether an episode is one question and one answer, without tools before it."""
+    from gem_core.envs.single_turn import SingleTurn
+
+    return isinstance(env.unwrapped, SingleTurn) and not hasattr(env, "tools")
+
+
+def expert_player(env: Env, env_id: str, seed: int) -> Player:
+    """Return the expert of an environment, or the random player where there is none."""
+    try:
+        return get_player("expert", env_id, seed, env=env)
+    except UnknownNameError:
+        warnings.warn(
+            f"{env_id} has no expert: the warm start of the tiny model imitates random actions, "
+            "which teach only the form of an answer.",
+            stacklevel=2,
+        )
+        return random_player(env, random.Random(seed))
+
+
+def expert_action(
+    player: Player, env: Env, shown: tuple[str, dict[str, Any]], rng: random.Random
+) -> tuple[str, bool]:
+    """Return an action, and whether it is an expert's: without a solution it is a random one."""
+    try:
+        return player.act(*shown), not isinstance(player, RandomPlayer)
+    except NotImplementedError:  # the data have no right answer to this item
+        return env.random_action(rng), False
+
+
+def sample_actions(config: EnvConfig, episodes: int = 20) -> str:
+    """Return the expert's actions without noise on a few seeds; they identify it in the cache.
+
+    With a player that acts differently under noise than before, ``Player.version`` is part of it.
+    Questions are not graded.
+
+    Raises:
+        RecipeError: the environment has neither an expert nor random actions.
+    """
+    env = make_for_run(config, "env")
+    one_question = is_question(env)
+    actions: list[str] = []
+    version = 0
+    for seed in range(episodes):
+        shown = env.reset(seed=seed)
+        player = expert_player(env, config.id, seed)
+        version = player.version
+        player.reset(*shown)
+        rng = random.Random(seed)
+        over = False
+        while not over:
+            try:
+                actions.append(expert_action(player, env, shown, rng)[0])
+            except NotImplementedError as error:
+                raise RecipeError(
+                    f"model.tiny.warm_start_steps: {config.id} has neither an expert nor random "
+                    "actions to imitate: set it to 0, or let the environment's class define "
+                    "random_action(rng)."
+                ) from error
+            if one_question:
+                break
+            observation, _, terminated, truncated, info = env.step(actions[-1])
+            shown = observation, info
+            over = terminated or truncated
+    env.close()
+    return "\n".join([*actions, f"version {version}"] if version else actions)

@@ -1,0 +1,57 @@
+#!/usr/bin/env python3
+"""Check all files: size, final newline, line ends, merge markers.
+
+``python scripts/check_files.py [FILE ...]``; without files, the whole checkout.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+MAX_BYTES = 1_000_000
+SKIPPED = {"build", "dist", "outputs", "runs", "__pycache__"}  # what .gitignore names
+HIDDEN_BUT_OURS = {".ci", ".github"}
+MERGE_MARKERS = tuple(mark * 7 + b" " for mark in (b"<", b">"))
+
+
+def problems(file: Path) -> Iterator[str]:
+    """Yield the problems of one file."""
+    body = file.read_bytes()
+    if len(body) > MAX_BYTES:
+        yield f"is {len(body):,} bytes, more than {MAX_BYTES:,}"
+    if not body or b"\0" in body:
+        return  # empty or binary
+    if not body.endswith(b"\n"):
+        yield "does not end with a newline"
+    if body.endswith(b"\n\n"):
+        yield "ends with an empty line"
+    if b"\r\n" in body:
+        yield "has CRLF line ends"
+    if any(line.startswith(MERGE_MARKERS) for line in body.split(b"\n")):
+        yield "has a merge marker"
+
+
+def checkout_files(folder: Path = ROOT) -> Iterator[Path]:
+    """Yield the files of the checkout, without those that git ignores."""
+    for entry in sorted(folder.iterdir()):
+        if entry.is_dir() and not entry.is_symlink():
+            hidden = entry.name.startswith(".") and entry.name not in HIDDEN_BUT_OURS
+            if not hidden and entry.name not in SKIPPED:
+                yield from checkout_files(entry)
+        elif entry.is_file() and entry.suffix != ".pyc" and entry.name != ".git":
+            yield entry
+
+
+def main(arguments: list[str]) -> int:
+    """Print every problem; return 1 if there is one."""
+    files = [Path(argument) for argument in arguments] or list(checkout_files())
+    lines = [f"{file}: {problem}" for file in files for problem in problems(file)]
+    print("\n".join(lines) if lines else f"{len(files)} files have no problems")
+    return 1 if lines else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,1 +1,0 @@
-"""The contents of the built-in samples; ``tools/make_samples.py`` writes them."""
