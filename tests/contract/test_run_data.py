@@ -10,7 +10,7 @@ PROGRAM = """
 import os, sys
 from pathlib import Path
 from gem_core.envs import _data_source
-from gem_core.training import trainers
+from gem_core.runs import trainers
 from gem_core.runs.recipe.recipe import load_recipe
 from gem_core.runs.environments.data import in_run
 from gem_core.runs.directory.run_dir import RunDir
