@@ -29,6 +29,7 @@ from gem_core.episodes.data import Completion
 from gem_core.episodes.machine import EpisodeMachine
 from gem_core.results.report import markdown_table
 from gem_core.runs import provenance
+from gem_core.runs.generation_config import read_eos_ids
 from gem_core.runs.hardware import describe_machine
 from gem_core.runs.recipe.recipe import load_recipe
 from gem_core.training.tiny import model_path
@@ -93,7 +94,8 @@ def main() -> int:
 def episode(hf: Any, turns: int, seed: int) -> tuple[list[float], list[float]]:
     """Return the CPU seconds of each turn's tokenisation: append-only, and of all messages."""
     template = get_template("chat", hf)
-    machine = EpisodeMachine(Long(turns), Context(template, HFTokenizer(hf, template)), seed=seed)
+    tokenizer = HFTokenizer(hf, template, read_eos_ids(hf))
+    machine = EpisodeMachine(Long(turns), Context(template, tokenizer), seed=seed)
     rng = random.Random(seed)
     append = []
     again = []

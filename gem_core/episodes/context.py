@@ -6,7 +6,7 @@ An append-only history tokenises each observation once, by itself, and never cha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol, get_args
 
@@ -110,17 +110,18 @@ class HFTokenizer:
 
     Args:
         tokenizer: the tokenizer.
-        template: decides with the tokenizer and the model's generation config what ends an action.
-        revision: revision of the model, if ``tokenizer.name_or_path`` is a Hugging Face id.
+        template: its text at the end of an action and the tokenizer's eos token end an action.
+        eos_ids: further ids that end one: those that the model's ``generation_config.json`` names,
+            see `gem_core.runs.generation_config.read_eos_ids`.
     """
 
     def __init__(
-        self, tokenizer: Any, template: Template | None = None, revision: str | None = None
+        self, tokenizer: Any, template: Template | None = None, eos_ids: Iterable[int] = ()
     ) -> None:
         require_methods("HFTokenizer(tokenizer)", tokenizer, ("encode", "decode"), _LOAD_TOKENIZER)
         require_kind("HFTokenizer(template=)", template, (Template, type(None)), _GET_TEMPLATE)
         closing = template.close if template else ""
-        self._set_up(tokenizer, find_stop_ids(tokenizer, closing, revision))
+        self._set_up(tokenizer, find_stop_ids(tokenizer, closing, eos_ids))
 
     def _set_up(self, hf: Any, stop_ids: frozenset[int]) -> None:
         self.hf = hf

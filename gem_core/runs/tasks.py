@@ -35,6 +35,7 @@ from gem_core.runs.environments.data import compare_served, env_key, make_for_ru
 from gem_core.runs.environments.servers import wanted
 from gem_core.runs.environments.tools import count_tokens_with, native_functions
 from gem_core.runs.environments.workers import run_builder, session_env, worker_env
+from gem_core.runs.generation_config import read_eos_ids
 from gem_core.runs.recipe.recipe import EnvConfig, Recipe, Split
 from gem_core.runs.splits import split_envs
 
@@ -152,7 +153,8 @@ class MachineFactory:
         if tokenizer is not None:
             revision = recipe.model.revision
             same = getattr(tokenizer, "name_or_path", None) == recipe.model.path
-            self.tokenizer = HFTokenizer(tokenizer, self.template, revision if same else None)
+            eos_ids = read_eos_ids(tokenizer, revision if same else None)
+            self.tokenizer = HFTokenizer(tokenizer, self.template, eos_ids)
 
     def _native_templates(self, tokenizer: Any) -> dict[tuple[Split, int], Template]:
         """Return the templates of the environments whose tools the chat template describes."""

@@ -12,6 +12,7 @@ from gem_core.episodes.context import TEMPLATES, Context, HFTokenizer, get_templ
 from gem_core.episodes.data import Completion, FinishReason, StopReason
 from gem_core.episodes.machine import EpisodeMachine, Limits
 from gem_core.errors import RecipeError
+from gem_core.runs.generation_config import read_eos_ids
 from gem_core.runs.recipe.recipe import load_recipe
 from gem_core.runs.tasks import MachineFactory
 
@@ -28,7 +29,7 @@ class Chat:
             ids = [self.hf.convert_tokens_to_ids(t) for t in self.family.more_stops]
             (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": ids}))
         self.template = get_template("chat", self.hf)
-        self.tokenizer = HFTokenizer(self.hf, self.template)
+        self.tokenizer = HFTokenizer(self.hf, self.template, read_eos_ids(self.hf))
         env = kit.Script(*steps)
         env._reset = lambda options: (FIRST, {})
         context = Context(self.template, self.tokenizer)
@@ -137,7 +138,7 @@ def test_the_stop_ids_survive_pickling(tmp_path):
     ids = [7, 9]
     (tmp_path / "generation_config.json").write_text(json.dumps({"eos_token_id": ids}))
     hf = make_tokenizer(FAMILIES["qwen3"], str(tmp_path))
-    tokenizer = HFTokenizer(hf, get_template("chat", hf))
+    tokenizer = HFTokenizer(hf, get_template("chat", hf), read_eos_ids(hf))
     copy = pickle.loads(pickle.dumps(tokenizer))
     assert copy.stop_ids == tokenizer.stop_ids >= {7, 9}
     assert copy.encode("ok<|im_end|>") == tokenizer.encode("ok<|im_end|>")

@@ -1,0 +1,48 @@
+"""A model's ``generation_config.json``: the tokens that end what the model writes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+_NAME = "generation_config.json"
+
+
+def read_eos_ids(hf: Any, revision: str | None = None) -> list[int]:
+    """Return ``eos_token_id`` of the ``generation_config.json`` next to a tokenizer, if any.
+
+    Args:
+        hf: a Hugging Face tokenizer; its ``name_or_path`` is a folder or a Hugging Face id.
+        revision: revision of the model, if it is a Hugging Face id.
+
+    Returns:
+        The ids; none where there is no such file, or it names none.
+    """
+    path = _find_file(str(getattr(hf, "name_or_path", "") or ""), revision)
+    if path is None:
+        return []
+    eos = json.loads(path.read_text(encoding="utf-8")).get("eos_token_id")
+    if eos is None:
+        return []
+    return [int(i) for i in (eos if isinstance(eos, list) else [eos])]
+
+
+def _find_file(source: str, revision: str | None) -> Path | None:
+    """Return the file in the folder ``source``, or of the Hugging Face id ``source``."""
+    if not source:
+        return None
+    if Path(source).is_dir():
+        path = Path(source) / _NAME
+        return path if path.is_file() else None
+    from transformers.utils.hub import cached_file
+
+    file = cached_file(
+        source,
+        _NAME,
+        revision=revision or "main",
+        _raise_exceptions_for_gated_repo=False,
+        _raise_exceptions_for_missing_entries=False,
+        _raise_exceptions_for_connection_errors=False,
+    )
+    return None if file is None else Path(file)
