@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 
+from same_steps import SameSteps, same_steps
+
 from gem_core.evaluation.paired import sign_flip_p
 from gem_core.results.compare.agreement import exchangeable
 from gem_core.results.compare.power import smallest_deficit
 from gem_core.results.compare.results import CellResult, mean_interval
-from gem_core.results.compare.same_steps import SameSteps, same_steps
 from gem_core.results.report import markdown_table
 from gem_core.runs.recipe.recipe import load_recipe
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from baseline_agreement import APART
+from same_steps import same_steps
 
 from gem_core.results.compare.results import CellResult
-from gem_core.results.compare.same_steps import same_steps
 from gem_core.results.report import markdown_table
 from gem_core.results.report.tables import success
 

@@ -19,10 +19,10 @@ from typing import Any
 import steps
 from cases import SIZES, Case, chosen
 from page import page
+from prediction import cpu_peak, cross_entropy
 
 from gem_core.runs import provenance
 from gem_core.training.allocator import keep_freed_memory
-from gem_core.training.preflight.cpu import cpu_peak, cross_entropy
 
 HERE = Path(__file__).resolve().parent
 FIGURES = {

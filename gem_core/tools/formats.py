@@ -6,10 +6,7 @@ import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-if TYPE_CHECKING:
-    from gem_core.tools.base import Tool
+from typing import Any, NamedTuple, Protocol
 
 
 class Written(NamedTuple):
@@ -20,18 +17,37 @@ class Written(NamedTuple):
     end: int
 
 
+class ToolSyntax(Protocol):
+    """What calls and results show of a tool; every `gem_core.tools.base.Tool` has it."""
+
+    name: str
+    """Name in calls of the format ``tool_call``."""
+    schema: Mapping[str, Any]
+    """JSON schema of the arguments, an object."""
+    tag: str
+    """Tag of calls in the format ``tag``."""
+    result_tag: str
+    """Tag of results in the format ``tag``."""
+    languages: tuple[str, ...]
+    """Languages of blocks that are calls, in the format ``fence``."""
+
+    @property
+    def main_argument(self) -> str:
+        """The argument that a tag or a fenced block holds."""
+
+
 class Format(ABC):
     """One way to write calls and results."""
 
     @abstractmethod
-    def find(self, text: str, tool: Tool) -> Written | None:
+    def find(self, text: str, tool: ToolSyntax) -> Written | None:
         """Return the first complete call of a tool."""
 
     @abstractmethod
-    def write(self, tool: Tool, arguments: Mapping[str, Any]) -> str:
+    def write(self, tool: ToolSyntax, arguments: Mapping[str, Any]) -> str:
         """Return a call with these arguments; `Tag` and `Fence` write the main one only."""
 
-    def example(self, tool: Tool) -> str:
+    def example(self, tool: ToolSyntax) -> str:
         """Return a call, as the instructions show it."""
         return self.write(
             tool, {name: self.placeholder(name) for name in tool.schema["properties"]}
@@ -42,18 +58,18 @@ class Format(ABC):
         return argument
 
     @abstractmethod
-    def result(self, text: str, tool: Tool | None) -> str:
+    def result(self, text: str, tool: ToolSyntax | None) -> str:
         """Return a result, as the agent sees it."""
 
     @abstractmethod
-    def stop(self, tool: Tool) -> str:
+    def stop(self, tool: ToolSyntax) -> str:
         """Return the text at which a call is complete."""
 
 
 class Tag(Format):
     """``<python>print(1)</python>``, answered by ``<output>1</output>``."""
 
-    def find(self, text: str, tool: Tool) -> Written | None:
+    def find(self, text: str, tool: ToolSyntax) -> Written | None:
         """Return the first complete, non-empty pair of tags."""
         before = f"<{tool.tag}>"
         after = f"</{tool.tag}>"
@@ -70,16 +86,16 @@ class Tag(Format):
             start = end
         return None
 
-    def write(self, tool: Tool, arguments: Mapping[str, Any]) -> str:
+    def write(self, tool: ToolSyntax, arguments: Mapping[str, Any]) -> str:
         """Return a pair of tags."""
         return f"<{tool.tag}>{arguments[tool.main_argument]}</{tool.tag}>"
 
-    def result(self, text: str, tool: Tool | None) -> str:
+    def result(self, text: str, tool: ToolSyntax | None) -> str:
         """Return a pair of tags."""
         tag = "output" if tool is None else tool.result_tag
         return f"<{tag}>\n{text}\n</{tag}>"
 
-    def stop(self, tool: Tool) -> str:
+    def stop(self, tool: ToolSyntax) -> str:
         """Return the closing tag."""
         return f"</{tool.tag}>"
 
@@ -90,24 +106,24 @@ _FENCE = re.compile(r"^```[ \t]*(\w*)[ \t]*\n(.*?)^```[ \t]*$", re.DOTALL | re.M
 class Fence(Format):
     """A fenced block in one of the tool's languages, answered by a block ``output``."""
 
-    def find(self, text: str, tool: Tool) -> Written | None:
+    def find(self, text: str, tool: ToolSyntax) -> Written | None:
         """Return the first complete, non-empty block in one of the tool's languages."""
         for match in _FENCE.finditer(text):
             if match[1].lower() in tool.languages and match[2].strip():
                 return Written({tool.main_argument: match[2]}, match.start(), match.end())
         return None
 
-    def write(self, tool: Tool, arguments: Mapping[str, Any]) -> str:
+    def write(self, tool: ToolSyntax, arguments: Mapping[str, Any]) -> str:
         """Return a block."""
         return f"```{tool.languages[0]}\n{arguments[tool.main_argument]}\n```"
 
-    def result(self, text: str, tool: Tool | None) -> str:
+    def result(self, text: str, tool: ToolSyntax | None) -> str:
         """Return a block that is longer than any fence in it."""
         longest = max((len(run) for run in re.findall("`{3,}", text)), default=2)
         fence = "`" * (longest + 1)
         return f"{fence}output\n{text}\n{fence}"
 
-    def stop(self, tool: Tool) -> str:
+    def stop(self, tool: ToolSyntax) -> str:
         """Return the closing fence."""
         return "\n```\n"
 
@@ -118,7 +134,7 @@ _TOOL_CALL = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
 class ToolCall(Format):
     """``<tool_call>{"name": ..., "arguments": {...}}</tool_call>``, as Qwen and Hermes write it."""
 
-    def find(self, text: str, tool: Tool) -> Written | None:
+    def find(self, text: str, tool: ToolSyntax) -> Written | None:
         """Return the first complete call that names the tool."""
         for match in _TOOL_CALL.finditer(text):
             call = read_json(match[1])
@@ -129,7 +145,7 @@ class ToolCall(Format):
                 return Written(arguments, match.start(), match.end())
         return None
 
-    def write(self, tool: Tool, arguments: Mapping[str, Any]) -> str:
+    def write(self, tool: ToolSyntax, arguments: Mapping[str, Any]) -> str:
         """Return a call in JSON."""
         body = json.dumps({"name": tool.name, "arguments": dict(arguments)})
         return f"<tool_call>\n{body}\n</tool_call>"
@@ -138,11 +154,11 @@ class ToolCall(Format):
         """Return the argument's name in angle brackets."""
         return f"<{argument}>"
 
-    def result(self, text: str, tool: Tool | None) -> str:
+    def result(self, text: str, tool: ToolSyntax | None) -> str:
         """Return a response."""
         return f"<tool_response>\n{text}\n</tool_response>"
 
-    def stop(self, tool: Tool) -> str:
+    def stop(self, tool: ToolSyntax) -> str:
         """Return the closing tag."""
         return "</tool_call>"
 

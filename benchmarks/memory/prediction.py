@@ -1,4 +1,4 @@
-"""The peak of plain PyTorch steps on a CPU, which ``benchmarks/memory`` measures."""
+"""The peak of plain PyTorch steps on a CPU, as the counts of the plan have it."""
 
 from __future__ import annotations
 
