@@ -38,7 +38,7 @@ def run(recipe: Recipe, run: RunDir, *, resume: bool = False) -> None:
         in_process.launch(arguments(recipe, run, start))
     else:
         _compat.require_parts(real_parts()) if on_cpu else _compat.require_gpu_stack()
-        nodes.run_watched([sys.executable, "-m", "gem_oat.nodes", str(run.path), str(start)])
+        nodes.run_watched([sys.executable, "-m", "gem_oat.program", str(run.path), str(start)])
     require_model(recipe, run)
 
 

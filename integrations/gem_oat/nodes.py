@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 from gem_core.errors import GemError
-from gem_core.runs.directory.run_dir import RunDir
 from gem_core.runs.program import run_process
 from gem_oat import watchdog
 
@@ -28,18 +27,6 @@ GRACE_S = 15.0
 PATIENCE_S = 600.0
 """Seconds in which the other learners may end after the first one did."""
 _POLL_S = 0.5
-
-
-def main() -> None:
-    """``python -m gem_oat.nodes RUN START``: build Oat's program, run it to its end."""
-    from gem_oat import launch
-
-    run = RunDir(sys.argv[1])
-    if run.recipe.hardware.device == "cpu":
-        from gem_oat.cpu import install
-
-        install()
-    launch.launch_program(launch.arguments(run.recipe, run, int(sys.argv[2])))
 
 
 def run_nodes(
@@ -140,7 +127,3 @@ def watched(grace: float = GRACE_S) -> Iterator[str]:
     finally:
         process.stdin.close()
         process.wait()
-
-
-if __name__ == "__main__":
-    main()

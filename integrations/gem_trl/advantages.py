@@ -22,7 +22,7 @@ from gem_core.errors import GemError
 from gem_core.runs.recipe.recipe import Recipe
 
 if TYPE_CHECKING:
-    from gem_trl.trainer import GemTrainer
+    from gem_trl._compat import GRPOTrainer
 
 _Item = TypeVar("_Item")
 
@@ -129,7 +129,7 @@ def replace_advantages(batch: StepBatch, output: dict[str, Any]) -> None:
     batch.installed = absolute_sum(advantages)
 
 
-def require_installed(trainer: GemTrainer) -> None:
+def require_installed(trainer: GRPOTrainer) -> None:
     """Check that TRL's loss is about to read the advantages that the recipe's estimator gave.
 
     Args:
@@ -165,7 +165,7 @@ class AdvantageCheck(TrainerCallback):
         trainer: set by `GemTrainer`.
     """
 
-    trainer: GemTrainer
+    trainer: GRPOTrainer
 
     def on_pre_optimizer_step(self, *args: Any, **kwargs: Any) -> None:
         """Check them; see `require_installed`."""

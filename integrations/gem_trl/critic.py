@@ -19,7 +19,7 @@ from gem_core.episodes.data import Episode
 from gem_core.runs.recipe.recipe import Recipe
 
 if TYPE_CHECKING:
-    from gem_trl.trainer import GemTrainer
+    from gem_trl._compat import GRPOTrainer
 
 _Item = TypeVar("_Item")
 FILE = "critic.pt"
@@ -229,7 +229,7 @@ class CriticCheckpoint(TrainerCallback):
         trainer: set by `GemTrainer`.
     """
 
-    trainer: GemTrainer
+    trainer: GRPOTrainer
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Save the critic on the first rank."""

@@ -14,7 +14,7 @@ from gem_adapters.update_means import Reduce, UpdateMeans
 from gem_core.runs.recipe.recipe import Recipe
 
 if TYPE_CHECKING:
-    from gem_trl.trainer import GemTrainer
+    from gem_trl._compat import GRPOTrainer
 
 
 class Updates:
@@ -33,7 +33,7 @@ class Updates:
         self._loss = 0.0
 
     def add(
-        self, trainer: GemTrainer, inputs: dict[str, Any], scores: Any, loss: torch.Tensor
+        self, trainer: GRPOTrainer, inputs: dict[str, Any], scores: Any, loss: torch.Tensor
     ) -> None:
         """Add a forward pass.
 
@@ -97,7 +97,7 @@ class Updates:
 
 
 def _aggregate(
-    trainer: GemTrainer, inputs: dict[str, Any], values: torch.Tensor, mask: torch.Tensor
+    trainer: GRPOTrainer, inputs: dict[str, Any], values: torch.Tensor, mask: torch.Tensor
 ) -> torch.Tensor:
     """Return the share of ``values`` [rows, tokens] in TRL's loss of this forward pass."""
     accumulation = trainer.current_gradient_accumulation_steps

@@ -152,7 +152,7 @@ def test_a_killed_command_and_launchpad_leave_nothing(train, tmp_path):
     process = train("run")
     run = RunDir(tmp_path / "run")
     wait_for_step(run, 1, process)
-    (program,) = [pid for pid, line in left(tmp_path).items() if "gem_oat.nodes" in line]
+    (program,) = [pid for pid, line in left(tmp_path).items() if "gem_oat.program" in line]
     for pid in (program, process.pid):
         os.kill(pid, signal.SIGKILL)
     process.wait()

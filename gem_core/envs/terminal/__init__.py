@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gem_core.envs.terminal.env import TerminalEnv
-from gem_core.envs.terminal.tasks import TASKS, Problem, Task, tasks_of
+from gem_core.envs.terminal.problem import Problem
+from gem_core.envs.terminal.tasks import TASKS, Task, tasks_of
 
 __all__ = ["TASKS", "Problem", "Task", "TerminalEnv", "tasks_of"]

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from gem_core.env.registration.references import check_level
 from gem_core.envs.games.game import Game
-from gem_core.envs.terminal.tasks import TASKS, Problem, tasks_of
+from gem_core.envs.terminal.problem import Problem
+from gem_core.envs.terminal.tasks import TASKS, tasks_of
 from gem_core.errors import StateError
 from gem_core.execution.sandbox.results import SandboxError
 from gem_core.execution.sandbox.shell import Shell, ShellLimits, ShellResult

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from gem_core.envs.terminal.tasks import Problem
+from gem_core.envs.terminal.problem import Problem
 from gem_core.envs.terminal.words import joined, some, text
 
 

@@ -1,33 +1,14 @@
-"""What a task in the shell consists of, and the table of all tasks."""
+"""The table of all tasks in the shell."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import NamedTuple
 
+from gem_core.envs.terminal import file_tasks, git_tasks, program_tasks, text_tasks
+from gem_core.envs.terminal.problem import Problem
 from gem_core.errors import unknown
-
-
-class Problem(NamedTuple):
-    """One drawn task.
-
-    Attributes:
-        text: the goal, as the agent reads it.
-        files: the files at the beginning: path -> text.
-        solution: commands that reach the goal.
-        setup: a command that runs before the agent comes; ``""``: none.
-        wanted: path -> text that a file must have at the end, but for white space around it;
-            ``None``: nothing of that name may exist.
-        probes: pairs of a command and what it must print at the end, in the agent's folder.
-    """
-
-    text: str
-    files: Mapping[str, str]
-    solution: Sequence[str]
-    setup: str = ""
-    wanted: Mapping[str, str | None] = {}
-    probes: Sequence[tuple[str, str]] = ()
 
 
 class Task(NamedTuple):
@@ -44,9 +25,7 @@ class Task(NamedTuple):
     draw: Callable[[Random], Problem]
 
 
-def _tasks() -> dict[str, Task]:
-    from gem_core.envs.terminal import file_tasks, git_tasks, program_tasks, text_tasks
-
+def _list_tasks() -> dict[str, Task]:
     groups = {
         "files": file_tasks.TASKS,
         "text": text_tasks.TASKS,
@@ -60,7 +39,7 @@ def _tasks() -> dict[str, Task]:
     }
 
 
-TASKS = _tasks()
+TASKS = _list_tasks()
 """Name -> task."""
 GROUPS = tuple(dict.fromkeys(task.group for task in TASKS.values()))
 """The groups of tasks."""

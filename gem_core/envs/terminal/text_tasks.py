@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from random import Random
 
-from gem_core.envs.terminal.tasks import Problem
+from gem_core.envs.terminal.problem import Problem
 from gem_core.envs.terminal.words import CITIES, NAMES, joined, some, text
 
 

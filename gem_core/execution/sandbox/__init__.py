@@ -8,7 +8,8 @@
 
 from __future__ import annotations
 
-from gem_core.execution.sandbox.levels import DEFAULTS, LEVELS, Offer, offers
+from gem_core.execution.sandbox.levels import DEFAULTS, LEVELS
+from gem_core.execution.sandbox.offers import Offer, offers
 from gem_core.execution.sandbox.results import (
     KINDS,
     Limits,

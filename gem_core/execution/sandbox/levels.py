@@ -1,12 +1,11 @@
-"""The levels of isolation: what each promises, and which of them this machine offers."""
+"""The levels of isolation: what each promises, and which of them is asked for."""
 
 from __future__ import annotations
 
 import os
-from typing import NamedTuple
 
 from gem_core.errors import did_you_mean
-from gem_core.execution.sandbox.results import SandboxError, SandboxUnavailable
+from gem_core.execution.sandbox.results import SandboxError
 
 VARIABLE = "GEM_CORE_SANDBOX"
 """Environment variable that names the level where a program's own settings do not."""
@@ -30,20 +29,6 @@ SERVED = ("strict", "confined", "limited", "container")
 """The levels with a server: those that have sessions."""
 
 
-class Offer(NamedTuple):
-    """Whether this machine offers a level.
-
-    Attributes:
-        level: its name.
-        how: what it is made of: ``"bwrap"``, ``"unshare"``, ...; ``""`` where it is not offered.
-        reason: why not; ``""`` where it is.
-    """
-
-    level: str
-    how: str = ""
-    reason: str = ""
-
-
 def chosen_level(level: str | None) -> str | None:
     """Return the level that is asked for, by an argument or by `VARIABLE`; ``None``: the default.
 
@@ -58,17 +43,3 @@ def chosen_level(level: str | None) -> str | None:
             f"{did_you_mean(name, LEVELS)}"
         )
     return name
-
-
-def offers() -> list[Offer]:
-    """Try every level on this machine, by starting it; takes about a second."""
-    from gem_core.execution.sandbox.sandbox import Sandbox
-
-    tried = []
-    for level in LEVELS:
-        try:
-            with Sandbox(level) as sandbox:
-                tried.append(Offer(level, sandbox.how))
-        except SandboxUnavailable as error:
-            tried.append(Offer(level, reason=str(error)))
-    return tried

@@ -14,6 +14,7 @@ import tempfile
 import threading
 import time
 import traceback
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from multiprocessing import get_context
 from multiprocessing.connection import Client, Connection, Listener
@@ -23,6 +24,14 @@ from typing import Any
 from gem_core.errors import GemError
 
 STOP = "GEM_OAT_STOP_FILE"
+_preparation: list[Callable[[], None]] = []
+
+
+def prepare_nodes_by(function: Callable[[], None]) -> None:
+    """Have every node call a function of a module before it imports Oat."""
+    _preparation[:] = [function]
+
+
 """Environment variable: the file whose existence ends the program."""
 _KEY = b"gem-oat"
 _pool = ThreadPoolExecutor(8)
@@ -149,12 +158,13 @@ def launch(program: Program, *, local_resources: dict[str, PythonProcess], **_: 
     processes: list[Any] = []
     with tempfile.TemporaryDirectory() as folder:
         stop_file = Path(folder) / "stop"
+        prepare = pickle.dumps(_preparation)
         try:
             for label, node in program.nodes.items():
                 resources = local_resources.get(label)
                 environ = {**(resources.env if resources else {}), STOP: str(stop_file)}
                 payload = pickle.dumps((node.cls, node.args, node.kwargs))
-                arguments = (environ, payload, node.port)
+                arguments = (environ, prepare, payload, node.port)
                 process = context.Process(target=_main, args=arguments, name=label)
                 process.start()
                 processes.append(process)
@@ -196,17 +206,16 @@ def _end_with(parent: int) -> None:
     os.killpg(os.getpgrp(), signal.SIGKILL)
 
 
-def _main(environ: dict[str, str], payload: bytes, port: int) -> None:
+def _main(environ: dict[str, str], prepare: bytes, payload: bytes, port: int) -> None:
     os.setpgrp()
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     os.environ.update(environ)
     import torch
 
     torch.set_num_threads(1)
-    from gem_oat.cpu import install
-
-    install()
-    cls, args, kwargs = pickle.loads(payload)  # imports Oat: after install()
+    for function in pickle.loads(prepare):
+        function()
+    cls, args, kwargs = pickle.loads(payload)  # imports Oat: after it was prepared for
     node = cls(*args, **kwargs)
     if not port:  # nobody calls it
         node.run()

@@ -79,6 +79,7 @@ def _stand_in() -> None:
     if "launchpad" not in real:
         from gem_oat.cpu import launchpad_standin
 
+        launchpad_standin.prepare_nodes_by(install)
         for name in _LAUNCHPAD:
             sys.modules[name] = launchpad_standin
 

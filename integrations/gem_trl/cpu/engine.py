@@ -14,7 +14,7 @@ from gem_core.episodes.data import Completion
 from gem_core.episodes.rollout import Request
 from gem_core.policies.engine.engine import Engine, EngineRequest
 from gem_core.policies.engine.sampling import Sampling
-from gem_trl.rollout import EnginePolicy
+from gem_trl.policy import EnginePolicy
 
 _TRANSLATED = {"eos_token_id", "max_new_tokens"}
 """What the adapter itself writes into TRL's ``generation_kwargs``; requests carry both."""

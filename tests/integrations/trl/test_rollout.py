@@ -17,7 +17,8 @@ from gem_core.errors import GemError, RecipeError
 from gem_core.policies.engine.policy import HFPolicy
 from gem_core.runs.tasks import step_tasks
 from gem_core.training.tiny import model_path
-from gem_trl.rollout import EnginePolicy, sampling_at, to_native
+from gem_trl.policy import EnginePolicy
+from gem_trl.rollout import sampling_at, to_native
 from gem_trl.trainer import GemTrainer
 
 ACTIONS = ["\\boxed{5}", "\\boxed{2}", "nonsense", "\\boxed{7}", "\\boxed{9}", "\\boxed{1}"]

@@ -15,14 +15,12 @@ import os
 import signal
 import socket
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from . import child
 from .interpreter import Interpreter
-from .loop import Channel
-
-if TYPE_CHECKING:
-    from .server import Server
+from .loop import Channel, Loop
+from .slots import Slots
 
 _KB = 1 << 10
 _MB = 1 << 20
@@ -34,6 +32,25 @@ _MARK = 16  # bytes that an answer begins with
 _MOST_NOISE = 1 << 20
 """Bytes that a program of a session may write where its interpreter answers."""
 _LONG_RUNNING = 10  # added to the nice value of a program that runs longer than `_LONG`
+
+
+class Host(Protocol):
+    """What a connection uses of its server, see `server.Server`."""
+
+    loop: Loop
+    slots: Slots
+    clients: dict[int, Client]
+    other_tasks: int
+
+    @property
+    def programs(self) -> bool:
+        """Whether programs may start processes."""
+
+    def need_interpreter(self, client: Client) -> None:
+        """Give a client an interpreter, now or as soon as a slot is free."""
+
+    def release(self, interpreter: Interpreter) -> None:
+        """End an interpreter; with the last one of its family every process of it."""
 
 
 class Client:
@@ -50,7 +67,7 @@ class Client:
         closed: whether the client has gone.
     """
 
-    def __init__(self, server: Server, number: int, peer: socket.socket):
+    def __init__(self, server: Host, number: int, peer: socket.socket):
         self.number = number
         self.wake_at: float | None = None
         self.forks = False
