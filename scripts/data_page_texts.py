@@ -208,8 +208,8 @@ FACTS: dict[str, Facts] = {
         (("all", "tasks of this package, drawn from the seed", "Apache-2.0"),),
         "There is none: tasks are drawn from the seed. `tasks=[...]` plays only the named ones; "
         "`gem_core.envs.terminal.TASKS` lists them.",
-        "Folders of tasks in the forms of Terminal-Bench and Harbor are read by "
-        "`gem_core.envs.terminal.harbor` and run in docker.",
+        "There is none: folders of tasks of Terminal-Bench and Harbor are not read. They build "
+        "images and test with programs from the internet, and the sandbox has no network.",
         ("terminal",),
     ),
     "mcp": Facts(
