@@ -1,10 +1,14 @@
-"""docs/recipes.md agrees with the schema, which documents every key."""
+"""docs/recipes.md agrees with the schema, which documents every key, and with the adapters."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
+
+from gem_core.runs.recipe.recipe import recipe_keys
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "recipes.md"
@@ -20,3 +24,19 @@ def test_every_key_has_a_meaning():
     rows = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if line[:3] == "| `"]
     assert len(rows) > 50
     assert [row for row in rows if not row.split("|")[4].strip()] == []
+
+
+@pytest.mark.parametrize("trainer", ["oat", "openrlhf", "rl2", "trl", "verl"])
+def test_the_page_has_every_key_that_a_trainer_refuses(trainer, load_tool):
+    config = (ROOT / "integrations" / f"gem_{trainer}" / "config.py").read_text(encoding="utf-8")
+    refused = load_tool("recipe_reference").refused_keys(config)
+    assert refused.keys() <= set(recipe_keys())
+    page = PAGE.read_text(encoding="utf-8")
+    assert page.count(f"\n| {trainer} | `") == len(refused) > 0
+
+
+def test_the_refused_keys_are_read_from_the_source(load_tool):
+    refused_keys = load_tool("recipe_reference").refused_keys
+    assert refused_keys("REFUSED: dict[str, str] = {'seed': 'a' 'b'}") == {"seed": "ab"}
+    with pytest.raises(LookupError, match="no REFUSED"):
+        refused_keys("OTHER = {}")
