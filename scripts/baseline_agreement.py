@@ -18,14 +18,14 @@ AGREE = """\
 ## Do the trainers agree?
 
 All trainers draw the same tokens for the same task until rounding flips the first of them, from
-where on two runs part like runs of two seeds. *same steps*: the first training steps in which
+where on two runs differ like runs of two seeds. *same steps*: the first training steps in which
 success, reward, turns and sampled tokens of the whole batch are equal in all trainers of the line,
 in five digits (four episodes of a step are kept, not all, so that this is not a comparison token by
 token; `benchmarks/lockstep` has that for two baselines). *gradient norm*, *entropy*: their largest
 relative difference between trainers in these steps. *gap*: the largest difference of the success
 after training. ReBN, first seed.
 
-verl has a line of its own, beside TRL, for it parts from the others early: it moves the learning
+verl has a line of its own, beside TRL, for it differs from the others early: it moves the learning
 rate once per training step, the others with every optimizer step. These runs have a cosine
 schedule and several epochs per step, so that from the second optimizer step on verl's rate is a
 little higher.

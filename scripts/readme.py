@@ -92,14 +92,14 @@ def lockstep() -> str:
     second = max(pair["drift"][1] for pair in pairs)
     seen = [f"{row['change']}: {row['drift'][1]:.0e}" for row in controls]
     return (
-        f"![success of the five trainers, which is one curve]({folder / 'guess.png'})\n\n"
+        f"![success of the five trainers: the curves coincide]({folder / 'guess.png'})\n\n"
         "On a CPU, equal weights draw equal tokens, so the trainers' runs coincide until rounding "
         "decides a tie:\n\n" + "\n".join(lines) + "\n\n"
-        f"The trained weights of two trainers differ by {relative:.0e} at most (relative L2). What "
-        "this would have shown: in the second step,\nthe log-probabilities of two trainers differ "
+        f"The trained weights of two trainers differ by {relative:.0e} at most (relative L2). How "
+        "sensitive this is: in the second step,\nthe log-probabilities of two trainers differ "
         f"by {second:.0e} at most; of one trainer with a small change, by more ("
         + "; ".join(seen)
-        + f").\nEvery step and every parting: [{folder}]({folder / 'README.md'})\n"
+        + f").\nEvery step and every difference: [{folder}]({folder / 'README.md'})\n"
     )
 
 
@@ -123,7 +123,7 @@ def comparison() -> str:
         raise SystemExit("The trainers differ by more than chance: edit comparison().")
     return (
         f"{lockstep()}\n"
-        "Whole runs part at some step, and are then compared by statistics.\n\n"
+        "Whole runs differ after some step, and are then compared by statistics.\n\n"
         "![success rate of the five trainers on one experiment]"
         f"({folder / f'curves-{baseline}.png'})\n\n"
         f"{markdown_table(head, rows)}\n"

@@ -78,7 +78,7 @@ def lay_mines(env, row, col):
 def add_tile(env):
     """Put the next tile of a given list on the board."""
     row, col, value = env.tiles.pop(0)
-    assert env.board[row][col] == 0, "the boards have parted"
+    assert env.board[row][col] == 0, "the boards differ"
     env.board[row][col] = value
 
 

@@ -6,7 +6,7 @@
 
 Each experiment is what ``gem-core compare --lockstep`` runs. The controls are runs of one trainer
 that were made to differ: they show how small a difference would have been seen. The exit code is 1
-if trainers part by more than rounding, or before the fifteenth step.
+if trainers differ by more than rounding, or before the fifteenth step.
 """
 
 from __future__ import annotations
@@ -189,7 +189,7 @@ _HEAD = """# Lockstep
 
 The five trainers run one recipe on a CPU. The engine draws each token with noise that is keyed by
 run, task, turn and position, so equal weights draw equal tokens: a run of one trainer coincides
-with that of another until rounding decides a tie between two tokens. Where two runs part for
+with that of another until rounding decides a tie between two tokens. Where two runs differ for
 another reason, the trainers differ, and the page shows the token.
 
 Written by `benchmarks/lockstep/run.py`; the same for any recipe: `gem-core compare --lockstep`.
@@ -200,7 +200,7 @@ _CONTROLS = """## How small a difference would have been seen
 One trainer, run again with a small change, beside its own run without it. Between two *different*
 trainers the log-probabilities of the second step differ by {second:.1e} at most.
 """
-_CONTROL_HEAD = ("change", "trainer", "log-probabilities of step 2", "seen in", "tokens part")
+_CONTROL_HEAD = ("change", "trainer", "log-probabilities of step 2", "seen in", "tokens differ")
 
 
 def _control_row(row: dict[str, Any]) -> tuple[str, ...]:

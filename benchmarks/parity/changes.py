@@ -103,8 +103,9 @@ def _first_difference(output: str) -> str:
     """Return the first line that says what differed."""
     lines = [line.strip() for line in output.splitlines()]
     errors = [line[1:].strip() for line in lines if line.startswith("E ")]
-    parted = [line for line in lines if " part at " in line or "by more than rounding" in line]
-    return next(iter([*errors, *parted, *lines[-1:]]), "no output")[:300]
+    marks = ("tokens differ at ", "by more than rounding")
+    differing = [line for line in lines if any(mark in line for mark in marks)]
+    return next(iter([*errors, *differing, *lines[-1:]]), "no output")[:300]
 
 
 def copy_of(target: Path) -> Path:

@@ -41,7 +41,7 @@ def compare(args: argparse.Namespace) -> int:
 
     Returns:
         1 if a cell failed, is not finished, or is of another recipe than the one asked for; with
-        ``--lockstep`` or ``--quick`` also if trainers part by more than rounding.
+        ``--lockstep`` or ``--quick`` also if trainers differ by more than rounding.
     """
     baselines = [baseline.name for baseline in load_suite()] if args.suite else args.baselines
     cells = make_grid(
@@ -120,7 +120,7 @@ def report(out: Path, cells: Sequence[CellResult]) -> int:
 
     Returns:
         1 if not every cell has a result, cells of one experiment have different recipes, or
-        trainers part by more than rounding.
+        trainers differ by more than rounding.
     """
     from gem_core.results.compare.page import write_page
     from gem_core.results.compare.plots import curves, times

@@ -79,7 +79,7 @@ def _add_grid_options(verb: argparse.ArgumentParser) -> None:
     modes.add_argument(
         "--lockstep",
         action="store_true",
-        help="runs that are compared token by token: where do two trainers part first?",
+        help="runs that are compared token by token: where do two trainers differ first?",
     )
     verb.add_argument(
         "--steps", type=positive, metavar="N", help="training steps of --lockstep (default: 20)"

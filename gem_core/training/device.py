@@ -1,4 +1,4 @@
-"""Whether the device that a recipe trains on is here, before anything is downloaded or written."""
+"""Whether the device that a recipe trains on exists, before anything is downloaded or written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The engine that plays the evaluations before and after training, and whether it is here."""
+"""The engine that plays the evaluations before and after training, and whether it is installed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def wants_vllm(recipe: Recipe) -> bool:
 def missing_vllm(
     recipe: Recipe, trainer: str, has_module: Callable[[str], bool]
 ) -> tuple[str, str] | None:
-    """Return what is missing for the evaluations, and the line that mends it.
+    """Return what is missing for the evaluations, and the line that fixes it.
 
     Args:
         recipe: the experiment.

@@ -40,7 +40,7 @@ def loss_weights(
     """Weights of this rank's rows of one minibatch, in a sum over the rows of all ranks.
 
     Args:
-        rows: with padding; the rows of a segment that are here count as one sequence.
+        rows: with padding; the rows of a segment that are present count as one sequence.
         algorithm: its ``loss_aggregation`` and ``loss_constant``.
         reduce: sum of a float64 array over ranks.
     """

@@ -57,7 +57,7 @@ def _method(path: str) -> Any:
 
 
 def require_gpu_packages() -> None:
-    """Raise MissingDependencyError unless everything a GPU run imports is here.
+    """Raise MissingDependencyError unless everything a GPU run imports is installed.
 
     OpenRLHF imports flash-attn and vLLM unconditionally, deep inside Ray workers; one clear error
     before anything starts beats a stack trace from there. Not needed once OpenRLHF itself checks.

@@ -1,4 +1,4 @@
-"""Lockstep finds where two runs part, and tells rounding from a fault."""
+"""Lockstep finds where two runs differ, and tells rounding from a fault."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``gem-core doctor`` on machines that a test states: what it says, and the line that mends it."""
+"""``gem-core doctor`` on machines that a test describes: what it says, and what fixes it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_without_a_gpu_it_is_ready_on_a_cpu_and_says_so(name):
     assert (verdict.device, verdict.state) == ("cpu", CPU_STATE)
     asked = examine(name, without_gpu(name), Ask("gpu"))
     texts = [text for text, _ in said(asked)]
-    assert "no GPU is here: nvidia-smi lists none; use a machine with one" in texts
+    assert "no GPU was found: nvidia-smi lists none; use a machine with one" in texts
     assert not asked.ready and asked.state == "not ready on GPU"
 
 
@@ -236,7 +236,7 @@ def test_the_stand_ins_are_refused_beside_a_gpu_and_with_it_hidden_they_are_not(
     probe = whole("trl")
     assert said(examine("trl", probe, Ask("cpu"))) == [
         (
-            "a GPU is here, and the stand-ins for CPUs are refused beside one",
+            "a GPU is present, and the stand-ins for CPUs are refused beside one",
             "export CUDA_VISIBLE_DEVICES=",
         )
     ]
@@ -298,7 +298,7 @@ def test_a_recipe_that_fits_and_one_that_does_not():
 
 def test_a_recipe_that_wants_more_gpus_than_there_are():
     ask = Ask(recipe=recipe("hardware.gpus_per_node=8"))
-    assert ("the recipe wants 8 GPUs and 2 are here", "--set hardware.gpus_per_node=2") in said(
+    assert ("the recipe wants 8 GPUs and 2 are present", "--set hardware.gpus_per_node=2") in said(
         examine("rl2", whole("rl2", gpus=2), ask)
     )
 
@@ -359,7 +359,7 @@ def test_every_card_of_a_machine_is_one_that_torch_sees():
     probe.here = replace(probe.here, gpus=(H100,) * 8)  # CUDA_VISIBLE_DEVICES=0,1
     ask = Ask(recipe=recipe("hardware.gpus_per_node=8"))
     assert any(
-        "wants 8 GPUs and 2 are here" in text for text, _ in said(examine("trl", probe, ask))
+        "wants 8 GPUs and 2 are present" in text for text, _ in said(examine("trl", probe, ask))
     )
 
 

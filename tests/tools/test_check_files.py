@@ -56,3 +56,50 @@ def test_the_walk_leaves_out_what_git_ignores(tool: ModuleType, tmp_path: Path) 
         path.touch()
     listed = [str(path.relative_to(tmp_path)) for path in tool.checkout_files(tmp_path)]
     assert listed == [".ci/run", ".gitignore", "a.py", "p/q.md"]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("the line that mends it", "line 1 has 'mends'; plainer: fix"),
+        ("a skill\nlearnt in play", "line 2 has 'learnt'; plainer: learned"),
+        ("two runs part at a tie", "line 1 has 'runs part'; plainer: differ"),
+        (
+            "No GPU is here.",
+            "line 1 has 'is here'; plainer: exists, is installed, is listed",
+        ),
+    ],
+)
+def test_words_are_found_with_their_line_and_a_plainer_one(
+    tool: ModuleType, tmp_path: Path, text: str, problem: str
+) -> None:
+    file = tmp_path / "page.md"
+    file.write_text(f"{text}\n", encoding="utf-8")
+    assert list(tool.word_problems(file, tmp_path)) == [problem]
+    assert tool.main([str(file)]) == 1
+
+
+@pytest.mark.parametrize("text", ["recommend it", "part of a run", "here it is", "an amendment"])
+def test_plain_text_has_no_problem(tool: ModuleType, tmp_path: Path, text: str) -> None:
+    file = tmp_path / "page.md"
+    file.write_text(f"{text}\n", encoding="utf-8")
+    assert not list(tool.word_problems(file, tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("name", "is_data"),
+    [
+        ("CHANGELOG.md", True),
+        ("benchmarks/lockstep/results/page.md", True),
+        ("gem_core/envs/data/rows.toml", True),
+        ("words.txt", True),
+        ("benchmarks/lockstep/README.md", False),
+        ("docs/CHANGELOG.md", False),
+        ("gem_core/envs/parts.py", False),
+    ],
+)
+def test_words_of_data_stay(tool: ModuleType, tmp_path: Path, name: str, is_data: bool) -> None:
+    file = tmp_path / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("mend\n", encoding="utf-8")
+    assert (not list(tool.word_problems(file, tmp_path))) is is_data

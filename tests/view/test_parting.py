@@ -1,4 +1,4 @@
-"""The first token at which episodes part, and the texts of tokens."""
+"""The first token at which episodes differ, and the texts of tokens."""
 
 from __future__ import annotations
 

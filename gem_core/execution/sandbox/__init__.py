@@ -1,4 +1,4 @@
-"""How programs that nobody has read are run: `Sandbox`, its levels of isolation and its limits.
+"""How untrusted programs are run: `Sandbox`, its levels of isolation and its limits.
 
 >>> from gem_core.execution.sandbox import Sandbox
 >>> with Sandbox() as sandbox:

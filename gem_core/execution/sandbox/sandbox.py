@@ -1,4 +1,4 @@
-"""`Sandbox`: run programs that nobody has read."""
+"""`Sandbox`: run untrusted programs."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ class WorkerEnv(RemoteCallsEnv):
         return result
 
     def random_action(self, rng: Random) -> str:
-        """See `Env.random_action`; ``rng`` continues as if the environment were here."""
+        """See `Env.random_action`; ``rng`` continues as if the environment were local."""
         action, state = self._call("random_action", rng)
         rng.setstate(state)
         return str(action)

@@ -105,7 +105,7 @@ def leave_cluster() -> None:
 class RayProcess(Channel):
     """A worker process that an actor has started; it is not thread-safe.
 
-    The actor takes no CPU from Ray's books: it would wait for ever where the trainer has them all.
+    The actor reserves no CPU in Ray: it would wait for ever where the trainer has them all.
     Nodes get actors by turns. Whoever connects without the token is sent away.
     """
 
@@ -268,7 +268,7 @@ def _new_launcher() -> tuple[str, Any]:
 def _nodes() -> list[dict[str, Any]]:
     """Return the nodes that are there.
 
-    Those on which an actor failed a moment ago, and those without a CPU in Ray's books, only if
+    Those on which an actor failed a moment ago, and those that have no CPU in Ray, only if
     there are no others.
     """
     import ray

@@ -156,7 +156,7 @@ class Viewer:
         return {"runs": numbers, "tasks": [_task(row) for row in rows]}
 
     def task(self, options: Options) -> dict[str, Any]:
-        """Return the episodes of one task in every run of ``runs``, and where they part."""
+        """Return the episodes of one task in every run of ``runs``, and where they differ."""
         numbers = self._numbers(options)
         key = (_integer(options, "step"), options.get("split", ""), _integer(options, "idx"))
         episodes = []

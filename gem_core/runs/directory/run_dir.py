@@ -127,7 +127,7 @@ class RunDir:
 
     @property
     def trained(self) -> bool:
-        """Whether training is over and its model is here: a resumed run only evaluates it."""
+        """Whether training is over and its model is saved: a resumed run only evaluates it."""
         return (self.path / TRAINED_FILE).exists() and self.model.exists()
 
     @property

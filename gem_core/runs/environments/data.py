@@ -75,7 +75,7 @@ class RunData:
         """Compare an environment with the recorded one, at the first call for each.
 
         Raises:
-            DataError: they differ, in their data or in what their tools are here.
+            DataError: they differ, in their data or in their tools.
         """
         key = _config_key(config)
         row = self._rows.get(key)

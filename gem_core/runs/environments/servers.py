@@ -58,8 +58,8 @@ class Accept:
 def served_spec(config: EnvConfig, key: str, facts: Facts) -> EnvSpec:
     """Return what a server's environment is, if it is the one of the recipe.
 
-    Id, parameters and the version of the class must be those that are here; the data are those that
-    the server says, and are recorded.
+    Id, parameters and the version of the class must be those of this process; the data are those
+    that the server says, and are recorded.
 
     Raises:
         DataError: it is another one.

@@ -47,5 +47,5 @@ def critic(hashed, model_dir):
     made.model[1].weight.data.normal_()
     values = made.read(STATES)
     far = [values[0] + 3, values[1]]  # the first beyond the clip
-    learnt = made.learn(STATES, far, [value - 5 for value in values])
-    return learnt, [value.tolist() for value in made.read(STATES)]
+    learned = made.learn(STATES, far, [value - 5 for value in values])
+    return learned, [value.tolist() for value in made.read(STATES)]

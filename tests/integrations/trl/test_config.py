@@ -26,7 +26,7 @@ GPU = ["hardware.device=gpu", "hardware.engine=default", "hardware.gpus_per_node
 
 
 def native(recipe, folder):
-    """TRL's own parser on the translation, without the check that a GPU is here."""
+    """TRL's own parser on the translation, without the check that a GPU is present."""
     config = {**translate(recipe), "use_cpu": True}
     return GRPOConfig(output_dir=str(folder), **config)
 

@@ -127,7 +127,7 @@ def test_without_the_package_it_says_what_to_install(monkeypatch):
 
 
 def test_what_cannot_be_made_here_is_played_and_not_compared(server, tmp_path):
-    """The tasks of evaluation and training are counted here where the environment is here."""
+    """The tasks of evaluation and training are counted here where the environment is installed."""
     data = tmp_path / "rows.jsonl"
     data.write_text('{"problem": "1 + 1?", "answer": "2"}\n')
     table = {"id": "qa:HotpotQA", "kwargs": {"dataset": str(data), "part": "all"}}

@@ -45,7 +45,7 @@ class Server:
 
     def __init__(self, control: socket.socket, confinement: Confinement, slots: Slots, spares: int):
         null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-        self._spawner = Spawner(confinement, control, null)  # before anything of a client is here
+        self._spawner = Spawner(confinement, control, null)  # before anything of a client arrives
         os.close(null)
         self.loop = Loop()
         self.slots = slots

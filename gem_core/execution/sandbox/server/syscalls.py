@@ -1,7 +1,7 @@
 """Numbers of system calls, from Linux's headers ``asm/unistd_64.h`` and ``asm-generic/unistd.h``.
 
-Only the calls that the filter names are here. A call that an architecture does not have is missing
-from its table (64-bit ARM has no ``fork``, ``open`` or ``stat``).
+Only the calls that the filter names are listed. A call that an architecture does not have is
+missing from its table (64-bit ARM has no ``fork``, ``open`` or ``stat``).
 """
 
 from __future__ import annotations

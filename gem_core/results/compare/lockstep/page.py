@@ -71,7 +71,7 @@ def sections(summary: Summary) -> list[str]:
 
 
 _GOOD = "Nothing differs by more than rounding."
-_BAD = "More than rounding, or a parting that came early:"
+_BAD = "More than rounding, or a difference that came early:"
 _PAIR_HEAD = (
     "trainers",
     "identical steps",
@@ -114,7 +114,7 @@ def _pair_row(pair: dict[str, Any], summary: Summary) -> tuple[str, ...]:
 
 
 def _partings(summary: Summary) -> list[str]:
-    """Return both sides of each first token at which two trainers part."""
+    """Return both sides of each first token at which two trainers differ."""
     blocks = []
     for pair in summary["pairs"]:
         for parting in partings(pair):

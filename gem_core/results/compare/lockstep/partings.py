@@ -1,4 +1,4 @@
-"""The first token at which two runs part, with both sides of it, and how near the tie was."""
+"""The first token at which two runs differ, with both sides of it, and how near the tie was."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gem_core.results.compare.lockstep.traces import Action, Trace, actions, sam
 
 @dataclass(frozen=True)
 class Parting:
-    """Where two runs part.
+    """Where two runs differ.
 
     Attributes:
         split: whether a training or an evaluation episode parts first.
@@ -51,7 +51,7 @@ class Parting:
 
 
 def first_parting(one: Trace, other: Trace, split: Split) -> Parting | None:
-    """Return where two runs part first; ``None`` if every token of every common step is equal."""
+    """Return where two runs differ first; ``None`` if every token of every common step is equal."""
     mine = one.of(split)
     theirs = other.of(split)
     for step in sorted(mine.keys() & theirs.keys()):

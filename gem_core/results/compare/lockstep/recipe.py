@@ -1,4 +1,4 @@
-"""The recipe of a lockstep run: overrides that remove what makes equal trainers part."""
+"""The recipe of a lockstep run: overrides that remove what makes equal trainers differ."""
 
 from __future__ import annotations
 

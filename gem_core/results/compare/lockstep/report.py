@@ -56,7 +56,7 @@ def lockstep_report(cells: Sequence[CellResult], out: Path) -> LockstepReport:
         page = out / "lockstep.md"
         names = [path.name for path in report.pictures]
         page.write_text(f"# Lockstep\n\n{lockstep_page(summaries, names)}", encoding="utf-8")
-        report.lines.append(f"Every step, pair and parting: {page}")
+        report.lines.append(f"Every step, pair and difference: {page}")
     return report
 
 

@@ -70,10 +70,10 @@ def common_steps(summary: Summary) -> int:
 
 
 def cause(parting: Mapping[str, Any], drift: Sequence[float | None]) -> str:
-    """Return in words why two runs parted at a token, as far as the log-probabilities tell.
+    """Return in words why two runs differ at a token, as far as the log-probabilities tell.
 
     Args:
-        parting: where they part.
+        parting: where they differ.
         drift: the largest difference of log-probabilities in each step before it.
     """
     if parting["position"] < 0:
@@ -107,7 +107,7 @@ def faults(summary: Summary) -> list[str]:
 
 
 def partings(pair: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return where two runs part, in training and in the evaluations before that."""
+    """Return where two runs differ, in training and in the evaluations before that."""
     return [row for row in (pair["parting"], pair["evaluation_parting"]) if row is not None]
 
 
@@ -119,10 +119,10 @@ def drift_before(pair: Mapping[str, Any], parting: Mapping[str, Any]) -> list[fl
 
 
 def describe(parting: Mapping[str, Any]) -> str:
-    """Return in words where two runs part."""
+    """Return in words where two runs differ."""
     split = "" if parting["split"] == "train" else "the evaluation of "
     return (
-        f"tokens part at {split}step {parting['step']}, episode {parting['index']} (seed "
+        f"tokens differ at {split}step {parting['step']}, episode {parting['index']} (seed "
         f"{parting['seed']}), turn {parting['turn'] + 1}, token {parting['position'] + 1}; "
         f"{parting['episodes']} episodes of the step differ"
     )

@@ -1,5 +1,5 @@
 "use strict";
-// The same task in several runs side by side, with the first token at which they part.
+// The same task in several runs side by side, with the first token at which they differ.
 (function () {
   const { el } = gem;
 
@@ -65,7 +65,7 @@
       settings.colouring = kind;
       draw();
     });
-    const jump = el("button", { type: "button", disabled: !parting, on: { click: () => toParting(sides) } }, "To where they part");
+    const jump = el("button", { type: "button", disabled: !parting, on: { click: () => toParting(sides) } }, "To the first difference");
     function draw() {
       gem.show(sides, answer.episodes.map((episode) => sideView(episode, runs[episode.run], parting)));
       requestAnimationFrame(() => toParting(sides));
@@ -87,10 +87,10 @@
 
   function partingText(parting, episodes, runs) {
     if (!parting) return "They are equal to the last token.";
-    if (parting.unit === "text") return `They part in turn ${parting.turn + 1} (texts compared: no tokens were recorded).`;
+    if (parting.unit === "text") return `They differ first in turn ${parting.turn + 1} (texts compared: no tokens were recorded).`;
     const where = parting.turn >= 0 ? `in the action of turn ${parting.turn + 1}` : "in a prompt";
     const values = parting.ids.map((id, k) => `${runs[episodes[k].run].trainer} ${id === null ? "has ended" : id}`).join(", ");
-    return `They part at token ${parting.position}, ${where}: ${values}.`;
+    return `They differ first at token ${parting.position}, ${where}: ${values}.`;
   }
 
   function sideView(episode, run, parting) {

@@ -19,7 +19,7 @@ class Problem:
 
     Attributes:
         text: what is missing or wrong.
-        fix: the exact line that mends it; empty where ``text`` says all that can be said.
+        fix: the exact line that fixes it; empty where ``text`` says all that can be said.
     """
 
     text: str
@@ -97,7 +97,7 @@ class Ask:
     Attributes:
         device: where it is to train; ``None`` = on a GPU if there is one, else on a CPU.
         recipe: the experiment; ``None`` = any small one.
-        gigabytes: memory of a GPU to reckon with; ``None`` = that of the GPUs that are here.
+        gigabytes: memory of a GPU to reckon with; ``None`` = that of the GPUs of this machine.
         folder: where it is written.
     """
 

@@ -26,12 +26,12 @@ def gpus_here(machine: Machine, torch: Torch | None) -> list[Problem]:
     if machine.driver_error:
         return [Problem(f"the driver does not work: nvidia-smi says {machine.driver_error}")]
     if not machine.gpus:
-        return [Problem("no GPU is here: nvidia-smi lists none; use a machine with one")]
+        return [Problem("no GPU was found: nvidia-smi lists none; use a machine with one")]
     return []  # what torch lacks is said by `torch_build`
 
 
 def torch_build(machine: Machine, torch: Torch | None, stack: Stack) -> list[Problem]:
-    """Check that torch is a build for CUDA, has NCCL and can use the GPUs that are here."""
+    """Check that torch is a build for CUDA, has NCCL and can use the GPUs of this machine."""
     line = stack.line_for("torch")
     if torch is None:
         return [Problem("torch is not installed", line)]

@@ -85,7 +85,7 @@ def machine_of(
     if 0 < len(gpus) < wanted:
         problems.append(
             Problem(
-                f"the recipe wants {wanted} GPUs and {len(gpus)} are here",
+                f"the recipe wants {wanted} GPUs and {len(gpus)} are present",
                 f"--set hardware.gpus_per_node={len(gpus)}",
             )
         )

@@ -82,7 +82,7 @@ def failed_imports(
     Args:
         modules: ``module`` or ``module:name``, in an order in which causes come before effects.
         probe: imports them.
-        line_for: gives the line that mends an import.
+        line_for: gives the line that fixes an import.
     """
     return [
         Problem(f"`import {path.partition(':')[0]}` fails with {_short(why)}", line_for(path))
@@ -91,7 +91,7 @@ def failed_imports(
 
 
 def import_line(path: str, stack: Stack) -> str:
-    """Return the line that mends the import of ``path`` on a machine with GPUs."""
+    """Return the line that fixes the import of ``path`` on a machine with GPUs."""
     top = path.partition(":")[0].partition(".")[0]
     return rebuild_line(stack) if normal(top) == FLASH else stack.line_for(top)
 

@@ -169,7 +169,7 @@ def _with_gpu_python(trainer: Trainer, known: Stack | None, device: Device) -> T
 
 
 def _problem(text: str, trainer: Trainer, known: Stack | None, device: Device) -> Problem:
-    """Divide a message of `check` into what is wrong and the line that mends it."""
+    """Divide a message of `check` into what is wrong and the line that fixes it."""
     built = known is not None and device == "cpu"
     if known is not None and text.startswith("needs Python"):
         lines = shell_block(trainer.name).splitlines()
@@ -192,7 +192,7 @@ def _cpu_machine(machine: Machine, torch: Torch | None) -> list[Problem]:
     """Check that the stand-ins are allowed, which they are only where no GPU can be used."""
     problems = []
     if torch is not None and torch.gpus:
-        text = "a GPU is here, and the stand-ins for CPUs are refused beside one"
+        text = "a GPU is present, and the stand-ins for CPUs are refused beside one"
         problems.append(Problem(text, "export CUDA_VISIBLE_DEVICES="))
     return [*problems, *hardware.disk(machine, hardware.CPU_DISK_GB)]
 

@@ -100,7 +100,7 @@ class PagedAttention:
         """
         _require_none(alibi_slopes)
         if not causal:
-            raise NotImplementedError("only causal attention is here")
+            raise NotImplementedError("only causal attention is implemented")
         repeats = query.shape[1] // key_cache.shape[1]
         queries, lengths = query_starts.tolist(), key_starts.diff().tolist()
         for number, length in enumerate(lengths):
