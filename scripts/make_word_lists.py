@@ -1,4 +1,4 @@
-"""Write the word lists in ``gem_core/data`` from SCOWL.
+"""Write the word lists in ``gem_core/envs/data`` from SCOWL.
 
     apt-get download scowl && dpkg -x scowl_*.deb DIR
     python scripts/make_word_lists.py DIR/usr/share/dict/scowl
