@@ -403,7 +403,7 @@ IMPORTS = {
     "tools/registry.py": "its own table, and entry points",
     "envs/players/player.py": "its own table",
     "runs/trainers.py": "declarations of adapters, and the table of the commands",
-    "envs/graders/_worker.py": "a constant of the module that starts the worker",
+    "envs/graders/_pool_server.py": "a constant of the module that starts the process",
     "execution/workers/child.py": "builders of the process that started the worker",
     "results/compare/prepared.py": "declarations of adapters",
     "training/preflight/readiness/probe.py": "declarations of adapters",

@@ -34,6 +34,7 @@ _EXTRAS = {
     "server": ("starlette", "uvicorn", "websockets"),
     "data": ("datasets", "pyarrow"),
     "rg": ("reasoning_gym",),
+    "math": ("math_verify", "pebble"),
     "search": ("bm25s",),
     "ray": ("ray",),
     "mcp": ("mcp",),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gem_core.envs.dataset import DatasetEnv, as_answers
-from gem_core.envs.graders.math import grade_math, math_verify_installed, require_math_verify
+from gem_core.envs.graders.math import grade_math, require_math_verify
 from gem_core.errors import DataError
 
 if TYPE_CHECKING:
@@ -16,34 +16,25 @@ if TYPE_CHECKING:
 class MathEnv(DatasetEnv):
     """A mathematical question; the reward is 1 for a right answer, else 0.
 
-    Without math-verify (extra ``math``), only the built-in sample can be played: answers that are
-    not plain numbers, lists or expressions then count as wrong, with ``info["grader_error"]``.
+    It needs math-verify and pebble: the extra ``math``.
 
     Args:
         deadline_s: seconds for grading one answer, after which it counts as wrong.
         **options: see `gem_core.envs.dataset.DatasetEnv`.
+
+    Raises:
+        MissingDependencyError: math-verify or pebble is not installed.
     """
 
-    slow = True  # some answers are graded in a worker process
+    slow = True  # answers are graded in worker processes
 
     def __init__(self, *, deadline_s: float = 5.0, **options: Any):
+        require_math_verify()
         super().__init__(**options)
         self.deadline_s = deadline_s
-        self._algebra = math_verify_installed()
-        if not self.is_sample:
-            require_math_verify()
 
     def _score(self, answer: str) -> tuple[float, dict[str, Any]]:
-        from gem_core.errors import MissingDependencyError
-
-        try:
-            verdict = grade_math(
-                answer, as_answers(self._row["answer"]), deadline_s=self.deadline_s
-            )
-        except MissingDependencyError:
-            if not self.is_sample:
-                raise
-            return 0.0, {"grader_error": "math-verify is not installed"}
+        verdict = grade_math(answer, as_answers(self._row["answer"]), deadline_s=self.deadline_s)
         extra = {"grader_error": verdict.error} if verdict.error else {}
         return float(verdict.correct), extra
 

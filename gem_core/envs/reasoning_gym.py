@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 from gem_core.envs import _rg_items, _rg_scores
 from gem_core.envs._rg_solvers import solve
 from gem_core.envs._rg_tables import DEFAULT_MIXTURE, IN_WORKER, NAMES, SCORES, SLOW
-from gem_core.envs.graders.pool import DeadlineError, WorkerError, shared_pool
+from gem_core.envs.graders.pool import DeadlineError, WorkerError, require_pebble, shared_pool
 from gem_core.envs.single_turn import SingleTurn
 from gem_core.errors import GemError, unknown
 
@@ -64,7 +64,8 @@ class ReasoningGym(SingleTurn):
             list of its rules (``["two_points_and_fill"]``): only these are drawn.
 
     Raises:
-        MissingDependencyError: reasoning-gym is not installed.
+        MissingDependencyError: reasoning-gym, or pebble for a generator that runs in a worker
+            process, is not installed.
         UnknownNameError: the generator or an option does not exist.
     """
 
@@ -95,6 +96,8 @@ class ReasoningGym(SingleTurn):
         self._count = pool or (500 if compat else _ALL)
         self.data_revision = f"reasoning-gym-{_rg_items.installed_version()}"
         names = {part for part, _, _ in self._mixture}
+        if names & IN_WORKER:
+            require_pebble("rg")
         self.slow = bool(names & (IN_WORKER | SLOW))
 
     def _load(self) -> None:

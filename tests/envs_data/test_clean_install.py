@@ -15,7 +15,8 @@ import gem_core
 ROOT = Path(gem_core.__file__).resolve().parent.parent
 REQUIRED = ("msgspec", "numpy")
 """What `pip install gem-core` brings."""
-EXTRA_OF = {"rg": "rg", "webshop": "webshop", "mcp": "mcp"}
+EXTRA_OF = {"rg": "rg", "webshop": "webshop", "mcp": "mcp", "math": "math"}
+MATHEMATICS = {f"eval:{name}" for name in ("MATH500", "AMC", "OlympiadBench", "Minerva", "AIME24")}
 
 PROGRAM = """
 import json, sys
@@ -65,7 +66,7 @@ def outcome(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 def test_every_id_works_or_names_its_one_extra(outcome: dict[str, str]) -> None:
     assert set(outcome) >= set(gem_core.list_envs("rg:*")) | set(gem_core.list_envs("game:*"))
     for env_id, result in outcome.items():
-        extra = EXTRA_OF.get(env_id.partition(":")[0])
+        extra = "math" if env_id in MATHEMATICS else EXTRA_OF.get(env_id.partition(":")[0])
         if extra is None:
             assert result == "works", (env_id, result)
         else:

@@ -6,17 +6,15 @@ import json
 import logging
 import threading
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from math_verify import parse, verify
 
+import gem_core
 from gem_core.envs.graders import grade_math, math
-from gem_core.envs.graders._math_fast import fast_verdict
-from gem_core.envs.graders._math_numbers import number
-from gem_core.envs.graders.pool import shared_pool
+from gem_core.errors import MissingDependencyError
 
 PAIRS = [
     json.loads(line)
@@ -37,8 +35,6 @@ def test_the_fixed_set_is_large_and_mixed() -> None:
     right = sum(pair["right"] for pair in PAIRS)
     assert len(PAIRS) >= 500 and 0.3 < right / len(PAIRS) < 0.7
     assert len({(pair["answer"], pair["gold"]) for pair in PAIRS}) == len(PAIRS)
-    plain = sum(fast_verdict(pair["answer"], pair["gold"]) is not None for pair in PAIRS)
-    assert 0.9 < plain / len(PAIRS) < 1
 
 
 def test_verdicts_equal_math_verifys_on_the_fixed_set() -> None:
@@ -77,39 +73,10 @@ def test_verdicts_equal_math_verifys_on_the_fixed_set() -> None:
         ("\\frac{x}{", "x"),
     ],
 )
-def test_shortcuts_of_the_workers_change_no_verdict(answer: str, gold: str) -> None:
+def test_verdicts_equal_math_verifys_on_algebra_and_malformed_text(answer: str, gold: str) -> None:
     for pair in ((answer, gold), (gold, answer)):
         verdict = grade_math(*pair, deadline_s=60)
         assert verdict.error is None and verdict.correct == reference(*pair), pair
-
-
-NUMBERS = st.one_of(
-    st.integers(-(10**15) + 1, 10**15 - 1).map(str),
-    st.integers(0, 10**12).map("{:,}".format),
-    st.tuples(st.integers(-999, 999), st.integers(0, 999_999)).map(lambda t: f"{t[0]}.{t[1]}"),
-    st.tuples(st.integers(-99, 99), st.integers(1, 60)).map(lambda t: f"{t[0]}/{t[1]}"),
-    st.tuples(st.integers(-99, 99), st.integers(1, 60)).map(
-        lambda t: f"\\frac{{{t[0]}}}{{{t[1]}}}"
-    ),
-)
-
-
-@settings(max_examples=150, deadline=None)
-@given(NUMBERS, NUMBERS)
-def test_fast_verdicts_equal_math_verifys_on_random_numbers(answer: str, gold: str) -> None:
-    fast = fast_verdict(answer, gold)
-    assert fast is None or fast == reference(answer, gold)
-
-
-@settings(max_examples=100, deadline=None)
-@given(NUMBERS, st.integers(1, 9))
-def test_equal_numbers_in_another_form(gold: str, factor: int) -> None:
-    value = number(gold)
-    if value is None:
-        return
-    answer = f"\\frac{{{value.numerator * factor}}}{{{value.denominator * factor}}}"
-    fast = fast_verdict(answer, gold)
-    assert fast is None or fast == reference(answer, gold)
 
 
 def test_several_gold_answers() -> None:
@@ -119,26 +86,23 @@ def test_several_gold_answers() -> None:
 
 
 def test_it_works_in_threads() -> None:
-    hard = [p for p in PAIRS if fast_verdict(p["answer"], p["gold"]) is None]
-    hard += [{"answer": f"|{n}x|", "gold": f"{n % 7}|x|", "right": n < 7} for n in range(1, 20)]
+    pairs = PAIRS[-60:]
     verdicts: dict[int, bool] = {}
 
     def work(start: int) -> None:
-        for i in range(start, len(hard), 6):
-            verdicts[i] = grade_math(hard[i]["answer"], hard[i]["gold"], deadline_s=60).correct
+        for i in range(start, len(pairs), 6):
+            verdicts[i] = grade_math(pairs[i]["answer"], pairs[i]["gold"], deadline_s=60).correct
 
-    math._memory.clear()
+    math._verdict.cache_clear()
     threads = [threading.Thread(target=work, args=(n,)) for n in range(6)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert [verdicts[i] for i in range(len(hard))] == [p["right"] for p in hard]
+    assert [verdicts[i] for i in range(len(pairs))] == [p["right"] for p in pairs]
 
 
 def test_a_hanging_comparison_costs_only_itself() -> None:
-    pool = shared_pool("gem_core.envs.graders._math_slow:run")
-    before = pool.replaced
     begun = time.monotonic()
     inner = "(x+y+z+w)^{100}"  # the two are equal, so no value tells them apart
     verdict = grade_math(f"({inner}-1)({inner}+1)", "(x+y+z+w)^{200}-1", deadline_s=1)
@@ -148,7 +112,6 @@ def test_a_hanging_comparison_costs_only_itself() -> None:
     for answer in ("|x|(|x|+2)", "|x|^2+2|x|", "(2+|x|)|x|"):
         verdict = grade_math(answer, "2|x|+|x|^2", deadline_s=60)
         assert verdict.correct and verdict.method == "math-verify"
-    assert pool.replaced == before + 1
 
 
 @pytest.mark.parametrize(
@@ -173,3 +136,19 @@ def test_a_hanging_comparison_costs_only_itself() -> None:
 def test_hostile_answers_are_wrong_and_nothing_else(answer: str) -> None:
     assert not grade_math(answer, "|x|+1", deadline_s=3).correct
     assert grade_math("1+|x|", "|x|+1", deadline_s=60).correct
+
+
+@pytest.mark.parametrize("missing", ["math_verify", "pebble"])
+@pytest.mark.parametrize("env_id", ["math:Remainders", "math:GSM8K", "eval:AIME24"])
+def test_without_the_extra_no_environment_is_made(
+    env_id: str, missing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The message comes before the first episode, and before any data are loaded."""
+    for module in ("math", "pool"):
+        monkeypatch.setattr(
+            f"gem_core.envs.graders.{module}.find_spec",
+            lambda name: None if name == missing else find_spec(name),
+        )
+    with pytest.raises(MissingDependencyError, match=r"pip install 'gem-core\[math\]'") as caught:
+        gem_core.make(env_id)
+    assert "\n" not in str(caught.value)

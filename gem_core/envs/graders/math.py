@@ -1,28 +1,23 @@
 """Grade the answer to a mathematical question.
 
-The verdict is that of math-verify. Answers of common kinds (numbers, simple expressions, lists of
-them, words) are graded in this process in microseconds. The others are graded by worker processes
-that import math-verify once, with a deadline, so that grading works in any thread and a comparison
-that hangs only costs one worker.
+The verdict is that of math-verify. Worker processes grade, each answer with a deadline, so that
+grading works in any thread and a comparison that hangs only costs one worker.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from functools import lru_cache
 from importlib.util import find_spec
-from threading import Lock
 from typing import NamedTuple
 
-from gem_core.envs.graders._math_fast import fast_verdict
-from gem_core.envs.graders.pool import WorkerError, shared_pool
+from gem_core.envs.graders.pool import WorkerError, require_pebble, shared_pool
 from gem_core.errors import MissingDependencyError
 
-_WORKER = "gem_core.envs.graders._math_slow:run"
+_WORKER = "gem_core.envs.graders._math_verify:run"
 DEADLINE_S = 5.0
 """Seconds for one comparison, after which the answer counts as wrong."""
 MAX_CHARS = 2000
 """Longest answer that is read; a longer one counts as wrong."""
-_REMEMBERED = 8192
 
 
 class MathVerdict(NamedTuple):
@@ -30,8 +25,8 @@ class MathVerdict(NamedTuple):
 
     Attributes:
         correct: whether the answer is right.
-        method: ``"plain"`` (graded without math-verify), ``"math-verify"``, or ``"none"`` if the
-            answer could not be graded and therefore counts as wrong.
+        method: ``"math-verify"``, or ``"none"`` if the answer could not be graded and therefore
+            counts as wrong.
         error: why it could not be graded: ``"too_long"`` or the message of the worker.
     """
 
@@ -48,13 +43,13 @@ def grade_math(
     Args:
         answer: the answer, in LaTeX or plain text.
         gold: the right answer, or a list of right answers.
-        deadline_s: seconds for each comparison that needs algebra.
+        deadline_s: seconds for each comparison.
 
     Raises:
-        MissingDependencyError: the pair needs math-verify, which is not installed.
+        MissingDependencyError: math-verify or pebble is not installed.
 
     >>> grade_math("0.5", r"\frac{1}{2}")
-    MathVerdict(correct=True, method='plain', error=None)
+    MathVerdict(correct=True, method='math-verify', error=None)
     """
     if isinstance(gold, str):
         return _grade(answer, gold, deadline_s)
@@ -66,53 +61,31 @@ def grade_math(
     return verdict
 
 
-def math_verify_installed() -> bool:
-    """Return whether math-verify can be imported, without importing it."""
-    return find_spec("math_verify") is not None
-
-
 def require_math_verify() -> None:
-    """Check that math-verify is installed.
+    """Check that mathematical answers can be graded.
 
     Raises:
-        MissingDependencyError: it is not.
+        MissingDependencyError: math-verify or pebble is not installed.
     """
-    if not math_verify_installed():
+    if find_spec("math_verify") is None:
         raise MissingDependencyError(
-            "Grading answers that are not simple needs math-verify: pip install 'gem-core[math]'."
+            "Grading mathematical answers needs math-verify: pip install 'gem-core[math]'."
         )
-
-
-_memory: OrderedDict[tuple[str, str], bool] = OrderedDict()
-_memory_lock = Lock()
+    require_pebble("math")
 
 
 def _grade(answer: str, gold: str, deadline_s: float) -> MathVerdict:
     if len(answer) > MAX_CHARS:
         return MathVerdict(False, "none", "too_long")
-    answer = answer.strip()
-    gold = gold.strip()
-    verdict = fast_verdict(answer, gold)
-    if verdict is not None:
-        return MathVerdict(verdict, "plain")
-    pair = answer, gold
-    with _memory_lock:
-        verdict = _memory.get(pair)
-    if verdict is None:
-        require_math_verify()
-        # A lone surrogate cannot be encoded, and no right answer contains one.
-        job = [answer.encode(errors="replace").decode(), gold]
-        try:
-            verdict = bool(shared_pool(_WORKER).call(job, deadline_s))
-        except WorkerError as error:
-            return MathVerdict(False, "none", f"{error!s:.200}")
-        _remember(pair, verdict)
-    return MathVerdict(verdict, "math-verify")
+    # A lone surrogate cannot be encoded, and no right answer contains one.
+    answer = answer.encode(errors="replace").decode()
+    try:
+        return MathVerdict(_verdict(answer.strip(), gold.strip(), deadline_s), "math-verify")
+    except WorkerError as error:
+        return MathVerdict(False, "none", f"{error!s:.200}")
 
 
-def _remember(pair: tuple[str, str], verdict: bool) -> None:
-    # The samples of a group often give the same answer.
-    with _memory_lock:
-        _memory[pair] = verdict
-        if len(_memory) > _REMEMBERED:
-            _memory.popitem(last=False)
+@lru_cache(maxsize=8192)  # the samples of a group often give the same answer
+def _verdict(answer: str, gold: str, deadline_s: float) -> bool:
+    require_math_verify()
+    return bool(shared_pool(_WORKER).call([answer, gold], deadline_s))

@@ -1,8 +1,11 @@
 """Worker processes that run one function with a deadline, shared by all environments.
 
-The worker of a job that exceeds its deadline is killed and replaced, so that the next job is not
-late. Calls may come from any thread; nothing here uses signals in the calling process. Jobs and
-results are JSON, so that a worker that an answer has compromised cannot make its parent run code.
+pebble's process pool kills the worker of a job that exceeds its deadline, and replaces it. The pool
+is in a process of its own (`gem_core.envs.graders._pool_server`): a fresh interpreter, so that
+threads and locks of the calling process (torch, Ray) are not copied, its main program is not
+imported again, and sets have the same order everywhere. Jobs and results are JSON, so that a worker
+that an answer has compromised cannot make the calling process run code. Calls may come from any
+thread.
 """
 
 from __future__ import annotations
@@ -11,18 +14,21 @@ import atexit
 import contextlib
 import json
 import os
-import select
+import signal
 import subprocess
 import sys
 import threading
-import time
+from concurrent.futures import Future
+from importlib.util import find_spec
+from itertools import count
+from multiprocessing import Pipe
 from typing import Any
 
-from gem_core.errors import GemError
+from gem_core.errors import GemError, MissingDependencyError
 
-_HEADER = 8
 _START_S = 120.0
-_MAX_REPLY = 64 << 20
+Reply = dict[str, Any]
+"""``{"result": ...}``, or ``{"error": message, "kind": ...}`` with a kind of `_ERRORS`."""
 
 
 class WorkerError(GemError, RuntimeError):
@@ -37,14 +43,32 @@ class WorkerDiedError(WorkerError):
     """A worker that ended in the middle of a job (out of memory, stack overflow)."""
 
 
+_ERRORS = {"deadline": DeadlineError, "died": WorkerDiedError, "failed": WorkerError}
+
+
+def require_pebble(extra: str) -> None:
+    """Check that workers can be started.
+
+    Args:
+        extra: of gem-core, which has what is missing.
+
+    Raises:
+        MissingDependencyError: pebble is not installed.
+    """
+    if find_spec("pebble") is None:
+        raise MissingDependencyError(
+            f"Worker processes need pebble: pip install 'gem-core[{extra}]'."
+        )
+
+
 class WorkerPool:
-    """Up to ``size`` processes, started on demand, that each run ``target`` on one job at a time.
+    """``size`` processes, started at the first call, that each run ``target`` on a job at a time.
 
     Args:
         target: ``"module:function"``; the function takes and returns JSON data. Its module is
             imported in the workers only.
-        size: largest number of processes; ``None``: ``GEM_CORE_WORKERS``, or the number of CPUs but
-            at most 8.
+        size: number of processes; ``None``: ``GEM_CORE_WORKERS``, or the number of CPUs but at
+            most 8.
         memory_mb: address space of a worker; a job that needs more fails.
     """
 
@@ -54,16 +78,10 @@ class WorkerPool:
         self.target = target
         self.size = size or _default_size()
         self.memory_mb = memory_mb
-        self._reset()
+        self._lock = threading.Lock()
+        self._server: _Server | None = None
         atexit.register(self.close)
-        # A forked child must not use the workers of its parent.
-        os.register_at_fork(after_in_child=self._reset)
-
-    def _reset(self) -> None:
-        self._free = threading.Condition()
-        self._idle: list[_Worker] = []
-        self._all: set[_Worker] = set()
-        self.replaced = 0
+        os.register_at_fork(after_in_child=self._forget)
 
     def call(self, job: Any, deadline_s: float) -> Any:
         """Run ``target(job)`` in a worker and return its result.
@@ -75,123 +93,115 @@ class WorkerPool:
             WorkerDiedError: the worker ended.
             WorkerError: the function raised; the message is that of its exception.
         """
-        worker = self._acquire()
-        try:
-            reply = worker.run(job, deadline_s)
-        except BaseException:
-            self._discard(worker)
-            raise
-        self._release(worker)
+        with self._lock:
+            if self._server is None or self._server.has_ended:
+                self._server = _Server(self.target, self.size, self.memory_mb)
+            future = self._server.submit(job, deadline_s)
+        reply = future.result()
         if "error" in reply:
-            raise WorkerError(reply["error"])
+            raise _ERRORS[reply["kind"]](reply["error"])
         return reply["result"]
 
     def close(self) -> None:
         """Stop all workers. The next call starts new ones."""
-        with self._free:
-            workers = self._all
-            self._all = set()
-            self._idle = []
-            self._free.notify_all()
-        for worker in workers:
-            worker.kill()
+        with self._lock:
+            server, self._server = self._server, None
+        if server is not None:
+            server.kill()
 
-    def _acquire(self) -> _Worker:
-        with self._free:
-            while not self._idle:
-                if len(self._all) < self.size:
-                    worker = _Worker(self.target, self.memory_mb)
-                    self._all.add(worker)
-                    return worker
-                self._free.wait()
-            return self._idle.pop()
-
-    def _release(self, worker: _Worker) -> None:
-        with self._free:
-            if worker in self._all:
-                self._idle.append(worker)
-                self._free.notify()
-
-    def _discard(self, worker: _Worker) -> None:
-        worker.kill()
-        with self._free:
-            self._all.discard(worker)
-            self.replaced += 1
-            self._free.notify()
+    def _forget(self) -> None:
+        """Leave the workers to the parent, of which this process is a fork."""
+        self._lock = threading.Lock()
+        if self._server is not None:
+            self._server.forget()
+        self._server = None
 
 
-class _Worker:
-    """One process and its two pipes."""
+class _Server:
+    """The process with the workers, and a thread that reads its replies."""
 
-    def __init__(self, target: str, memory_mb: int):
-        environ = {
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join(p or os.getcwd() for p in sys.path),
-            "PYTHONHASHSEED": "0",  # the same order of sets in every worker
-            "OMP_NUM_THREADS": "1",
-            "OPENBLAS_NUM_THREADS": "1",
-        }
-        command = [sys.executable, "-m", "gem_core.envs.graders._worker", target, str(memory_mb)]
+    def __init__(self, target: str, size: int, memory_mb: int) -> None:
+        self._connection, theirs = Pipe()
+        descriptor = theirs.fileno()
+        numbers = map(str, (size, memory_mb, descriptor))
         self._process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=environ,
+            [sys.executable, "-m", "gem_core.envs.graders._pool_server", target, *numbers],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            pass_fds=[descriptor],
+            env=_environment(),
             start_new_session=True,
         )
-        self._ready = False
+        theirs.close()
+        self._lock = threading.Lock()
+        self._numbers = count()
+        self._waiting: dict[int, Future[Reply]] = {}
+        self._end: Reply | None = None
+        threading.Thread(target=self._read, daemon=True, name="gem-grader-pool").start()
 
-    def run(self, job: Any, deadline_s: float) -> dict[str, Any]:
-        if not self._ready:
-            reply = self._receive(time.monotonic() + _START_S)
-            if "error" in reply:
-                raise WorkerError(f"A worker could not start: {reply['error']}")
-            self._ready = True
-        self._send({"job": job, "deadline_s": deadline_s})
-        return self._receive(time.monotonic() + deadline_s)
+    @property
+    def has_ended(self) -> bool:
+        """Whether it takes no more jobs."""
+        return self._end is not None
+
+    def submit(self, job: Any, deadline_s: float) -> Future[Reply]:
+        """Send a job; the reply has a result or an error."""
+        future: Future[Reply] = Future()
+        with self._lock:
+            if self._end is not None:
+                future.set_result(self._end)
+                return future
+            number = next(self._numbers)
+            self._waiting[number] = future
+            with contextlib.suppress(OSError):  # it has ended: the thread answers
+                self._connection.send_bytes(json.dumps([number, job, deadline_s]).encode())
+        return future
 
     def kill(self) -> None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, 9)
-        self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout):
-            assert pipe is not None
-            with contextlib.suppress(OSError):
-                pipe.close()
+        """End the process with all workers."""
+        with self._lock:
+            if self._process.returncode is None:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(self._process.pid, signal.SIGKILL)
+                self._process.wait()
 
-    def _send(self, message: Any) -> None:
-        assert self._process.stdin is not None
-        body = json.dumps(message).encode()
+    def forget(self) -> None:
+        """Close the connection, in a fork, which would keep the workers alive."""
+        self._connection.close()
+
+    def _read(self) -> None:
+        end = self._pass_replies()
+        self.kill()
+        with self._lock:
+            self._end = end
+            self._connection.close()
+        for future in self._waiting.values():
+            future.set_result(end)
+
+    def _pass_replies(self) -> Reply:
+        """Pass replies until the process ends; return the reply to the jobs that are left."""
+        end: Reply = {"error": "The workers ended in the middle of a job.", "kind": "died"}
         try:
-            self._process.stdin.write(len(body).to_bytes(_HEADER, "big") + body)
-            self._process.stdin.flush()
-        except OSError as error:
-            raise WorkerDiedError(f"The worker has ended: {error}.") from error
+            if not self._connection.poll(_START_S):
+                return {**end, "error": f"The workers did not start within {_START_S:.0f} s."}
+            while True:
+                number, reply = json.loads(self._connection.recv_bytes())
+                if number is not None:
+                    self._waiting.pop(number).set_result(reply)
+                elif "error" in reply:
+                    end = reply
+        except (EOFError, OSError):
+            return end
 
-    def _receive(self, until: float) -> dict[str, Any]:
-        size = int.from_bytes(self._read(_HEADER, until), "big")
-        if size > _MAX_REPLY:
-            raise WorkerDiedError(f"The worker announced a reply of {size} bytes.")
-        reply: dict[str, Any] = json.loads(self._read(size, until))
-        return reply
 
-    def _read(self, count: int, until: float) -> bytes:
-        assert self._process.stdout is not None
-        descriptor = self._process.stdout.fileno()
-        poll = select.poll()
-        poll.register(descriptor, select.POLLIN | select.POLLHUP)
-        parts = []
-        missing = count
-        while missing:
-            left = until - time.monotonic()
-            if left <= 0 or not poll.poll(left * 1000):
-                raise DeadlineError("The job exceeded its deadline; its worker was killed.")
-            part = os.read(descriptor, missing)
-            if not part:
-                raise WorkerDiedError("The worker ended in the middle of a job.")
-            parts.append(part)
-            missing -= len(part)
-        return b"".join(parts)
+def _environment() -> dict[str, str]:
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path),
+        "PYTHONHASHSEED": "0",  # the same order of sets in every worker
+        "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+    }
 
 
 def _default_size() -> int:
