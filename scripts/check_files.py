@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 MAX_BYTES = 1_000_000
-SKIPPED = {"build", "dist", "outputs", "runs", "__pycache__"}  # what .gitignore names
+SKIPPED = {"build", "dist", "outputs", "__pycache__"}  # what .gitignore names
+SKIPPED_AT_THE_ROOT = {"runs"}
 HIDDEN_BUT_OURS = {".ci", ".github"}
 TEXTS = {".py", ".md", ".toml", ".js"}
 DATA = re.compile(
@@ -66,13 +67,15 @@ def word_problems(file: Path, root: Path = ROOT) -> Iterator[str]:
                 yield f"line {number} has {found[0]!r}; plainer: {suggestion}"
 
 
-def checkout_files(folder: Path = ROOT) -> Iterator[Path]:
-    """Yield the files of the checkout, without those that git ignores."""
+def checkout_files(
+    folder: Path = ROOT, skipped: Set[str] = SKIPPED | SKIPPED_AT_THE_ROOT
+) -> Iterator[Path]:
+    """Yield the files of a checkout, without the folders ``skipped`` and what git ignores."""
     for entry in sorted(folder.iterdir()):
         if entry.is_dir() and not entry.is_symlink():
             hidden = entry.name.startswith(".") and entry.name not in HIDDEN_BUT_OURS
-            if not hidden and entry.name not in SKIPPED:
-                yield from checkout_files(entry)
+            if not hidden and entry.name not in skipped:
+                yield from checkout_files(entry, SKIPPED)
         elif entry.is_file() and entry.suffix != ".pyc" and entry.name != ".git":
             yield entry
 

@@ -46,6 +46,7 @@ def test_the_walk_leaves_out_what_git_ignores(tool: ModuleType, tmp_path: Path) 
         "a.py",
         ".venvs/x.py",
         "runs/r.json",
+        "p/runs/r.py",
         ".ci/run",
         ".gitignore",
         "p/q.md",
@@ -55,7 +56,7 @@ def test_the_walk_leaves_out_what_git_ignores(tool: ModuleType, tmp_path: Path) 
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
     listed = [str(path.relative_to(tmp_path)) for path in tool.checkout_files(tmp_path)]
-    assert listed == [".ci/run", ".gitignore", "a.py", "p/q.md"]
+    assert listed == [".ci/run", ".gitignore", "a.py", "p/q.md", "p/runs/r.py"]
 
 
 @pytest.mark.parametrize(
