@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from gem_core.episodes.data import Completion, Episode, Segment, StopReason, Turn
     from gem_core.episodes.machine import EpisodeMachine, Limits
     from gem_core.episodes.rollout import play, play_many
-    from gem_core.runs.recipe.recipe import Recipe, load_recipe
+    from gem_core.runs.recipe.load import load_recipe
+    from gem_core.runs.recipe.recipe import Recipe
 
 __version__ = "0.1.0"
 
@@ -34,7 +35,7 @@ _MODULES = {
     "Wrapper": "env.interface",
     "check_env": "env.checker",
     "list_envs": "env.registration",
-    "load_recipe": "runs.recipe.recipe",
+    "load_recipe": "runs.recipe.load",
     "make": "env.registration",
     "play": "episodes.rollout",
     "play_many": "episodes.rollout",

@@ -12,7 +12,7 @@ from gem_core.results.compare.agreement import exchangeable
 from gem_core.results.compare.power import smallest_deficit
 from gem_core.results.compare.results import CellResult, mean_interval
 from gem_core.results.report import markdown_table
-from gem_core.runs.recipe.recipe import load_recipe
+from gem_core.runs.recipe.load import load_recipe
 
 AGREE = """\
 ## Do the trainers agree?

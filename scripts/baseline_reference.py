@@ -22,7 +22,7 @@ from baseline_curves import DASHES, TRAINERS, picture
 from gem_core.results.compare.results import CellResult, read_cells
 from gem_core.results.report import markdown_table, origin_lines
 from gem_core.results.report.tables import success
-from gem_core.runs.recipe.recipe import load_recipe
+from gem_core.runs.recipe.load import load_recipe
 from gem_core.runs.recipe.suite import Baseline, load_suite
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -12,7 +12,7 @@ import pytest
 
 from gem_core.cli import main
 from gem_core.runs.directory.run_dir import RunDir
-from gem_core.runs.recipe.recipe import load_recipe
+from gem_core.runs.recipe.load import load_recipe
 from gem_core.runs.trainers import get_trainer, list_trainers
 
 

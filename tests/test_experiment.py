@@ -11,7 +11,7 @@ import pytest
 from gem_core.errors import MissingDependencyError, UnknownNameError
 from gem_core.results.report import learning_curve
 from gem_core.runs.directory.run_dir import RunDir
-from gem_core.runs.recipe.recipe import load_recipe
+from gem_core.runs.recipe.load import load_recipe
 from gem_core.runs.tracking.follow import STATE
 from gem_core.runs.tracking.progress import progress
 from gem_core.training.experiment import run_experiment, training
@@ -94,7 +94,7 @@ def test_a_run_is_followed_by_the_trackers_of_its_recipe(tmp_path, monkeypatch):
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "config.json").write_text("{}")
     monkeypatch.setattr("gem_core.runs.trainers.require", lambda *_: None)
-    monkeypatch.setattr("gem_core.runs.trainers.launch", launch)
+    monkeypatch.setattr("gem_core.training.experiment.launch", launch)
     for name in ("require_complete", "require_export"):  # these read weights
         monkeypatch.setattr(f"gem_core.training.experiment.{name}", lambda *_: None)
     keys = ["track.to=['tensorboard']", "eval.episodes=0", f"model.path={tmp_path / 'model'}"]

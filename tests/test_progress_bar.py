@@ -13,7 +13,7 @@ import pytest
 SHOWN = {
     "train": """
 from gem_core.runs.tracking.progress import progress
-from gem_core.runs.recipe.recipe import load_recipe
+from gem_core.runs.recipe.load import load_recipe
 from gem_core.runs.directory.run_dir import RunDir
 run = RunDir.create({folder!r}, load_recipe("guess-the-number-easy", "tiny"), "trl")
 with progress(run, 20, print):

@@ -30,7 +30,7 @@ from gem_core.envs.multi_agent.dialogue import UserSimulator
 from gem_core.runs.directory.run_dir import RunDir
 from gem_core.runs.environments.data import make_for_run
 from gem_core.runs.environments.tools import with_tools
-from gem_core.runs.recipe.recipe import load_recipe, recipe_from_dict
+from gem_core.runs.recipe.load import load_recipe, recipe_from_dict
 from gem_core.runs.recipe.tables import EnvConfig
 from gem_core.runs.recipe.trust import names_code
 
@@ -318,8 +318,8 @@ def test_a_trusted_launch_reaches_its_workers(foreign: Callable[[str], Path], ma
     recipe = foreign('[[env]]\nid = "multi:Nim-v0-easy"\nkwargs = {{ game = "{module}:Game" }}\n')
     program = (
         "from gem_core.env.registration.references import trust\n"
-        "from gem_core.runs.environments import workers\n"
-        "from gem_core.runs.recipe.recipe import load_recipe\n"
+        "from gem_core.runs.environments import pools\n"
+        "from gem_core.runs.recipe.load import load_recipe\n"
         "from gem_core.runs.tasks import MachineFactory\n"
         "if __name__ == '__main__':\n"
         f"    recipe = load_recipe({str(recipe)!r}, None, ['workers.backend=process'])\n"
@@ -328,7 +328,7 @@ def test_a_trusted_launch_reaches_its_workers(foreign: Callable[[str], Path], ma
         "            machine = MachineFactory(recipe).train(0)\n"
         "            machine.start()\n"
         "            print(machine.done and machine.episode.error)\n"
-        "            workers.close_run_pools(None)\n"
+        "            pools.close_run_pools(None)\n"
     )
     path = f"{recipe.parent}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
     done = subprocess.run(

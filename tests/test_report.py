@@ -8,7 +8,7 @@ from gem_core.errors import RunError
 from gem_core.results.report import before_after, record, result_rows
 from gem_core.results.report.tables import success
 from gem_core.runs.directory.run_dir import RunDir
-from gem_core.runs.recipe.recipe import load_recipe
+from gem_core.runs.recipe.load import load_recipe
 
 RESULT = {
     "format": 1,

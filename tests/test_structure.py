@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from pathlib import Path
 
@@ -50,6 +51,21 @@ def test_arrows_point_down():
 @pytest.mark.parametrize("package", import_graph.packages(ROOT), ids=lambda path: path.name)
 def test_no_modules_import_each_other(package):
     assert import_graph.circles(graph_of(package)) == []
+
+
+def test_modules_of_runs_import_those_that_its_docstring_has_above_them():
+    package = ROOT / "gem_core" / "runs"
+    listed = re.findall(r"^([a-z_]+)/?  +\S", (package / "__init__.py").read_text(), re.MULTILINE)
+    there = {path.stem for path in package.iterdir() if path.stem[0] != "_"}
+    assert sorted(listed) == sorted(there)
+    upward = [
+        (module, target)
+        for module, targets in graph_of(ROOT / "gem_core").items()
+        for target in targets
+        if module.startswith("gem_core.runs.") and target.startswith("gem_core.runs.")
+        if listed.index(module.split(".")[2]) < listed.index(target.split(".")[2])
+    ]
+    assert upward == []
 
 
 def test_the_kernel_imports_itself_and_numpy_and_msgspec():

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from gem_core.runs import provenance
 from gem_core.runs.directory.run_dir import RunDir
-from gem_core.runs.recipe.recipe import load_recipe
+from gem_core.runs.recipe.load import load_recipe
 from gem_core.training.tiny import model_path
 
 HERE = Path(__file__).resolve().parent

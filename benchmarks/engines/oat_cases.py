@@ -11,7 +11,7 @@ from pathlib import Path
 from common import BASELINE, KEYS, SAME_WEIGHTS, train_case, write_result
 
 from gem_core.runs.directory.run_dir import RunDir
-from gem_core.runs.recipe.recipe import load_recipe
+from gem_core.runs.recipe.load import load_recipe
 from gem_oat.nodes import run_watched
 from gem_oat.values import REAL_VARIABLE
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from common import BASELINE, KEYS, engine_figures, require_ends, require_learning, write_result
 
-from gem_core.runs.recipe.recipe import load_recipe
+from gem_core.runs.recipe.load import load_recipe
 from gem_core.training.experiment import run_experiment
 
 SAME_WEIGHTS = 5e-3

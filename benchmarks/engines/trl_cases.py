@@ -28,7 +28,8 @@ from transformers import AutoTokenizer
 from gem_core.env.interface import Wrapper
 from gem_core.env.registration.references import trust
 from gem_core.episodes.rollout import Request, failed_fraction, play_batch
-from gem_core.runs.recipe.recipe import Recipe, load_recipe
+from gem_core.runs.recipe.load import load_recipe
+from gem_core.runs.recipe.recipe import Recipe
 from gem_core.runs.tasks import train_task
 from gem_core.training.experiment import run_experiment
 from gem_core.training.tiny import model_path

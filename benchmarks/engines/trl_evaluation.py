@@ -21,9 +21,10 @@ from gem_core.evaluation.local import evaluate, evaluation_episodes
 from gem_core.policies.completions import vllm_completion
 from gem_core.policies.vllm.engine import stepping
 from gem_core.policies.vllm.steps import StepPolicy, Work
-from gem_core.runs import trainers
-from gem_core.runs.recipe.recipe import Recipe, override
+from gem_core.runs.recipe.load import override
+from gem_core.runs.recipe.recipe import Recipe
 from gem_core.runs.tasks import MachineFactory
+from gem_core.training import experiment
 from gem_core.training.experiment import run_experiment
 from gem_core.training.tiny import model_path
 
@@ -127,12 +128,12 @@ def evaluated(name: str, folder: Path, recipe: Recipe) -> tuple[dict[str, Any], 
     watch = Watch()
     thread = threading.Thread(target=watch.look, daemon=True)
     thread.start()
-    original, began = trainers.launch, time.perf_counter()
-    trainers.launch = watch.training(original)
+    original, began = experiment.launch, time.perf_counter()
+    experiment.launch = watch.training(original)
     try:
         run = run_experiment(recipe, "trl", folder)
     finally:
-        trainers.launch = original
+        experiment.launch = original
         watch.stop()
         thread.join()
     data = figures(name, run, time.perf_counter() - began)

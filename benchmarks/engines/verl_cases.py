@@ -9,7 +9,8 @@ from typing import Any
 from common import BASELINE, KEYS, SAME_WEIGHTS, train_case, write_result
 from verl_weights import measure
 
-from gem_core.runs.recipe.recipe import Recipe, load_recipe, recipe_from_dict
+from gem_core.runs.recipe.load import load_recipe, recipe_from_dict
+from gem_core.runs.recipe.recipe import Recipe
 from gem_core.training.tiny import model_path
 
 ROLLOUT = "actor_rollout_ref.rollout"

@@ -26,7 +26,8 @@ import torch
 from gem_core.runs import provenance
 from gem_core.runs.directory.run_dir import RunDir
 from gem_core.runs.hardware import describe_machine
-from gem_core.runs.recipe.recipe import Recipe, load_recipe
+from gem_core.runs.recipe.load import load_recipe
+from gem_core.runs.recipe.recipe import Recipe
 from gem_oat.cpu.in_process import InProcessLearner, MemoryClient, make  # installs stand-ins
 from gem_oat.launch import arguments
 from gem_oat.rollout import RowData, to_data

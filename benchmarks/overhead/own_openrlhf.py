@@ -12,7 +12,8 @@ from unittest.mock import patch
 
 from shared import FOLDER, folder, given, log, reward
 
-from gem_core.runs.recipe.recipe import Recipe, merge
+from gem_core.runs.recipe.files import merge
+from gem_core.runs.recipe.recipe import Recipe
 from gem_core.training.tiny import model_path
 
 

@@ -11,7 +11,8 @@ from functools import wraps
 from pathlib import Path
 from typing import Any
 
-from gem_core.runs.recipe.recipe import Recipe, load_recipe, recipe_from_dict
+from gem_core.runs.recipe.load import load_recipe, recipe_from_dict
+from gem_core.runs.recipe.recipe import Recipe
 from gem_core.runs.tasks import MachineFactory, train_task
 
 BASELINE = "guess-the-number-easy"

@@ -356,7 +356,7 @@ def _of_two_ranks(folder: str) -> list[str]:
 
 
 def _recipe(case: str, trainer: str, overrides: Sequence[str] = ()) -> Any:
-    from gem_core.runs.recipe.recipe import override
+    from gem_core.runs.recipe.load import override
     from gem_parity.cases import RUNS
 
     table = json.loads((HERE / "refusals.json").read_text(encoding="utf-8"))
@@ -368,7 +368,7 @@ def _changed(recipe: Any, overrides: Sequence[str]) -> Any:
     """Return a recipe with overrides that need not be valid."""
     import msgspec
 
-    from gem_core.runs.recipe.recipe import merge, parse_override
+    from gem_core.runs.recipe.files import merge, parse_override
 
     data = recipe.to_dict()
     for text in overrides:

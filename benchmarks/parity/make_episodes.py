@@ -18,7 +18,7 @@ from transformers import AutoTokenizer
 from gem_core.envs.players import Player, get_player
 from gem_core.episodes.data import Completion, Episode, FinishReason
 from gem_core.episodes.rollout import Request, play_batch
-from gem_core.runs.recipe.recipe import load_recipe
+from gem_core.runs.recipe.load import load_recipe
 from gem_core.runs.tasks import MachineFactory
 from gem_core.training.tiny import model_path
 from gem_parity.frozen import frozen_episodes

@@ -18,7 +18,8 @@ from gem_core.advantages import list_estimators
 from gem_core.episodes.data import Episode
 from gem_core.errors import RecipeError
 from gem_core.runs.directory.run_dir import describe_machine
-from gem_core.runs.recipe.recipe import Recipe, load_recipe
+from gem_core.runs.recipe.load import load_recipe
+from gem_core.runs.recipe.recipe import Recipe
 from gem_core.runs.trainers import check, get_trainer
 from gem_parity.cases import RUNS
 from gem_parity.measure import measure

@@ -21,7 +21,7 @@ from gem_core.results.report import learning_curve, markdown_table, record
 from gem_core.results.report.tables import success
 from gem_core.runs import provenance
 from gem_core.runs.directory.run_dir import RunDir
-from gem_core.runs.recipe.recipe import load_recipe
+from gem_core.runs.recipe.load import load_recipe
 
 HERE = Path(__file__).resolve().parent
 PHASES = ("model", "eval_before", "train", "eval_after")

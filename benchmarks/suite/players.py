@@ -19,7 +19,8 @@ from typing import Any
 
 from gem_core.env.interface import Env
 from gem_core.runs.environments.data import make_for_run
-from gem_core.runs.recipe.recipe import EnvConfig, load_recipe
+from gem_core.runs.recipe.load import load_recipe
+from gem_core.runs.recipe.recipe import EnvConfig
 from gem_core.runs.recipe.suite import load_suite
 from gem_core.training.tiny.expert import expert_action, expert_player
 

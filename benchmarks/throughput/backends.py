@@ -30,8 +30,9 @@ import conditions
 from gem_core.episodes.data import Completion
 from gem_core.episodes.rollout import Request, play_many
 from gem_core.runs import provenance
-from gem_core.runs.environments import workers as run_workers
-from gem_core.runs.recipe.recipe import Recipe, recipe_from_dict
+from gem_core.runs.environments import pools as run_pools
+from gem_core.runs.recipe.load import recipe_from_dict
+from gem_core.runs.recipe.recipe import Recipe
 from gem_core.runs.tasks import MachineFactory
 
 HERE = Path(__file__).resolve().parent
@@ -116,7 +117,7 @@ def measure(count: int, rounds: int) -> dict[str, Any]:
                 rows[name].append((wall / turns, own / turns))
                 expected = expected or seen
                 assert seen == expected, f"{name} plays other episodes"
-        run_workers.close_run_pools(None)
+        run_pools.close_run_pools(None)
     return {
         "episodes": count,
         "rounds": rounds,

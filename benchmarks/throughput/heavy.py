@@ -33,8 +33,9 @@ from gem_core.env.registration import register
 from gem_core.episodes.data import Completion, Episode
 from gem_core.episodes.rollout import Request, play_many
 from gem_core.runs import provenance
-from gem_core.runs.environments import workers as run_workers
-from gem_core.runs.recipe.recipe import Recipe, recipe_from_dict
+from gem_core.runs.environments import pools as run_pools
+from gem_core.runs.recipe.load import recipe_from_dict
+from gem_core.runs.recipe.recipe import Recipe
 from gem_core.runs.tasks import MachineFactory
 
 RESULT = Path(__file__).resolve().parent / "heavy.json"
@@ -104,7 +105,7 @@ def rollout(recipe: Recipe, indices: Iterable[int], answer: str) -> tuple[dict[s
         watching.cancel()
         return episodes
 
-    pool = run_workers.run_pool(recipe.workers) if recipe.workers.backend == "process" else None
+    pool = run_pools.run_pool(recipe.workers) if recipe.workers.backend == "process" else None
     pids = pool.pids if pool else []
     began, cpu, theirs = time.perf_counter(), time.process_time(), conditions.cpu_seconds(pids)
     episodes = asyncio.run(play())

@@ -34,7 +34,7 @@ from gem_core.env.registration import register
 from gem_core.episodes.data import Completion, Episode
 from gem_core.episodes.rollout import Request, play_batch, play_many
 from gem_core.runs import provenance
-from gem_core.runs.recipe.recipe import recipe_from_dict
+from gem_core.runs.recipe.load import recipe_from_dict
 from gem_core.runs.tasks import MachineFactory
 
 RESULT = Path(__file__).resolve().parent / "rollout.json"

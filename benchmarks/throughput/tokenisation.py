@@ -31,7 +31,7 @@ from gem_core.results.report import markdown_table
 from gem_core.runs import provenance
 from gem_core.runs.generation_config import read_eos_ids
 from gem_core.runs.hardware import describe_machine
-from gem_core.runs.recipe.recipe import load_recipe
+from gem_core.runs.recipe.load import load_recipe
 from gem_core.training.tiny import model_path
 
 HERE = Path(__file__).resolve().parent

@@ -24,8 +24,9 @@ from gem_core.env.registration import register
 from gem_core.episodes.data import Completion
 from gem_core.episodes.rollout import Request, play_batch, play_many
 from gem_core.runs import provenance
-from gem_core.runs.environments import workers as run_workers
-from gem_core.runs.recipe.recipe import Recipe, recipe_from_dict
+from gem_core.runs.environments import pools as run_pools
+from gem_core.runs.recipe.load import recipe_from_dict
+from gem_core.runs.recipe.recipe import Recipe
 from gem_core.runs.tasks import MachineFactory
 
 HERE = Path(__file__).resolve().parent
@@ -136,7 +137,7 @@ def faults(count: int, batch: int) -> dict[str, Any]:
                 reasons[f"{kind}: {episode.stop_reason.value}"] += 1
                 where = f"bench:Faulty-v0, seed {episode.seed}: "
                 untyped += not (episode.error or "").startswith(where)
-    pool = run_workers.run_pool(factory.recipe.workers)
+    pool = run_pools.run_pool(factory.recipe.workers)
     seconds = time.perf_counter() - began
     pool.close()
     figures = {

@@ -30,7 +30,7 @@ from typing import Any
 from gem_core.results.view.index import EpisodeIndex
 from gem_core.runs.directory import episode_store as store
 from gem_core.runs.directory.run_dir import RunDir
-from gem_core.runs.recipe.recipe import load_recipe
+from gem_core.runs.recipe.load import load_recipe
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]

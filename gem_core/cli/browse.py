@@ -47,7 +47,7 @@ def _matches(name: str, pattern: str | None) -> bool:
 
 def _recipes(kind: str) -> Callable[[], Iterable[str]]:
     def names() -> Iterable[str]:
-        from gem_core.runs.recipe.recipe import shipped
+        from gem_core.runs.recipe.files import shipped
 
         return sorted(shipped(kind))
 

@@ -13,7 +13,8 @@ from gem_core.cli.plan import gpus_of
 from gem_core.errors import RecipeError
 from gem_core.execution.sandbox import DEFAULTS, offers
 from gem_core.results.report.tables import plain_table
-from gem_core.runs.recipe.recipe import Recipe, load_recipe
+from gem_core.runs.recipe.load import load_recipe
+from gem_core.runs.recipe.recipe import Recipe
 from gem_core.runs.trainers import get_trainer, installed_version, trainer_names
 from gem_core.training.preflight.readiness.facts import Ask
 from gem_core.training.preflight.readiness.probe import Here

@@ -14,7 +14,8 @@ from gem_core.errors import MissingDependencyError, RecipeError, RunError
 from gem_core.runs.checkout import checkout
 from gem_core.runs.directory.files import refuse_link
 from gem_core.runs.directory.run_dir import IfExists, RunDir, continue_from
-from gem_core.runs.recipe.recipe import Recipe, load_recipe, override
+from gem_core.runs.recipe.load import load_recipe, override
+from gem_core.runs.recipe.recipe import Recipe
 from gem_core.runs.trainers import check, get_trainer
 
 _QUICKSTART = Path("runs/quickstart")

@@ -8,7 +8,7 @@ import shlex
 from gem_core.cli.output import print_json
 from gem_core.errors import MissingDependencyError, RecipeError
 from gem_core.results.report.tables import plain_table
-from gem_core.runs.recipe.recipe import load_recipe
+from gem_core.runs.recipe.load import load_recipe
 from gem_core.runs.trainers import get_trainer, resolve
 from gem_core.training.preflight.estimate import GB, USABLE, Plan, estimate
 

@@ -72,7 +72,7 @@ def _allowed(recipes: Sequence[str]) -> tuple[tuple[str, Mapping[str, Any]], ...
     """Return id and parameters of every environment of the operator's recipes."""
     if not recipes:
         return ()
-    from gem_core.runs.recipe.recipe import load_recipe
+    from gem_core.runs.recipe.load import load_recipe
 
     loaded = [load_recipe(recipe) for recipe in recipes]
     return tuple((env.id, env.kwargs) for one in loaded for env in [*one.env, *one.eval.env])

@@ -9,14 +9,9 @@ from typing import Any
 from gem_core.cli.output import print_json, quiet_libraries
 from gem_core.env.registration import client_parameters, list_envs, make_from_data, spec
 from gem_core.errors import MissingDependencyError, RecipeError, UnknownNameError, unknown
-from gem_core.runs.recipe.recipe import (
-    Recipe,
-    get_key,
-    load_recipe,
-    recipe_from_dict,
-    recipe_keys,
-    shipped,
-)
+from gem_core.runs.recipe.files import shipped
+from gem_core.runs.recipe.load import load_recipe, recipe_from_dict
+from gem_core.runs.recipe.recipe import Recipe, get_key, recipe_keys
 
 _TEMPLATE = "qwen3_game"
 """Of an environment that is shown by its id, without ``--model``."""

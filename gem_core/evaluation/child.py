@@ -28,9 +28,10 @@ from gem_core.episodes.data import Episode
 from gem_core.episodes.rollout import play_many, require_healthy
 from gem_core.errors import GemError, RunError
 from gem_core.runs.directory.run_dir import RUN_VARIABLE
-from gem_core.runs.environments.workers import close_run_pools
+from gem_core.runs.environments.pools import close_run_pools
 from gem_core.runs.program import run_program
-from gem_core.runs.recipe.recipe import Recipe, stored_recipe
+from gem_core.runs.recipe.load import stored_recipe
+from gem_core.runs.recipe.recipe import Recipe
 
 REQUEST = "request.json"
 ANSWER = "answer.json"

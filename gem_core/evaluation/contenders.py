@@ -17,8 +17,8 @@ from gem_core.policies.endpoint.http_client import split_address
 from gem_core.policies.endpoint.policy import EndpointConfig, EndpointPolicy
 from gem_core.policies.endpoint.usage import Price
 from gem_core.policies.player import PlayerPolicy
-from gem_core.runs.directory.redaction import redact, redact_text
 from gem_core.runs.recipe.recipe import Recipe
+from gem_core.runs.redaction import redact, redact_text
 from gem_core.runs.tasks import MachineFactory
 
 
@@ -92,7 +92,7 @@ class EndpointModel:
     def describe(self) -> dict[str, Any]:
         """See `Contender`; how fast it is asked decides nothing.
 
-        Secrets are replaced by `gem_core.runs.directory.redaction.MARK`, so they are not part of
+        Secrets are replaced by `gem_core.runs.redaction.MARK`, so they are not part of
         what is
         compared: with another key the same model answers, and keys are changed while an evaluation
         stands. A digest of them would let the short ones be guessed.

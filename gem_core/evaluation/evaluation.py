@@ -18,7 +18,7 @@ from gem_core.evaluation.plan import Subject
 from gem_core.evaluation.rows import Row
 from gem_core.evaluation.summary import summarise_rows
 from gem_core.runs.directory.run_dir import IfExists, RunDir
-from gem_core.runs.environments.data import describe_environments, in_run
+from gem_core.runs.environments.description import describe_environments, in_run
 from gem_core.runs.recipe.recipe import Recipe
 
 RESULT_FORMAT = 1

@@ -27,9 +27,9 @@ from gem_core.errors import RunError
 from gem_core.evaluation.rows import Row
 from gem_core.runs.directory import files as run_files
 from gem_core.runs.directory.lock import exclusive
-from gem_core.runs.directory.redaction import redact
 from gem_core.runs.directory.run_dir import IfExists, RunDir
 from gem_core.runs.recipe.recipe import Recipe
+from gem_core.runs.redaction import redact
 
 ITEMS = "items.jsonl"
 PLAN = "eval.json"

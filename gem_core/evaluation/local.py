@@ -20,7 +20,7 @@ from gem_core.policies.engine.policy import HFPolicy
 from gem_core.policies.models.source import reading_model
 from gem_core.policies.models.weights import require_no_code
 from gem_core.runs.directory.run_dir import RUN_VARIABLE
-from gem_core.runs.environments.workers import close_run_pools
+from gem_core.runs.environments.pools import close_run_pools
 from gem_core.runs.recipe.recipe import Recipe
 from gem_core.runs.tasks import MachineFactory
 

@@ -12,8 +12,8 @@ from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
-from gem_core.runs.directory.redaction import redact_command
 from gem_core.runs.provenance import commit
+from gem_core.runs.redaction import redact_command
 from gem_core.runs.trainers import list_trainers
 
 _VERSIONS = {

@@ -1,8 +1,7 @@
 """Find trainers by entry point, and check them before anything of theirs is imported.
 
 An adapter package exposes one `Trainer` (entry-point group ``gem_core.trainers``), whose module
-imports nothing of the framework. `check` reports what is missing, also without importing it;
-`launch` imports the adapter's launcher and runs a recipe.
+imports nothing of the framework. `check` reports what is missing, also without importing it.
 """
 
 from __future__ import annotations
@@ -13,15 +12,11 @@ from dataclasses import dataclass, field, replace
 from importlib import import_module
 from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gem_core.errors import MissingDependencyError, no_exit, python_needed, unknown
 from gem_core.runs.checkout import cpu_line
 from gem_core.runs.memory_layout import MemoryLayout
-
-if TYPE_CHECKING:
-    from gem_core.runs.directory.run_dir import RunDir
-    from gem_core.runs.recipe.recipe import Recipe
 
 GROUP = "gem_core.trainers"
 
@@ -202,13 +197,6 @@ def resolve(path: str) -> Callable[..., Any]:
     module, _, attribute = path.partition(":")
     function: Callable[..., Any] = getattr(import_module(module), attribute)
     return function
-
-
-def launch(name: str, recipe: Recipe, run: RunDir, *, resume: bool = False) -> None:
-    """Train ``recipe`` with the trainer called ``name`` into ``run``."""
-    trainer = get_trainer(name)
-    require(trainer, recipe.hardware.device)
-    resolve(trainer.launch)(recipe, run, resume=resume)
 
 
 def _within(release: str, bounds: tuple[str, str]) -> bool:

@@ -20,7 +20,9 @@ from gem_core.runs import trainers
 from gem_core.runs.directory.files import refuse_link
 from gem_core.runs.directory.lock import exclusive
 from gem_core.runs.directory.run_dir import IfExists, RunDir
-from gem_core.runs.environments.data import belonging_to, describe_environments, in_run
+from gem_core.runs.environments.data import belonging_to
+from gem_core.runs.environments.description import describe_environments, in_run
+from gem_core.runs.launch import launch
 from gem_core.runs.recipe.recipe import Recipe
 from gem_core.runs.task_overlap import overlap_in_words, task_overlap
 from gem_core.runs.tracking import require_trackers, tracked
@@ -184,7 +186,7 @@ def _train(
     else:
         log(f"Training {recipe.name} with {trainer} for {recipe.train.steps} steps into {run.path}")
         with session.phase("train"), progress(run, recipe.train.steps, log), stop_on_sigterm(run):
-            trainers.launch(trainer, recipe, run, resume=resume)
+            launch(trainer, recipe, run, resume=resume)
         require_export(trainer, run.model)
         copy_source_files(source, recipe.model.revision, run.model)
         run.mark_trained()

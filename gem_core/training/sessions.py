@@ -19,10 +19,10 @@ from typing import Any
 from gem_core.errors import RunError, error_line
 from gem_core.runs.directory.files import open_to_append
 from gem_core.runs.directory.records import SessionLine, StepLine
-from gem_core.runs.directory.redaction import redact_command, redact_text
 from gem_core.runs.directory.run_dir import SESSIONS_FILE, RunDir
 from gem_core.runs.hardware import installed_versions
 from gem_core.runs.provenance import commit
+from gem_core.runs.redaction import redact_command, redact_text
 from gem_core.training.stopping import RunStopped
 
 KILLED = "killed"

@@ -13,7 +13,8 @@ from typing import Any
 
 from gem_adapters.native_keys import bare, native_table, parents
 from gem_core.errors import RecipeError, did_you_mean
-from gem_core.runs.recipe.recipe import Recipe, flatten
+from gem_core.runs.recipe.files import flatten
+from gem_core.runs.recipe.recipe import Recipe
 
 _REFERENCE = re.compile(r"\$\{(?:oc\.select:)?\s*(\.?[\w.]+)\s*(?:,[^{}]*)?\}")
 """A value that is another key's: ``${key}`` or ``${oc.select:key,default}``; ``.key`` is beside."""

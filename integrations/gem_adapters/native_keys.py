@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gem_core.errors import RecipeError
-from gem_core.runs.recipe.recipe import Recipe, flatten, get_key, recipe_keys
+from gem_core.runs.recipe.files import flatten
+from gem_core.runs.recipe.recipe import Recipe, get_key, recipe_keys
 
 
 def core_keys() -> frozenset[str]:

@@ -11,7 +11,8 @@ from typing import Any
 from gem_adapters.native_keys import core_keys, refuse_keys, refuse_native
 from gem_adapters.rollout_correction import refuse_truncated_sampling
 from gem_core.errors import RecipeError, did_you_mean
-from gem_core.runs.recipe.recipe import Recipe, flatten, get_key, recipe_keys
+from gem_core.runs.recipe.files import flatten
+from gem_core.runs.recipe.recipe import Recipe, get_key, recipe_keys
 from gem_openrlhf import values
 from gem_openrlhf.checks import check_native, check_values
 from gem_openrlhf.command_line import known_flags

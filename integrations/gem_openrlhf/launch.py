@@ -14,7 +14,8 @@ from transformers import AutoConfig, AutoTokenizer
 import gem_openrlhf.rollout as rollout
 from gem_core.env.registration.references import passed_on
 from gem_core.runs.directory.run_dir import RUN_VARIABLE, RunDir
-from gem_core.runs.recipe.recipe import Recipe, merge
+from gem_core.runs.recipe.files import merge
+from gem_core.runs.recipe.recipe import Recipe
 from gem_core.runs.tasks import MachineFactory
 from gem_core.training.stopping import retake_sigterm
 from gem_core.training.tiny import model_source

@@ -6,7 +6,8 @@ from typing import Any
 
 from gem_adapters.estimate import needs_critic
 from gem_core.errors import RecipeError
-from gem_core.runs.recipe.recipe import Recipe, flatten
+from gem_core.runs.recipe.files import flatten
+from gem_core.runs.recipe.recipe import Recipe
 
 ROLES = ("actor", "ref", "critic", "reward")
 """OpenRLHF's groups of training processes; all get the same size."""

@@ -17,7 +17,8 @@ from gem_adapters.native_keys import (
 )
 from gem_adapters.rollout_correction import refuse_truncated_sampling
 from gem_core.runs.directory.run_dir import RunDir
-from gem_core.runs.recipe.recipe import Recipe, TrainConfig, flatten, get_key, recipe_keys
+from gem_core.runs.recipe.files import flatten
+from gem_core.runs.recipe.recipe import Recipe, TrainConfig, get_key, recipe_keys
 from gem_core.training.tiny import model_source
 from gem_rl2._compat import NEWER
 from gem_rl2.native import compose_native, native_keys

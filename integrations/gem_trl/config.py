@@ -19,7 +19,8 @@ from gem_adapters.native_keys import (
 )
 from gem_adapters.rollout_correction import refuse_truncated_sampling
 from gem_core.errors import RecipeError, did_you_mean
-from gem_core.runs.recipe.recipe import Recipe, get_key, merge, recipe_keys
+from gem_core.runs.recipe.files import merge
+from gem_core.runs.recipe.recipe import Recipe, get_key, recipe_keys
 from gem_trl.batching import batching, generations, updates_per_step
 from gem_trl.vllm import allowed_on_cpu
 

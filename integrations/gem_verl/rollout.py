@@ -21,7 +21,8 @@ from gem_core.episodes.machine import EpisodeMachine
 from gem_core.episodes.rollout import Request, play
 from gem_core.errors import GemError
 from gem_core.policies.completions import to_completion
-from gem_core.runs.recipe.recipe import Recipe, stored_recipe
+from gem_core.runs.recipe.load import stored_recipe
+from gem_core.runs.recipe.recipe import Recipe
 from gem_core.runs.tasks import MachineFactory, Task, eval_task, train_task
 
 EVALUATION = "gem:eval"

@@ -18,7 +18,8 @@ import torch
 
 from gem_core.episodes.rollout import play_batch, require_healthy
 from gem_core.runs.directory.run_dir import RunDir
-from gem_core.runs.recipe.recipe import Recipe, load_recipe
+from gem_core.runs.recipe.load import load_recipe
+from gem_core.runs.recipe.recipe import Recipe
 from gem_core.runs.tasks import step_tasks
 from gem_core.training.experiment import training
 from gem_core.training.tiny import model_source

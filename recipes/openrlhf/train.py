@@ -16,7 +16,8 @@ from typing import Any
 import ray
 
 from gem_core.runs.directory.run_dir import RunDir
-from gem_core.runs.recipe.recipe import Recipe, load_recipe
+from gem_core.runs.recipe.load import load_recipe
+from gem_core.runs.recipe.recipe import Recipe
 from gem_core.training.experiment import training
 from gem_core.training.stopping import retake_sigterm
 from gem_core.training.tiny import model_source

@@ -18,7 +18,8 @@ from functools import partial
 from gem_adapters.estimate import needs_critic
 from gem_core.runs.directory.run_dir import RunDir
 from gem_core.runs.program import run_program
-from gem_core.runs.recipe.recipe import Recipe, load_recipe
+from gem_core.runs.recipe.load import load_recipe
+from gem_core.runs.recipe.recipe import Recipe
 from gem_core.training.experiment import training
 from gem_rl2._compat import NEWER, patch_rl2, prune_checkpoints
 from gem_rl2.advantages import Advantages, require_installed

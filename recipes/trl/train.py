@@ -17,7 +17,8 @@ from typing import Any
 from transformers import AutoTokenizer
 
 from gem_core.runs.directory.run_dir import RunDir
-from gem_core.runs.recipe.recipe import Recipe, load_recipe
+from gem_core.runs.recipe.load import load_recipe
+from gem_core.runs.recipe.recipe import Recipe
 from gem_core.runs.tasks import MachineFactory
 from gem_core.training.experiment import training
 from gem_core.training.tiny import model_path

@@ -21,7 +21,8 @@ from typing import Any
 from gem_adapters.hydra import override
 from gem_core.runs.directory.run_dir import RunDir
 from gem_core.runs.program import run_program
-from gem_core.runs.recipe.recipe import Recipe, load_recipe
+from gem_core.runs.recipe.load import load_recipe
+from gem_core.runs.recipe.recipe import Recipe
 from gem_core.training.experiment import training
 from gem_core.training.tiny import model_source
 from gem_verl.config import payload, recipe_settings

@@ -10,7 +10,7 @@ from gem_adapters.run_log import log_step
 from gem_adapters.turn_batch import turn_batch
 from gem_core.runs.directory.episode_store import episodes_file, read_records
 from gem_core.runs.directory.run_dir import RunDir
-from gem_core.runs.recipe.recipe import load_recipe
+from gem_core.runs.recipe.load import load_recipe
 from gem_parity.frozen import frozen_episodes
 
 

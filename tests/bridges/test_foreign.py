@@ -19,8 +19,8 @@ from gem_core.envs.bridges.global_random import GlobalRandom
 from gem_core.envs.bridges.gymnasium_env import plain_text
 from gem_core.errors import EpisodeStateError, MissingDependencyError, UnknownNameError
 from gem_core.results.report.data import data_lines
-from gem_core.runs.environments.data import describe_environments
-from gem_core.runs.recipe.recipe import load_recipe
+from gem_core.runs.environments.description import describe_environments
+from gem_core.runs.recipe.load import load_recipe
 
 _serial = count()
 

@@ -11,7 +11,7 @@ import gem_core
 from gem_core.cli import main
 from gem_core.env.interface import INFO_ERRORS
 from gem_core.runs.directory.run_dir import RunDir
-from gem_core.runs.recipe.recipe import load_recipe
+from gem_core.runs.recipe.load import load_recipe
 
 GUESS = "guess-the-number-easy"
 GAME = "game:GuessTheNumber-v0-easy"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gem_core.runs.directory.run_dir import RunDir
-from gem_core.runs.recipe.recipe import load_recipe
+from gem_core.runs.recipe.load import load_recipe
 from gem_parity.frozen import frozen_episodes
 
 RECIPES = Path(__file__).resolve().parents[2] / "recipes"

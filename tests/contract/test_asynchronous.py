@@ -39,7 +39,7 @@ def test_the_old_policy_is_the_trained_one(package, trainer_name, refused, model
 
 
 def assert_refused(package, keys):
-    from gem_core.runs.recipe.recipe import load_recipe
+    from gem_core.runs.recipe.load import load_recipe
 
     translate = import_module(f"{package}.config").translate
     for key in keys:

@@ -6,7 +6,8 @@ That each has the effect that is declared is tested in `test_key_effects.py`.
 from __future__ import annotations
 
 from gem_adapters.native_keys import core_keys
-from gem_core.runs.recipe.recipe import recipe_from_dict, recipe_keys
+from gem_core.runs.recipe.load import recipe_from_dict
+from gem_core.runs.recipe.recipe import recipe_keys
 
 
 def test_every_key_is_accounted_for(config):

@@ -21,7 +21,7 @@ from transformers import AutoTokenizer
 from gem_adapters.native_keys import core_keys
 from gem_core.errors import GemError, RecipeError
 from gem_core.runs.recipe.key_needs import ENV_NEEDS, NEEDS
-from gem_core.runs.recipe.recipe import load_recipe, override
+from gem_core.runs.recipe.load import load_recipe, override
 from gem_core.training.tiny import model_path
 
 from .effects import changes, core

@@ -9,7 +9,6 @@ from safetensors.torch import load_file, save_file
 
 from gem_core.errors import RecipeError, RunError
 from gem_core.policies.models.weights import missing_weights, require_export
-from gem_core.runs import trainers
 from gem_core.training.experiment import run_experiment, training
 
 LOST = "model.layers.1.mlp.up_proj.weight"
@@ -57,7 +56,7 @@ def test_a_trainer_that_exports_half_a_model_fails(
     def launch(trainer, recipe, run, *, resume):
         shutil.copytree(incomplete, run.model)
 
-    monkeypatch.setattr(trainers, "launch", launch)
+    monkeypatch.setattr("gem_core.training.experiment.launch", launch)
     with pytest.raises(RunError, match=f"trained to the end.*{LOST}"):
         run_experiment(tiny("eval.episodes=0"), trainer_name, tmp_path / "run")
 

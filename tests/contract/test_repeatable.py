@@ -10,7 +10,8 @@ from pathlib import Path
 
 from transformers import AutoTokenizer
 
-from gem_core.runs.recipe.recipe import get_key, load_recipe
+from gem_core.runs.recipe.load import load_recipe
+from gem_core.runs.recipe.recipe import get_key
 from gem_core.runs.tasks import MachineFactory
 from gem_core.training.tiny import model_path
 

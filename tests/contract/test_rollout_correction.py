@@ -10,7 +10,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from gem_core.errors import RecipeError
-from gem_core.runs.recipe.recipe import recipe_from_dict
+from gem_core.runs.recipe.load import recipe_from_dict
 from gem_parity.reference import compare, reference
 from gem_parity.replay import expected_rows
 from gem_parity.trainers import load_replay

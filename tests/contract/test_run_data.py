@@ -10,9 +10,9 @@ PROGRAM = """
 import os, sys
 from pathlib import Path
 from gem_core.envs import _data_source
-from gem_core.runs import trainers
-from gem_core.runs.recipe.recipe import load_recipe
-from gem_core.runs.environments.data import in_run
+from gem_core.runs.launch import launch
+from gem_core.runs.recipe.load import load_recipe
+from gem_core.runs.environments.description import in_run
 from gem_core.runs.directory.run_dir import RunDir
 
 def write(path, total):
@@ -33,7 +33,7 @@ if __name__ == "__main__":
         os.replace(folder / "other.jsonl", data)  # this process goes on with what it has read
         if trainer in ("trl", "oat"):  # one process on a CPU: let it read the file again
             _data_source._tables.clear()
-        trainers.launch(trainer, recipe, run)
+        launch(trainer, recipe, run)
 """
 """Records the data of a run, replaces them and trains."""
 

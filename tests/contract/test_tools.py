@@ -26,7 +26,7 @@ def episodes():
 
 @pytest.fixture(scope="module")
 def found(package, trainer_name, episodes, model_dir):
-    from gem_core.runs.recipe.recipe import load_recipe
+    from gem_core.runs.recipe.load import load_recipe
 
     recipe = load_recipe("guess-the-number-easy", "tiny", SETTINGS)
     return recipe, load_replay(package.removeprefix("gem_")).replay(recipe, episodes, model_dir)

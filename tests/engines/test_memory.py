@@ -9,7 +9,7 @@ from gem_core.errors import GemError
 from gem_core.evaluation import local
 from gem_core.policies.engine.engine import Engine, EngineRequest
 from gem_core.policies.engine.memory import GROWTH, SHARE, sequences_that_fit, token_bytes
-from gem_core.runs.recipe.recipe import load_recipe
+from gem_core.runs.recipe.load import load_recipe
 
 GIB = 2**30
 

@@ -13,7 +13,7 @@ import gem_core
 from gem_core.envs.players import get_player, play_episode
 from gem_core.envs.webshop import WebShop
 from gem_core.errors import DataError, UnknownNameError
-from gem_core.runs.recipe.recipe import load_recipe
+from gem_core.runs.recipe.load import load_recipe
 from gem_core.runs.splits import split_envs
 from gem_core.runs.task_overlap import task_overlap
 

@@ -9,7 +9,7 @@ import pytest
 
 from gem_core.episodes.data import Episode
 from gem_core.errors import GemError
-from gem_core.runs.recipe.recipe import load_recipe
+from gem_core.runs.recipe.load import load_recipe
 from gem_core.runs.tasks import MachineFactory, eval_task, require_step, step_tasks, train_task
 
 GUESS = "guess-the-number-easy"

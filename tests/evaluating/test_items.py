@@ -10,7 +10,7 @@ import pytest
 from gem_core.env.registration import list_envs
 from gem_core.evaluation.contenders import ScriptedPlayer
 from gem_core.evaluation.items import all_items
-from gem_core.runs.recipe.recipe import load_recipe
+from gem_core.runs.recipe.load import load_recipe
 from gem_core.runs.tasks import eval_task, train_task
 
 from .common import GAME, HARD, evaluated

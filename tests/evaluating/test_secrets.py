@@ -12,7 +12,7 @@ from gem_core.evaluation.folder import EvalDir
 from gem_core.results.view.api import Viewer
 from gem_core.results.view.export import collect
 from gem_core.runs.directory.files import read_object
-from gem_core.runs.directory.redaction import MARK, redact_command, redact_text
+from gem_core.runs.redaction import MARK, redact_command, redact_text
 
 from .common import GAME
 from .server import GOOD, Server, http

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import transformers
 
-from gem_core.runs.recipe.recipe import load_recipe
+from gem_core.runs.recipe.load import load_recipe
 from gem_core.runs.tasks import MachineFactory
 from gem_core.training.tiny import model_path
 

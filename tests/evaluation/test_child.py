@@ -17,8 +17,8 @@ from gem_core.evaluation.child import episodes_by_vllm
 from gem_core.evaluation.local import evaluation_episodes
 from gem_core.evaluation.measure import measure
 from gem_core.runs.directory.run_dir import RunDir
-from gem_core.runs.environments.data import in_run
-from gem_core.runs.recipe.recipe import override
+from gem_core.runs.environments.description import in_run
+from gem_core.runs.recipe.load import override
 
 STAND_IN = str(Path(__file__).parent / "stand_in")
 

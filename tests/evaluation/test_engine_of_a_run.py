@@ -12,7 +12,7 @@ import pytest
 from gem_core.cli import main
 from gem_core.errors import GemError
 from gem_core.runs.directory.run_dir import RunDir
-from gem_core.runs.recipe.recipe import override
+from gem_core.runs.recipe.load import override
 from gem_core.training.eval_engine import ENGINE_LOG
 from gem_core.training.experiment import run_experiment
 
@@ -39,7 +39,7 @@ def started(monkeypatch, recipe, model_dir):
         run.log(1, {"success/mean": 0.5})
         shutil.copytree(model_dir, run.model)
 
-    monkeypatch.setattr("gem_core.runs.trainers.launch", launch)
+    monkeypatch.setattr("gem_core.training.experiment.launch", launch)
     return override(recipe, ["eval.engine=vllm", "eval.episodes=6", "train.steps=1"]), below
 
 

@@ -8,7 +8,7 @@ from gem_core.episodes.data import Episode, StopReason, Turn
 from gem_core.errors import GemError
 from gem_core.evaluation import evaluate
 from gem_core.evaluation.local import evaluation_episodes, summarise
-from gem_core.runs.recipe.recipe import load_recipe, override
+from gem_core.runs.recipe.load import load_recipe, override
 
 
 def test_figures_repeat_exactly(recipe, model_dir):

@@ -9,7 +9,7 @@ import pytest
 from gem_core.cli import main
 from gem_core.errors import RecipeError
 from gem_core.policies.models.weights import require_weights
-from gem_core.runs.recipe.recipe import override
+from gem_core.runs.recipe.load import override
 from gem_core.training.tiny.cache import model_source
 
 GAME = "game:GuessTheNumber-v0-easy"

@@ -13,7 +13,7 @@ import pytest
 import torch
 import transformers
 
-from gem_core.runs.recipe.recipe import load_recipe
+from gem_core.runs.recipe.load import load_recipe
 from gem_parity.frozen import frozen_episodes
 from gem_parity.reference import compare, reference
 from gem_parity.replay import expected_rows

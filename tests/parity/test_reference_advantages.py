@@ -13,7 +13,8 @@ from gem_core.advantages import (
     get_estimator,
     list_estimators,
 )
-from gem_core.runs.recipe.recipe import AlgorithmConfig, load_recipe
+from gem_core.runs.recipe.load import load_recipe
+from gem_core.runs.recipe.recipe import AlgorithmConfig
 from gem_parity import reference_advantages
 from gem_parity.frozen import frozen_episodes
 from gem_parity.reference_advantages import Played

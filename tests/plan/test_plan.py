@@ -2,7 +2,7 @@ import pytest
 
 from gem_core.cli import main
 from gem_core.errors import RecipeError
-from gem_core.runs.recipe.recipe import load_recipe
+from gem_core.runs.recipe.load import load_recipe
 from gem_core.runs.trainers import trainer_names
 from gem_core.training.preflight.estimate import estimate
 from gem_core.training.preflight.shapes import QWEN3

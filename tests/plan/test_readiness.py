@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gem_core.runs.install import shell_block, stack, stacks
-from gem_core.runs.recipe.recipe import load_recipe
+from gem_core.runs.recipe.load import load_recipe
 from gem_core.runs.trainers import get_trainer, trainer_names
 from gem_core.training.preflight.readiness.facts import Ask, Gpu, Torch
 from gem_core.training.preflight.readiness.verdict import CPU_STATE, GPU_STATE, examine

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 import gem_core
-from gem_core.runs.recipe.recipe import Recipe, recipe_from_dict
+from gem_core.runs.recipe.load import recipe_from_dict
+from gem_core.runs.recipe.recipe import Recipe
 from gem_core.training.tiny.expert import expert_episodes, sample_actions
 
 ON_SAMPLE = ("math", "code", "qa", "logic", "eval")

@@ -30,8 +30,9 @@ from gem_core.execution.server.limits import ServerLimits
 from gem_core.execution.server.program import make_program
 from gem_core.execution.server.socket_client import ServerError
 from gem_core.runs.directory.run_dir import RunDir
-from gem_core.runs.environments.data import describe_environments, in_run, make_for_run
-from gem_core.runs.recipe.recipe import load_recipe, recipe_from_dict
+from gem_core.runs.environments.data import make_for_run
+from gem_core.runs.environments.description import describe_environments, in_run
+from gem_core.runs.recipe.load import load_recipe, recipe_from_dict
 from gem_core.runs.tasks import MachineFactory
 
 GUESS = "game:GuessTheNumber-v0-easy"

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import transformers
 
-from gem_core.runs.recipe.recipe import Recipe, load_recipe
+from gem_core.runs.recipe.load import load_recipe
+from gem_core.runs.recipe.recipe import Recipe
 from gem_core.training.tiny import model_path
 
 BASELINE = "guess-the-number-easy"

@@ -15,7 +15,7 @@ from gem_core.env.registration import register
 from gem_core.envs.games.guess_the_number import GuessTheNumber
 from gem_core.errors import GemError, RecipeError
 from gem_core.runs.environments.data import make_for_run
-from gem_core.runs.recipe.recipe import load_recipe
+from gem_core.runs.recipe.load import load_recipe
 from gem_core.runs.splits import split_envs
 from gem_core.training.tiny import model_path
 from gem_core.training.tiny.expert import expert_episodes

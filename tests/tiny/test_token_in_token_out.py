@@ -65,7 +65,7 @@ class RandomTokens:
 @pytest.fixture(scope="module")
 def played(tokenizer):
     """Episodes of four games with at least ten thousand turns, and what the policy sent."""
-    from gem_core.runs.recipe.recipe import load_recipe
+    from gem_core.runs.recipe.load import load_recipe
 
     rounds = []
     count = 0

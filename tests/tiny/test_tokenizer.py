@@ -97,7 +97,7 @@ def test_other_pieces_are_tokens_of_their_own(tmp_path, pieces, text, tokens):
 
 
 def test_a_corpus_of_its_own_makes_prompts_short():
-    from gem_core.runs.recipe.recipe import load_recipe
+    from gem_core.runs.recipe.load import load_recipe
     from gem_core.training.tiny.corpus import corpus, own_corpus
     from gem_core.training.tiny.tokenizer import train_tokenizer
 

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from gem_core.evaluation.local import evaluation_episodes
-from gem_core.runs.recipe.recipe import load_recipe
+from gem_core.runs.recipe.load import load_recipe
 from gem_core.training.tiny import model_path
 
 

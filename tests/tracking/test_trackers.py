@@ -10,7 +10,7 @@ import pytest
 from gem_core.cli import main
 from gem_core.errors import MissingDependencyError, RecipeError
 from gem_core.runs.directory.run_dir import RunDir
-from gem_core.runs.recipe.recipe import load_recipe
+from gem_core.runs.recipe.load import load_recipe
 from gem_core.runs.tracking import TRACKERS, require_trackers, send, tracked
 from gem_core.runs.tracking.follow import STATE
 from gem_core.runs.tracking.trackers import RunFacts

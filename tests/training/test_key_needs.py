@@ -15,17 +15,16 @@ from gem_core.errors import RecipeError
 from gem_core.results.compare.grid import ALGORITHMS, Cell
 from gem_core.results.compare.recipes import differing_keys
 from gem_core.runs.directory.run_dir import RunDir
-from gem_core.runs.recipe.key_needs import ENV_NEEDS, NEEDS, idle_keys, without_idle
-from gem_core.runs.recipe.recipe import (
-    EnvConfig,
-    Recipe,
+from gem_core.runs.recipe.files import shipped
+from gem_core.runs.recipe.key_needs import ENV_NEEDS, NEEDS, idle_keys
+from gem_core.runs.recipe.load import (
     load_recipe,
     override,
     recipe_from_dict,
-    recipe_keys,
-    shipped,
     stored_recipe,
+    without_idle,
 )
+from gem_core.runs.recipe.recipe import EnvConfig, Recipe, recipe_keys
 
 GUESS = "guess-the-number-easy"
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"

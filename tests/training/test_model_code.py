@@ -10,7 +10,7 @@ import pytest
 from gem_core.env.registration.references import TRUST_VARIABLE, TrustError, trust
 from gem_core.errors import GemError
 from gem_core.policies.models.weights import require_complete, require_no_code
-from gem_core.runs.recipe.recipe import load_recipe
+from gem_core.runs.recipe.load import load_recipe
 
 MARK = "from pathlib import Path\nPath(__file__).with_name('marker').touch()\n"
 

@@ -12,17 +12,9 @@ import pytest
 from gem_adapters.native_keys import refuse_keys
 from gem_core.errors import GemError, RecipeError
 from gem_core.runs.directory.run_dir import RunDir
-from gem_core.runs.recipe.recipe import (
-    EnvConfig,
-    flatten,
-    get_key,
-    load_recipe,
-    merge,
-    override,
-    recipe_from_dict,
-    recipe_keys,
-    shipped,
-)
+from gem_core.runs.recipe.files import flatten, merge, shipped
+from gem_core.runs.recipe.load import load_recipe, override, recipe_from_dict
+from gem_core.runs.recipe.recipe import EnvConfig, get_key, recipe_keys
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 GUESS = "guess-the-number-easy"

@@ -10,7 +10,8 @@ import msgspec
 import pytest
 
 from gem_core.errors import GemError
-from gem_core.runs.recipe.recipe import load_recipe, recipe_keys
+from gem_core.runs.recipe.load import load_recipe
+from gem_core.runs.recipe.recipe import recipe_keys
 
 RECIPES = 500
 GUESS = "game:GuessTheNumber-v0-easy"

@@ -13,7 +13,7 @@ from gem_core.results.compare.grid import make_grid
 from gem_core.results.compare.runner import Plan, run_grid
 from gem_core.runs.directory.lock import exclusive
 from gem_core.runs.directory.run_dir import RunDir
-from gem_core.runs.recipe.recipe import load_recipe
+from gem_core.runs.recipe.load import load_recipe
 
 GAME = "game:GuessTheNumber-v0-easy"
 NAMES = [

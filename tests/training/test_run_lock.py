@@ -11,7 +11,7 @@ from gem_core.errors import RecipeError, RunError
 from gem_core.runs.directory import lock as run_lock
 from gem_core.runs.directory.lock import LOCK_FILE, exclusive
 from gem_core.runs.directory.run_dir import RunDir
-from gem_core.runs.recipe.recipe import load_recipe
+from gem_core.runs.recipe.load import load_recipe
 from gem_core.training.experiment import run_experiment
 
 HOLD = """

@@ -16,8 +16,10 @@ from gem_core.episodes.machine import EpisodeMachine
 from gem_core.episodes.metrics import episode_metrics
 from gem_core.errors import DataError, RecipeError, UnknownNameError
 from gem_core.runs.directory.run_dir import RunDir
-from gem_core.runs.environments.data import describe_environments, in_run, make_for_run
-from gem_core.runs.recipe.recipe import EnvConfig, Recipe, load_recipe, override, recipe_from_dict
+from gem_core.runs.environments.data import make_for_run
+from gem_core.runs.environments.description import describe_environments, in_run
+from gem_core.runs.recipe.load import load_recipe, override, recipe_from_dict
+from gem_core.runs.recipe.recipe import EnvConfig, Recipe
 from gem_core.runs.splits import split_envs
 from gem_core.runs.tasks import MachineFactory
 from gem_core.tools import ToolEnv

@@ -16,7 +16,7 @@ from gem_core.runs.directory.run_dir import (
     current_run,
     describe_machine,
 )
-from gem_core.runs.recipe.recipe import load_recipe
+from gem_core.runs.recipe.load import load_recipe
 from gem_core.runs.trainers import installed_version, list_trainers
 from gem_parity.frozen import frozen_episodes
 

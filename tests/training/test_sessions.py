@@ -12,7 +12,7 @@ import pytest
 from gem_core.errors import RunError
 from gem_core.runs.directory.lock import exclusive
 from gem_core.runs.directory.run_dir import SESSIONS_FILE, RunDir
-from gem_core.runs.recipe.recipe import load_recipe
+from gem_core.runs.recipe.load import load_recipe
 from gem_core.training.experiment import training
 from gem_core.training.sessions import SessionLog, read_sessions, recorded, total_seconds
 from gem_core.training.stopping import EXIT_CODE, RunStopped, mark_stopped
@@ -151,7 +151,7 @@ def test_a_process_of_torchrun_leaves_the_run_to_its_launcher(tmp_path, monkeypa
 SCRIPT = """
 import sys, time
 from gem_core.training.experiment import training
-from gem_core.runs.recipe.recipe import load_recipe
+from gem_core.runs.recipe.load import load_recipe
 from gem_core.training.stopping import SaveClock, mark_stopped
 recipe = load_recipe("guess-the-number-easy", "tiny", ["train.steps=1000"])
 with training(sys.argv[1], recipe, "trl") as run:

@@ -6,7 +6,7 @@ import pytest
 
 import gem_core
 from gem_core.errors import RecipeError
-from gem_core.runs.recipe.recipe import load_recipe
+from gem_core.runs.recipe.load import load_recipe
 from gem_core.runs.splits import split_envs
 
 GUESS = "guess-the-number-easy"

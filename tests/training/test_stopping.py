@@ -15,7 +15,7 @@ import pytest
 from gem_core.errors import RunError
 from gem_core.runs.directory.run_dir import STOP_FILE, STOPPED_FILE, RunDir
 from gem_core.runs.program import run_process
-from gem_core.runs.recipe.recipe import load_recipe
+from gem_core.runs.recipe.load import load_recipe
 from gem_core.training import stopping
 from gem_core.training.stopping import (
     RunStopped,

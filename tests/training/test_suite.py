@@ -7,8 +7,8 @@ from collections import Counter
 import pytest
 
 from gem_core.errors import RecipeError
-from gem_core.runs.recipe.files import read_tables
-from gem_core.runs.recipe.recipe import load_recipe, shipped
+from gem_core.runs.recipe.files import read_tables, shipped
+from gem_core.runs.recipe.load import load_recipe
 from gem_core.runs.recipe.suite import load_suite
 
 SUITE = load_suite()

@@ -8,7 +8,7 @@ import pytest
 
 import gem_core
 from gem_core.runs import task_overlap as module
-from gem_core.runs.recipe.recipe import load_recipe
+from gem_core.runs.recipe.load import load_recipe
 from gem_core.runs.task_overlap import overlap_in_words, task_overlap
 
 GUESS = "guess-the-number-easy"

@@ -19,7 +19,7 @@ from gem_core.episodes.data import Episode, Segment, StopReason, Turn
 from gem_core.results.view.pieces import byte_alphabet
 from gem_core.results.view.server import make_server
 from gem_core.runs.directory.run_dir import RunDir
-from gem_core.runs.recipe.recipe import load_recipe
+from gem_core.runs.recipe.load import load_recipe
 
 ATTACK = "<script>window.attacked = 1</script ><!--<img src=x onerror='window.attacked = 2'></pre>"
 STEPS = 3

@@ -19,7 +19,7 @@ from gem_core.results.view.index import EpisodeIndex
 from gem_core.results.view.query import COLUMNS, Queries
 from gem_core.runs.directory import episode_store as store
 from gem_core.runs.directory.run_dir import RunDir
-from gem_core.runs.recipe.recipe import load_recipe
+from gem_core.runs.recipe.load import load_recipe
 
 from .conftest import changed, make_episode
 

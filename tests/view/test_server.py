@@ -15,7 +15,7 @@ from gem_core.results.view.export import collect
 from gem_core.results.view.server import PAGE_FILES, POLICY, SCRIPTS, make_server, page_file
 from gem_core.runs.directory.lock import exclusive
 from gem_core.runs.directory.run_dir import RunDir
-from gem_core.runs.recipe.recipe import load_recipe
+from gem_core.runs.recipe.load import load_recipe
 
 from .conftest import ATTACK, PER_STEP, log_step, make_run
 

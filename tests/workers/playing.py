@@ -7,8 +7,8 @@ import time
 import faulty_env
 
 from gem_core.episodes.data import Completion
-from gem_core.runs.environments import workers as run_workers
-from gem_core.runs.recipe.recipe import recipe_from_dict
+from gem_core.runs.environments import pools as run_pools
+from gem_core.runs.recipe.load import recipe_from_dict
 from gem_core.runs.tasks import MachineFactory
 
 GUESS = "game:GuessTheNumber-v0-easy"
@@ -53,7 +53,7 @@ def eventually(condition):
 
 def until_lost(recipe, address=None):
     """Wait until this process knows that its connections to a server are lost."""
-    sessions = list(run_workers.run_sessions(recipe.workers)._sessions)
+    sessions = list(run_pools.run_sessions(recipe.workers)._sessions)
     clients = [session._client for session in sessions if session._client is not None]
     mine = [client for client in clients if address in (None, client.address)]
     eventually(lambda: not any(client.is_open for client in mine))

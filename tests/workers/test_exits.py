@@ -14,8 +14,8 @@ from gem_core.episodes.data import StopReason
 from gem_core.episodes.machine import EpisodeMachine
 from gem_core.errors import GemError
 from gem_core.execution.workers import Builder, WorkerEnv
-from gem_core.runs.environments import workers as run_workers
-from gem_core.runs.recipe.recipe import recipe_from_dict
+from gem_core.runs.environments import pools as run_pools
+from gem_core.runs.recipe.load import recipe_from_dict
 from gem_core.runs.tasks import MachineFactory
 
 FAULTS = {
@@ -31,7 +31,7 @@ COUNT = 12
 @pytest.fixture(autouse=True, scope="module")
 def no_workers_left():
     yield
-    for pool in run_workers._pools.values():
+    for pool in run_pools._pools.values():
         pool.close()
 
 

@@ -15,9 +15,9 @@ from gem_core.episodes.data import StopReason
 from gem_core.episodes.rollout import play_batch, play_many, require_healthy
 from gem_core.errors import GemError
 from gem_core.runs.directory.run_dir import RunDir
-from gem_core.runs.environments import workers as run_workers
-from gem_core.runs.environments.data import in_run
-from gem_core.runs.recipe.recipe import recipe_from_dict
+from gem_core.runs.environments import pools as run_pools
+from gem_core.runs.environments.description import in_run
+from gem_core.runs.recipe.load import recipe_from_dict
 from gem_core.runs.tasks import MachineFactory
 
 FAULTS = ("exception", "memory", "exit", "kill", "hang")
@@ -33,7 +33,7 @@ def recipe_of(backend, *envs, **tables):
 @pytest.fixture(autouse=True, scope="module")
 def no_workers_left():
     yield
-    for pool in run_workers._pools.values():
+    for pool in run_pools._pools.values():
         pool.close()
 
 
@@ -121,8 +121,8 @@ def test_a_thousand_faults_are_a_thousand_episodes(backend):
     healthy = [factory.train(index) for index in range(8)]
     after = asyncio.run(play_many(healthy, Actions(), concurrency=8))
     assert [episode.stop_reason for episode in after] == [StopReason.TERMINATED] * 8
-    pids = run_workers.run_pool(recipe.workers).pids
-    run_workers.run_pool(recipe.workers).close()
+    pids = run_pools.run_pool(recipe.workers).pids
+    run_pools.run_pool(recipe.workers).close()
     assert 1 <= len(pids) <= 4
     assert not [pid for pid in pids if os.path.exists(f"/proc/{pid}")]
 
@@ -226,7 +226,7 @@ def test_a_cancelled_rollout_closes_its_environments(backend):
     assert all(machine.done for machine in machines)
     assert machines[0].episode.stop_reason is StopReason.ABORTED
     assert machines[1].episode.stop_reason is StopReason.TERMINATED
-    pool = run_workers.run_pool(recipe.workers)
+    pool = run_pools.run_pool(recipe.workers)
     eventually(lambda: all(machine.env._handle.closed for machine in machines))
     pool.close()
 
@@ -288,7 +288,7 @@ def test_a_run_plays_its_recorded_data_in_workers_and_they_end_with_it(tmp_path,
         env = MachineFactory(run.recipe).train(0).env
         env.reset(seed=0)
         assert env.spec.data_revision == run.info["environments"][0]["data_revision"]
-        pool = run_workers.run_pool(recipe.workers)
+        pool = run_pools.run_pool(recipe.workers)
         pids = pool.pids
         data.write_text(rows_of_sums(2))
         for pid in pids:

@@ -21,8 +21,8 @@ from ray.cluster_utils import Cluster
 from gem_core.env.registration import register
 from gem_core.episodes.data import Completion
 from gem_core.episodes.rollout import play_many
-from gem_core.runs.environments.workers import run_pool
-from gem_core.runs.recipe.recipe import recipe_from_dict
+from gem_core.runs.environments.pools import run_pool
+from gem_core.runs.recipe.load import recipe_from_dict
 from gem_core.runs.tasks import MachineFactory
 
 EPISODES = 200

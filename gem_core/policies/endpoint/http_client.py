@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
-from gem_core.runs.directory.redaction import redact_text
+from gem_core.runs.redaction import redact_text
 
 MAX_HEAD = 64 * 1024
 """Bytes of a status line and its headers."""

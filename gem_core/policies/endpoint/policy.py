@@ -18,7 +18,7 @@ from gem_core.policies.endpoint.retries import Pacer, RetryConfig, retry_after
 from gem_core.policies.endpoint.tool_calls import as_text
 from gem_core.policies.endpoint.usage import Price, Usage
 from gem_core.policies.failures import EndpointError, EpisodeOver, ItemError
-from gem_core.runs.directory.redaction import redact_text, secrets_in
+from gem_core.runs.redaction import redact_text, secrets_in
 
 Api = Literal["chat", "completions"]
 _NEVER = {

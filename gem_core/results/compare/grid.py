@@ -9,7 +9,8 @@ from pathlib import Path
 
 from gem_core.errors import unknown
 from gem_core.runs.recipe.checks import require_name
-from gem_core.runs.recipe.recipe import Recipe, load_recipe
+from gem_core.runs.recipe.load import load_recipe
+from gem_core.runs.recipe.recipe import Recipe
 from gem_core.runs.trainers import list_trainers
 
 ALGORITHMS: dict[str, tuple[str, ...]] = {

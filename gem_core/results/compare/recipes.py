@@ -11,8 +11,9 @@ from gem_core.errors import RecipeError, RunError
 from gem_core.results.compare.grid import Cell
 from gem_core.results.compare.results import CellResult
 from gem_core.runs.directory.run_dir import RunDir
-from gem_core.runs.recipe.key_needs import without_idle
-from gem_core.runs.recipe.recipe import Recipe, flatten
+from gem_core.runs.recipe.files import flatten
+from gem_core.runs.recipe.load import without_idle
+from gem_core.runs.recipe.recipe import Recipe
 
 _FREE = ("seed", "trainer")
 """Keys, or first parts of keys, in which the cells of one experiment may differ."""
@@ -21,7 +22,7 @@ _FREE = ("seed", "trainer")
 def differing_keys(stored: Recipe, asked: Recipe) -> list[str]:
     """Return the dotted keys in which two recipes differ, each with both values.
 
-    >>> from gem_core.runs.recipe.recipe import load_recipe
+    >>> from gem_core.runs.recipe.load import load_recipe
     >>> one = load_recipe("guess-the-number-easy", "tiny")
     >>> differing_keys(one, load_recipe("guess-the-number-easy", "tiny", ["algorithm.gamma=0.1"]))
     ['algorithm.gamma = 0.9, not 0.1']

@@ -28,8 +28,8 @@ from gem_core.results.compare.reasons import failure_reason
 from gem_core.results.compare.recipes import why_stale
 from gem_core.results.report import record
 from gem_core.runs.checkout import checkout, cpu_line
-from gem_core.runs.directory.redaction import redact_command, redact_text
 from gem_core.runs.directory.run_dir import RunDir
+from gem_core.runs.redaction import redact_command, redact_text
 from gem_core.runs.trainers import check, get_trainer
 
 STATES = ("done", "stale", "failed", "started", "waiting")

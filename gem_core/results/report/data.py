@@ -13,8 +13,8 @@ def data_lines(environments: Sequence[Mapping[str, Any]] | Mapping[str, str]) ->
 
     Args:
         environments: as in ``run.json`` and ``result.json``, see
-            `gem_core.runs.environments.data.describe_environments`; or as in results of format 1,
-            where an id has a fingerprint only, of its parameters without the data.
+            `gem_core.runs.environments.description.describe_environments`; or as in results of
+            format 1, where an id has a fingerprint only, of its parameters without the data.
 
     >>> data_lines({"game:Sudoku-v0-easy": "00c0ffee00c0ffee"})
     ['game:Sudoku-v0-easy: 00c0ffee00c0ffee, data not recorded']

@@ -20,8 +20,8 @@ from gem_core.runs.directory import episode_store as store
 from gem_core.runs.directory.files import open_file, read_object
 from gem_core.runs.directory.lock import LOCK_FILE
 from gem_core.runs.directory.records import FailedFile, Number, RecipeFile
-from gem_core.runs.directory.redaction import is_secret_name, redact, redact_command
 from gem_core.runs.directory.run_dir import STOPPED_FILE, RunDir
+from gem_core.runs.redaction import is_secret_name, redact, redact_command
 
 FOLLOWED = (
     "recipe.json",

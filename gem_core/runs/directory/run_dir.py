@@ -41,8 +41,9 @@ from gem_core.runs.directory.records import (
     StepLine,
 )
 from gem_core.runs.hardware import describe_machine
-from gem_core.runs.recipe.key_needs import without_idle
-from gem_core.runs.recipe.recipe import Recipe, flatten, stored_recipe
+from gem_core.runs.recipe.files import flatten
+from gem_core.runs.recipe.load import stored_recipe, without_idle
+from gem_core.runs.recipe.recipe import Recipe
 
 RUN_VARIABLE = "GEM_CORE_RUN"
 """Environment variable in which a launcher passes the run directory to its worker processes."""

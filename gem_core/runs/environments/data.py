@@ -8,13 +8,10 @@ a built-in sample is played only if the recipe asks for it, with ``kwargs.datase
 
 from __future__ import annotations
 
-import json
 import os
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
-from typing import Any
 
 from gem_core.env.interface import Env
 from gem_core.env.registration import make_from_data
@@ -23,20 +20,10 @@ from gem_core.envs._data_source import strict_data
 from gem_core.envs._hub import DataUnavailableError
 from gem_core.errors import DataError, GemError, RecipeError
 from gem_core.runs.directory.run_dir import RUN_VARIABLE, RunDir
-from gem_core.runs.environments.servers import described_there, wanted
-from gem_core.runs.environments.tools import (
-    Tools,
-    described_tools,
-    task_digest,
-    tools_key,
-    with_tools,
-)
-from gem_core.runs.environments.workers import close_run_pools
+from gem_core.runs.environments.pools import close_run_pools
+from gem_core.runs.environments.rows import Row, commit_of, config_key, row_key
+from gem_core.runs.environments.tools import Tools, described_tools, task_digest, with_tools
 from gem_core.runs.recipe.recipe import EnvConfig, Recipe, Split
-from gem_core.runs.splits import split_envs
-
-Row = dict[str, Any]
-_HUB_REVISION = re.compile(r"(.+)@([0-9a-f]{40})")
 
 
 class RunData:
@@ -57,8 +44,8 @@ class RunData:
 
     def add(self, row: Row) -> None:
         """Let what is made from now on agree with a further environment."""
-        self._rows.setdefault(_row_key(row), row)
-        for dataset, commit in _commit_of(row).items():
+        self._rows.setdefault(row_key(row), row)
+        for dataset, commit in commit_of(row).items():
             self._commits.setdefault(dataset, commit)
 
     def make(self, config: EnvConfig) -> Env:
@@ -67,8 +54,8 @@ class RunData:
         Raises:
             DataError: its data are not available here, or are not the recorded ones.
         """
-        row = self._rows.get(_config_key(config))
-        with strict_data(self._commits if row is None else _commit_of(row) or self._commits):
+        row = self._rows.get(config_key(config))
+        with strict_data(self._commits if row is None else commit_of(row) or self._commits):
             return make_from_data(config.id, config.kwargs)
 
     def compare(self, config: EnvConfig, env: Env) -> None:
@@ -77,7 +64,7 @@ class RunData:
         Raises:
             DataError: they differ, in their data or in their tools.
         """
-        key = _config_key(config)
+        key = config_key(config)
         row = self._rows.get(key)
         if row is not None and key not in self._compared:
             self._compare(row, config, env)
@@ -90,13 +77,13 @@ class RunData:
         Raises:
             DataError: they differ.
         """
-        row = self._rows.get(_config_key(config))
+        row = self._rows.get(config_key(config))
         if row is not None:
             self._compare_task(row, made.fingerprint(), made.data_revision)
 
     def _compare(self, row: Row, config: EnvConfig, env: Env) -> None:
         self._compare_tools(row.get("tools", []), described_tools(env), row["id"])
-        made = _spec_of(env)
+        made = spec_of(env)
         self._compare_task(row, task_digest(made, config, env), made.data_revision)
 
     def _compare_task(self, row: Row, fingerprint: str, here: str | None) -> None:
@@ -117,7 +104,7 @@ class RunData:
         then = row.get("provenance", {})
         if not any(name.startswith("server") for name in then):
             return
-        now = _provenance(env)
+        now = provenance(env)
         for name in sorted(then.keys() | now.keys()):
             if then.get(name) != now.get(name):
                 raise DataError(
@@ -148,7 +135,7 @@ def make_for_run(config: EnvConfig, key: str) -> Env:
         MissingDependencyError: a package that it needs is missing.
         RecipeError: it does not accept its parameters.
     """
-    return _make(_data_of(os.environ.get(RUN_VARIABLE)), config, key)
+    return make_with(_data_of(os.environ.get(RUN_VARIABLE)), config, key)
 
 
 def compare_served(config: EnvConfig, made: EnvSpec) -> None:
@@ -168,7 +155,7 @@ def task_fingerprint(config: EnvConfig, key: str) -> str:
     """
     env = make_for_run(config, key)
     try:
-        return task_digest(_spec_of(env), config, env)
+        return task_digest(spec_of(env), config, env)
     finally:
         env.close()
 
@@ -177,73 +164,6 @@ def env_key(recipe: Recipe, split: Split, position: int) -> str:
     """Return the key of an environment's table in the recipe: ``env.0`` or ``eval.env.0``."""
     table = "eval.env" if split == "eval" and recipe.eval.env else "env"
     return f"{table}.{position}"
-
-
-def describe_environments(recipe: Recipe, resumed: RunDir | None = None) -> list[Row]:
-    """Make every environment of a recipe, which checks its parameters and its data.
-
-    With ``workers.backend = "server"`` the servers make them, and say what they are.
-
-    Args:
-        recipe: the experiment.
-        resumed: a run that continues; its data must be those that it began with.
-
-    Returns:
-        One row per environment of the training, in the recipe's order, then those that only the
-        evaluation plays. ``used_in``: ``train``, ``eval`` or both; ``id``; ``kwargs`` as in the
-        recipe, with the part of the data; ``fingerprint`` and ``data_revision`` of what was made;
-        ``revision``: its commit on the Hub; ``items`` in its table of data; ``sample``: whether it
-        is a built-in sample. What does not apply is ``None``. With tools also ``tools``: what each
-        of them is on this machine, such as the sandbox's level; ``tools_key``: a digest of the
-        recipe's ``tools`` and ``tool_use``. With an environment of another package or of a server
-        also ``provenance``: whether its seeds decide, what the server says that it is.
-
-    Raises:
-        DataError: data are not available, or changed since the run began.
-        RecipeError: an environment does not accept its parameters, or shows images; a server cannot
-            be used.
-    """
-    record = _recorded(resumed) if resumed is not None else None
-    data = record or RunData()
-    rows: list[Row] = []
-    splits: list[Split] = ["train"]
-    if recipe.eval.episodes or recipe.eval.every:
-        splits.append("eval")
-    for split in splits:
-        for position, config in enumerate(split_envs(recipe, split)):
-            same = [row for row in rows if _row_key(row) == _config_key(config)]
-            if split == "eval" and same:
-                for row in same:
-                    row["used_in"] = ["train", "eval"]
-                continue
-            key = env_key(recipe, split, position)
-            if recipe.workers.backend == "server":
-                row = _describe_served(data, recipe, config, key, split)
-            else:
-                row = _describe(data, config, key, split)
-            data.add(row)
-            rows.append(row)
-    return rows
-
-
-@contextmanager
-def in_run(run: RunDir, rows: Sequence[Row] | None = None) -> Iterator[None]:
-    """Record the environments of a run; inside the block its processes make them from these data.
-
-    Args:
-        run: the run directory.
-        rows: its environments, if `describe_environments` was called before.
-
-    Raises:
-        DataError: as `describe_environments`.
-        RecipeError: as `describe_environments`.
-    """
-    if rows is None:
-        rows = describe_environments(run.recipe, run)
-    if run.info.get("environments") != rows:
-        run.record_environments(rows)
-    with belonging_to(run):
-        yield
 
 
 @contextmanager
@@ -265,16 +185,22 @@ def belonging_to(run: RunDir) -> Iterator[None]:
 @cache
 def _data_of(path: str | None) -> RunData:
     """Return the record of the run of this process, which is read once."""
-    return (None if path is None else _recorded(RunDir(path))) or RunData()
+    return (None if path is None else recorded_data(RunDir(path))) or RunData()
 
 
-def _recorded(run: RunDir) -> RunData | None:
+def recorded_data(run: RunDir) -> RunData | None:
     """Return the record of a run; ``None`` for a run of an older version, which has none."""
     rows = run.info.get("environments")
     return None if rows is None else RunData(rows, str(run.path / "run.json"))
 
 
-def _make(data: RunData, config: EnvConfig, key: str) -> Env:
+def make_with(data: RunData, config: EnvConfig, key: str) -> Env:
+    """Make an environment from recorded data, with its tools, and compare it with the record.
+
+    Raises:
+        DataError: as `make_for_run`, or its items have images.
+        RecipeError: it does not accept its parameters.
+    """
     try:
         env = data.make(config)
     except DataUnavailableError as error:
@@ -298,73 +224,13 @@ def _make(data: RunData, config: EnvConfig, key: str) -> Env:
     return env
 
 
-def _describe_served(
-    data: RunData, recipe: Recipe, config: EnvConfig, key: str, split: Split
-) -> Row:
-    """Describe an environment as the servers of the run have it; it is not made here."""
-    wanted_there = wanted(config, key, data.compare_served)
-    made, facts = described_there(recipe.workers, wanted_there, key, recipe.limits.turn_deadline_s)
-    return _row(config, split, made.fingerprint(), made.data_revision, facts)
-
-
-def _row(
-    config: EnvConfig, split: Split, fingerprint: str, revision: str | None, facts: Row
-) -> Row:
-    row: Row = {
-        "used_in": [split],
-        "id": config.id,
-        "kwargs": json.loads(_json(config.kwargs)),
-        "fingerprint": fingerprint,
-        "data_revision": revision,
-        "items": facts["items"],
-        "sample": facts["sample"],
-    }
-    row["revision"] = next(iter(_commit_of(row).values()), None)
-    return row
-
-
-def _describe(data: RunData, config: EnvConfig, key: str, split: Split) -> Row:
-    env = _make(data, config, key)
-    spec = _spec_of(env)
-    facts = {
-        "items": getattr(env.unwrapped, "item_count", None),
-        "sample": bool(getattr(env.unwrapped, "is_sample", False)),
-    }
-    row = _row(config, split, task_digest(spec, config, env), spec.data_revision, facts)
-    provenance = _provenance(env)
-    if provenance:
-        row["provenance"] = provenance
-    if config.tools:
-        row["tools"] = described_tools(env)
-        row["tools_key"] = tools_key(config)
-    env.close()
-    return row
-
-
-def _provenance(env: Env) -> dict[str, str]:
+def provenance(env: Env) -> dict[str, str]:
     """Return what is known of a foreign environment only by asking it; empty for all others."""
     ask = getattr(env.unwrapped, "provenance", None)
     return {} if ask is None else dict(ask())
 
 
-def _spec_of(env: Env) -> EnvSpec:
+def spec_of(env: Env) -> EnvSpec:
+    """Return the specification of an environment that `make` made."""
     assert env.spec is not None  # make() sets it
     return env.spec
-
-
-def _commit_of(row: Row) -> dict[str, str]:
-    """Return the data set on the Hub and its commit, if the row has one."""
-    match = _HUB_REVISION.fullmatch(row["data_revision"] or "")
-    return {} if match is None else {match[1]: match[2]}
-
-
-def _config_key(config: EnvConfig) -> str:
-    return f"{config.id} {_json(config.kwargs)} {tools_key(config)}"
-
-
-def _row_key(row: Row) -> str:
-    return f"{row['id']} {_json(row['kwargs'])} {row.get('tools_key', '')}"
-
-
-def _json(data: Any) -> str:
-    return json.dumps(data, sort_keys=True, default=str)

@@ -12,34 +12,11 @@ from gem_core.env.registration.references import from_data
 from gem_core.env.spec import EnvSpec
 from gem_core.errors import GemError, RecipeError
 from gem_core.runs.recipe.tables import EnvConfig
+from gem_core.runs.recipe.tool_entries import wanted_tools
 from gem_core.tools import Budget, Rewards, Tool, ToolEnv, make_tool
 
 Tools: TypeAlias = list[dict[str, Any]]
 """What tools are on this machine, one dict each; see `described_tools`."""
-
-
-def wanted_tools(config: EnvConfig, key: str) -> list[tuple[str, dict[str, Any]]]:
-    """Return name and options of each tool of an environment.
-
-    Args:
-        config: the environment's table.
-        key: of the table in the recipe (``env.0``), for messages.
-
-    Raises:
-        RecipeError: an entry has no name, or one is named twice.
-    """
-    wanted: list[tuple[str, dict[str, Any]]] = []
-    for number, entry in enumerate(config.tools or []):
-        options = {"name": entry} if isinstance(entry, str) else dict(entry)
-        name = options.pop("name", None)
-        if not isinstance(name, str):
-            raise RecipeError(
-                f'{key}.tools.{number}: a tool needs a name, {{name = "python"}}; got {entry!r}.'
-            )
-        if name in [other for other, _ in wanted]:
-            raise RecipeError(f"{key}.tools.{number}: {name!r} is there twice; name it once.")
-        wanted.append((name, options))
-    return wanted
 
 
 def with_tools(env: Env, config: EnvConfig, key: str) -> Env:

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from math import isfinite
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gem_core.errors import AdvantageError, RecipeError, UnknownNameError
-from gem_core.runs.directory.redaction import is_secret_name, redact
+from gem_core.runs.recipe.recipe import EnvConfig, Recipe
+from gem_core.runs.recipe.tool_entries import wanted_tools
 from gem_core.runs.recipe.trust import check_trust
 from gem_core.runs.recipe.worker_checks import check_workers
-
-if TYPE_CHECKING:
-    from gem_core.runs.recipe.recipe import EnvConfig, Recipe
+from gem_core.runs.redaction import is_secret_name, redact
 
 LONGEST_NAME = 200
 """Bytes of a name of a run; file systems allow 255 for a folder's."""
@@ -127,7 +126,6 @@ def _check_environments(recipe: Recipe) -> None:
 
 def _check_tools(key: str, env: EnvConfig) -> None:
     """Check the names of tools, and the names and kinds of their options."""
-    from gem_core.runs.environments.tools import wanted_tools
     from gem_core.tools import check_tool
 
     for number, (name, options) in enumerate(wanted_tools(env, key)):

@@ -12,6 +12,7 @@ from msgspec.structs import fields
 
 from gem_core.errors import did_you_mean
 from gem_core.runs.recipe.files import LISTS
+from gem_core.runs.recipe.recipe import EnvConfig, Recipe, recipe_keys
 
 
 def explain(message: str, data: Mapping[str, Any]) -> str:
@@ -34,8 +35,6 @@ def explain(message: str, data: Mapping[str, Any]) -> str:
 
 
 def _unknown_key(table: str, name: str) -> str:
-    from gem_core.runs.recipe.recipe import EnvConfig, recipe_keys
-
     key = f"{table}.{name}" if table else name
     known: Iterable[str] = recipe_keys()
     item = re.match(r"(eval\.)?env\.\d+", table)
@@ -64,8 +63,6 @@ def _listed(values: Sequence[str]) -> str:
 
 def _literals(key: str) -> list[str]:
     """Return the values of a key with a list of them; none for any other."""
-    from gem_core.runs.recipe.recipe import EnvConfig, Recipe
-
     words = re.sub(r"^(eval\.)?env\.\d+\.", "", key).split(".")
     table: Any = Recipe if ".".join(words) == key else EnvConfig
     for word in words:

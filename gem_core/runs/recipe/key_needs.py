@@ -8,16 +8,14 @@ leaves a recipe without the critic's keys.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from gem_core.errors import RecipeError, did_you_mean
-
-if TYPE_CHECKING:
-    from gem_core.runs.recipe.recipe import EnvConfig, Recipe
+from gem_core.runs.recipe.recipe import EnvConfig, Recipe, recipe_keys
 
 
 class Need(NamedTuple):
@@ -178,8 +176,6 @@ def refuse_idle(recipe: Recipe) -> None:
 
 def _refuse_strange_sources(recipe: Recipe) -> None:
     """Refuse a source of a key that no recipe has: ``gem-core show`` would never print it."""
-    from gem_core.runs.recipe.recipe import recipe_keys
-
     known = recipe_keys()
     for key in recipe.sources:
         if key not in known and not key.startswith(("env.", "eval.env.", "trainer.")):
@@ -211,42 +207,6 @@ def idle_keys(recipe: Recipe) -> list[Idle]:
     return list(idle.values())
 
 
-def without_idle(recipe: Recipe) -> Recipe:
-    """Return a recipe that does the same, in which every key that is set has an effect."""
-    from gem_core.runs.recipe.recipe import stored_recipe
-
-    return stored_recipe(drop_idle(recipe.to_dict()))
-
-
-def drop_idle(
-    tables: Mapping[str, Any],
-    kept: Collection[str] = (),
-    before: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:
-    """Return the tables of a recipe without keys that have no effect.
-
-    Args:
-        tables: a recipe as plain types, valid but for keys without effect.
-        kept: dotted keys that stay, as do the keys in them: what a user set just now.
-        before: the tables before the user's overrides. A key that had no effect in them stays, so
-            that it is refused.
-
-    Raises:
-        RecipeError: the tables, or those before, are no valid recipe.
-    """
-    from gem_core.runs.recipe.recipe import stored_recipe
-
-    result = msgspec.to_builtins(tables)
-    idle = idle_keys(stored_recipe(tables))
-    if idle and before is not None:
-        already = {key for key, _, _ in idle_keys(stored_recipe(before))}
-        idle = [one for one in idle if one.key not in already]
-    for key, _, _ in idle:
-        if not any(key == name or key.startswith(f"{name}.") for name in kept):
-            _delete(result, key.split("."))
-    return dict(result)
-
-
 def _set(
     keys: str, table: msgspec.Struct, defaults: msgspec.Struct, prefix: str
 ) -> Iterator[tuple[str, Any]]:
@@ -261,10 +221,3 @@ def _set(
             yield from _set(names, value, default, f"{prefix}{key}.")
         elif value != default:
             yield f"{prefix}{key}", value
-
-
-def _delete(tables: Any, parts: list[str]) -> None:
-    """Delete a key; a number is the position in a list."""
-    for part in parts[:-1]:
-        tables = tables[int(part)] if isinstance(tables, list) else tables[part]
-    del tables[parts[-1]]

@@ -9,12 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from gem_core.env.registration.references import from_data, needs_trust_as_data, resolve_function
-
-if TYPE_CHECKING:
-    from gem_core.runs.recipe.recipe import Recipe
+from gem_core.runs.recipe.recipe import Recipe
 
 _PLAIN = re.compile(r"[A-Za-z0-9_+\-]*(\.\d+)?")
 """Texts that can name neither a file, an address nor an attribute of a module: ``cosine``."""

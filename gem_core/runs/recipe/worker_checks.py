@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from gem_core.errors import RecipeError
-
-if TYPE_CHECKING:
-    from gem_core.runs.recipe.recipe import Recipe
-    from gem_core.runs.recipe.tables import WorkersConfig
+from gem_core.runs.recipe.recipe import Recipe
+from gem_core.runs.recipe.tables import WorkersConfig
 
 _EXAMPLE = "http://127.0.0.1:8000"
 _KINDS = ("http", "https", "ws", "wss")

@@ -12,7 +12,7 @@ import msgspec
 from gem_core.errors import RunError
 from gem_core.runs.directory.files import convert, read_object, write_object
 from gem_core.runs.directory.run_dir import RunDir
-from gem_core.runs.recipe.recipe import flatten
+from gem_core.runs.recipe.files import flatten
 from gem_core.runs.tracking.trackers import RunFacts, Tracker, open_tracker
 from gem_core.runs.tracking.watch import watched
 

@@ -16,7 +16,7 @@ from gem_adapters.turn_batch import turn_batch
 from gem_core.env.interface import Env
 from gem_core.episodes.machine import EpisodeMachine
 from gem_core.evaluation.contenders import sampling_fields
-from gem_core.runs.environments import workers as run_workers
+from gem_core.runs.environments import pools as run_pools
 from gem_core.runs.tasks import MachineFactory, eval_task, step_tasks
 from gem_core.runs.tracking import follow
 from gem_core.training.stopping import SaveClock
@@ -44,7 +44,7 @@ def machines(recipe, tokenizer):
     try:
         return {place: machine(factory(task)) for place, task in chosen.items()}
     finally:
-        run_workers.close_run_pools(None)
+        run_pools.close_run_pools(None)
 
 
 def machine(made: EpisodeMachine):
@@ -83,12 +83,12 @@ def workers(recipe):
     if settings.backend in ("inline", "thread"):
         return settings.backend
     if settings.backend == "server":
-        pool = run_workers.new_session_pool(settings)
+        pool = run_pools.new_session_pool(settings)
         seen = (pool.addresses, pool._restart)
     else:
         joined = []
-        with patch.object(run_workers, "join_cluster", joined.append):
-            pool = run_workers._new_pool(settings)
+        with patch.object(run_pools, "join_cluster", joined.append):
+            pool = run_pools._new_pool(settings)
         fleet = pool._fleet
         kind = fleet._new_process.__name__
         seen = (joined, pool.number, fleet.restart, fleet.max_restarts, kind)

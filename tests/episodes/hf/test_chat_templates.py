@@ -13,7 +13,7 @@ from gem_core.episodes.data import Completion, FinishReason, StopReason
 from gem_core.episodes.machine import EpisodeMachine, Limits
 from gem_core.errors import RecipeError
 from gem_core.runs.generation_config import read_eos_ids
-from gem_core.runs.recipe.recipe import load_recipe
+from gem_core.runs.recipe.load import load_recipe
 from gem_core.runs.tasks import MachineFactory
 
 FIRST = "guess a number\nfrom 1 to 9"

@@ -9,7 +9,7 @@ from families import FAMILIES, make_tokenizer
 
 from gem_core.episodes.data import Completion, FinishReason
 from gem_core.errors import RecipeError
-from gem_core.runs.recipe.recipe import recipe_from_dict
+from gem_core.runs.recipe.load import recipe_from_dict
 from gem_core.runs.tasks import MachineFactory
 
 ENV = {

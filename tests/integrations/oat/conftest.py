@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from gem_core.runs.directory.run_dir import RunDir
-from gem_core.runs.recipe.recipe import load_recipe
+from gem_core.runs.recipe.load import load_recipe
 from gem_oat.cpu import install
 from gem_parity.frozen import frozen_episodes
 

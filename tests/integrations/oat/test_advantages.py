@@ -25,7 +25,8 @@ from gem_core.advantages import (
     value_targets,
 )
 from gem_core.errors import AdvantageError, GemError
-from gem_core.runs.recipe.recipe import AlgorithmConfig, recipe_from_dict
+from gem_core.runs.recipe.load import recipe_from_dict
+from gem_core.runs.recipe.recipe import AlgorithmConfig
 from gem_oat.advantages import GemAdvantages, estimate_rows, require_installed
 from gem_oat.rows import Row, SegmentRow
 

@@ -9,7 +9,8 @@ import torch
 from oat.algorithms.ppo import PPOArgs
 
 from gem_core.errors import RecipeError, UnknownNameError
-from gem_core.runs.recipe.recipe import load_recipe, recipe_from_dict, recipe_keys
+from gem_core.runs.recipe.load import load_recipe, recipe_from_dict
+from gem_core.runs.recipe.recipe import recipe_keys
 from gem_oat import config
 from gem_oat.values import REAL_VARIABLE
 

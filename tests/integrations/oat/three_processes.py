@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from gem_core.runs.directory.run_dir import RunDir
-from gem_core.runs.recipe.recipe import load_recipe
+from gem_core.runs.recipe.load import load_recipe
 from gem_oat.cpu import processes
 
 

@@ -21,7 +21,7 @@ def main(rank: str, port: str, folder: Path, first: int, last: int, overrides: l
     import torch
 
     from gem_core.runs.directory.run_dir import RunDir
-    from gem_core.runs.recipe.recipe import load_recipe
+    from gem_core.runs.recipe.load import load_recipe
     from gem_oat.launch import arguments
     from gem_oat.rollout import to_native
     from gem_parity.frozen import frozen_episodes

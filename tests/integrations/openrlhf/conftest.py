@@ -19,7 +19,7 @@ MODEL = {
 @pytest.fixture
 def tiny():
     """``tiny(*overrides)``: the tiny recipe of the first baseline."""
-    from gem_core.runs.recipe.recipe import load_recipe
+    from gem_core.runs.recipe.load import load_recipe
 
     return lambda *overrides: load_recipe("guess-the-number-easy", "tiny", overrides)
 
@@ -27,7 +27,7 @@ def tiny():
 @pytest.fixture(scope="session")
 def untrained(tmp_path_factory):
     """Directory of the tiny model without a warm start, tokenizer included."""
-    from gem_core.runs.recipe.recipe import load_recipe
+    from gem_core.runs.recipe.load import load_recipe
     from gem_core.training.tiny import model_path
 
     overrides = [f"{key}={value}" for key, value in MODEL.items()]

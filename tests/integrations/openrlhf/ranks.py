@@ -20,7 +20,7 @@ FAILED_FIRST = "seed=1"
 
 def update(model_dir, overrides, rank=0, ranks=1):
     """The figures of one update on this rank's share of the frozen episodes."""
-    from gem_core.runs.recipe.recipe import load_recipe
+    from gem_core.runs.recipe.load import load_recipe
     from gem_openrlhf.cpu.in_process import InProcess
     from gem_parity.frozen import frozen_episodes
 

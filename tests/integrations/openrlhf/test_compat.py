@@ -18,18 +18,19 @@ from gem_openrlhf.cpu import harness, real_vllm
 MAKER = "openrlhf.trainer.ppo_utils.experience_maker:RemoteExperienceMaker"
 
 MISSING = """
-from gem_core.runs.recipe.recipe import load_recipe
+from gem_core.runs.recipe.load import load_recipe
 from gem_core.runs.directory.run_dir import RunDir
-from gem_core.runs.trainers import launch
+from gem_core.runs.launch import launch
 recipe = load_recipe("guess-the-number-easy", "paper")
 launch("openrlhf", recipe, RunDir.create({path!r}, recipe, "openrlhf"))
 """
 HIDDEN = """
 import gem_core.runs.trainers as trainers
-from gem_core.runs.recipe.recipe import load_recipe
+from gem_core.runs.launch import launch
+from gem_core.runs.recipe.load import load_recipe
 original = trainers.find_spec
 trainers.find_spec = lambda name: None if name == "deepspeed" else original(name)
-trainers.launch("openrlhf", load_recipe("guess-the-number-easy", "tiny"), None)
+launch("openrlhf", load_recipe("guess-the-number-easy", "tiny"), None)
 """
 GPU = """
 import torch

@@ -8,7 +8,9 @@ import pytest
 
 from gem_core.errors import RecipeError
 from gem_core.runs.directory.run_dir import RunDir
-from gem_core.runs.recipe.recipe import load_recipe, recipe_keys, shipped
+from gem_core.runs.recipe.files import shipped
+from gem_core.runs.recipe.load import load_recipe
+from gem_core.runs.recipe.recipe import recipe_keys
 from gem_openrlhf.checks import NEEDS
 from gem_openrlhf.command_line import check_arguments, known_flags, parser
 from gem_openrlhf.config import NATIVE_DEFAULTS, NATIVE_OWNED, flags, render, translate

@@ -11,7 +11,7 @@ import torch.distributed as dist
 from aiohttp import web
 from transformers import AutoTokenizer
 
-from gem_core.runs.recipe.recipe import load_recipe
+from gem_core.runs.recipe.load import load_recipe
 from gem_core.training.tiny import model_path
 from gem_rl2.cpu import enable
 

@@ -8,7 +8,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 
 from gem_core.errors import RecipeError
-from gem_core.runs.recipe.recipe import load_recipe, recipe_from_dict
+from gem_core.runs.recipe.load import load_recipe, recipe_from_dict
 from gem_rl2.config import native_config, translate
 
 

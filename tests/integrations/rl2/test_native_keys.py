@@ -11,7 +11,8 @@ from omegaconf import OmegaConf
 from gem_adapters.hydra import override
 from gem_core.errors import RecipeError
 from gem_core.runs.directory.run_dir import RunDir
-from gem_core.runs.recipe.recipe import flatten, recipe_keys
+from gem_core.runs.recipe.files import flatten
+from gem_core.runs.recipe.recipe import recipe_keys
 from gem_rl2.config import (
     NAMES,
     NATIVE_DEFAULTS,

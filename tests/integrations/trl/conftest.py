@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from transformers import AutoTokenizer
 
-from gem_core.runs.recipe.recipe import load_recipe
+from gem_core.runs.recipe.load import load_recipe
 from gem_core.training.tiny import model_path
 from gem_trl.policy import EnginePolicy
 from gem_trl.trainer import GemTrainer

@@ -17,7 +17,7 @@ from trl.generation.vllm_generation import VLLMGeneration
 from gem_core.env.interface import Wrapper
 from gem_core.episodes.data import Completion
 from gem_core.episodes.rollout import Request
-from gem_core.runs.recipe.recipe import load_recipe
+from gem_core.runs.recipe.load import load_recipe
 from gem_trl import launch
 from gem_trl.trainer import GemTrainer
 

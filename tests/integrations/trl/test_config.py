@@ -9,7 +9,9 @@ import pytest
 from trl import GRPOConfig
 
 from gem_core.errors import MissingDependencyError, RecipeError
-from gem_core.runs.recipe.recipe import flatten, load_recipe, parse_override, recipe_keys
+from gem_core.runs.recipe.files import flatten, parse_override
+from gem_core.runs.recipe.load import load_recipe
+from gem_core.runs.recipe.recipe import recipe_keys
 from gem_trl._compat import GRPOTrainer, check_private_signatures
 from gem_trl.config import (
     _COMPUTED,

@@ -7,7 +7,7 @@ import pytest
 import torch
 from accelerate import Accelerator
 
-from gem_core.runs.recipe.recipe import load_recipe
+from gem_core.runs.recipe.load import load_recipe
 from gem_core.training.tiny import model_path
 from gem_parity.frozen import frozen_episodes
 from gem_trl.critic import States, TurnCritic

@@ -47,7 +47,7 @@ def test_a_command_on_each_machine_ends_in_a_result(make_recipe, tmp_path):
     path = tmp_path / "run"
     program = (
         "import sys\n"
-        "from gem_core.runs.recipe.recipe import recipe_from_dict\n"
+        "from gem_core.runs.recipe.load import recipe_from_dict\n"
         "from gem_core.training.experiment import run_experiment\n"
         "import json\n"
         "run_experiment(recipe_from_dict(json.loads(sys.argv[1])), 'trl', sys.argv[2])\n"

@@ -11,7 +11,7 @@ from transformers import AutoModelForCausalLM
 
 from gem_core.errors import RecipeError, RunError
 from gem_core.runs.directory.run_dir import RunDir
-from gem_core.runs.recipe.recipe import load_recipe
+from gem_core.runs.recipe.load import load_recipe
 from gem_trl import launch
 
 SCRIPT = Path(__file__).parents[3] / "recipes" / "trl" / "train.py"

@@ -9,7 +9,7 @@ from transformers import AutoModelForCausalLM
 from gem_core.errors import GemError, RecipeError
 from gem_core.execution.server import opening
 from gem_core.runs.directory.run_dir import RunDir
-from gem_core.runs.environments.data import in_run
+from gem_core.runs.environments.description import in_run
 from gem_core.training.experiment import run_experiment
 from gem_trl import launch
 

@@ -12,7 +12,7 @@ from trl.generation.vllm_generation import VLLMGeneration
 
 from gem_core.episodes.rollout import Request
 from gem_core.errors import RecipeError, RunError
-from gem_core.runs.recipe.recipe import load_recipe
+from gem_core.runs.recipe.load import load_recipe
 from gem_trl.config import translate
 from gem_trl.stepping import SteppingPolicy, can_step
 from gem_trl.vllm import CPU_VARIABLE, awake, engine_options, require_server

@@ -9,7 +9,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import gem_verl.cpu.local  # noqa: F401
-from gem_core.runs.recipe.recipe import load_recipe
+from gem_core.runs.recipe.load import load_recipe
 from gem_core.training.tiny import model_path
 from gem_verl.config import payload
 from gem_verl.cpu.engine import engine_request

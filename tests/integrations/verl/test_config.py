@@ -15,7 +15,7 @@ from gem_adapters.native_keys import bare, parents
 from gem_core.env.registration.references import TRUST_VARIABLE
 from gem_core.errors import RecipeError
 from gem_core.runs.directory.run_dir import RunDir
-from gem_core.runs.recipe.recipe import load_recipe, recipe_from_dict
+from gem_core.runs.recipe.load import load_recipe, recipe_from_dict
 from gem_verl.config import NATIVE_DEFAULTS, NATIVE_OWNED, translate
 from gem_verl.cpu import harness
 from gem_verl.cpu.local import configuration
@@ -279,7 +279,7 @@ def test_an_unknown_native_key_is_an_error_with_a_guess():
 
 def test_a_gpu_recipe_does_not_import_the_cpu_backend():
     code = (
-        "import sys; from gem_core.runs.recipe.recipe import load_recipe; "
+        "import sys; from gem_core.runs.recipe.load import load_recipe; "
         "from gem_verl.config import translate; from gem_verl.launch import session; "
         "recipe = load_recipe('guess-the-number-easy', 'paper'); translate(recipe); "
         "session(recipe).__enter__(); "

@@ -6,7 +6,7 @@ import pytest
 from served import TOKEN, Served
 
 from gem_core.execution.server import opening
-from gem_core.runs.environments import workers as run_workers
+from gem_core.runs.environments import pools as run_pools
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def serve(monkeypatch):
         return running[-1]
 
     yield start
-    run_workers.close_run_pools(None)
+    run_pools.close_run_pools(None)
     for server in running:
         if server.process.poll() is None:
             server.kill()
@@ -38,7 +38,7 @@ def shared():
 def server(shared, monkeypatch):
     monkeypatch.delenv(TOKEN, raising=False)
     yield shared
-    run_workers.close_run_pools(None)
+    run_pools.close_run_pools(None)
     shared.wait_for("sessions", 0)
 
 

@@ -13,9 +13,10 @@ from gem_core.episodes.data import StopReason
 from gem_core.episodes.rollout import play_batch
 from gem_core.errors import DataError, GemError, MissingDependencyError, RecipeError
 from gem_core.runs.directory.run_dir import RunDir
-from gem_core.runs.environments import workers as run_workers
-from gem_core.runs.environments.data import describe_environments, in_run, make_for_run
-from gem_core.runs.recipe.recipe import recipe_from_dict
+from gem_core.runs.environments import pools as run_pools
+from gem_core.runs.environments.data import make_for_run
+from gem_core.runs.environments.description import describe_environments, in_run
+from gem_core.runs.recipe.load import recipe_from_dict
 from gem_core.runs.task_overlap import task_overlap
 from gem_core.runs.tasks import MachineFactory
 
@@ -145,7 +146,7 @@ def test_a_proxy_without_its_server_is_told(impatient):
         describe_environments(recipe_of(proxy.url))
     (episode,) = played(play_batch, recipe_of(proxy.url), 1)
     assert episode.stop_reason is StopReason.ENV_ERROR and "503" in episode.error
-    run_workers.close_run_pools(None)
+    run_pools.close_run_pools(None)
     proxy.close()
 
 

@@ -17,7 +17,7 @@ from gem_core.episodes.data import StopReason
 from gem_core.episodes.rollout import play_batch, play_many
 from gem_core.errors import GemError
 from gem_core.execution.workers import WorkerPoolError
-from gem_core.runs.environments import workers as run_workers
+from gem_core.runs.environments import pools as run_pools
 from gem_core.runs.tasks import MachineFactory
 
 
@@ -124,7 +124,7 @@ def test_a_cancelled_rollout_ends_its_sessions(serve):
     asyncio.run(given_up())
     assert machines[0].episode.stop_reason is StopReason.ABORTED
     server.wait_for("sessions", 0)
-    eventually(lambda: run_workers.run_sessions(recipe.workers).open == 0)
+    eventually(lambda: run_pools.run_sessions(recipe.workers).open == 0)
 
 
 def test_a_pool_that_is_closed_ends_its_calls_and_its_sessions(serve):
@@ -135,7 +135,7 @@ def test_a_pool_that_is_closed_ends_its_calls_and_its_sessions(serve):
     for env in envs:
         env.reset(seed=0)
     under_way = envs[0].submit("step", "nap")
-    run_workers.close_run_pools(None)
+    run_pools.close_run_pools(None)
     with pytest.raises(WorkerPoolError, match="were closed"):
         under_way.result()
     with pytest.raises(WorkerPoolError, match="make a new pool"):
@@ -170,7 +170,7 @@ import sys
 sys.path.insert(0, {folder!r})
 import faulty_env
 from gem_core.env.registration import register
-from gem_core.runs.recipe.recipe import recipe_from_dict
+from gem_core.runs.recipe.load import recipe_from_dict
 from gem_core.runs.tasks import MachineFactory
 register(faulty_env.ID, "faulty_env:Faulty")
 workers = {{"backend": "server", "address": {url!r}}}

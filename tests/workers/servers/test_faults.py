@@ -12,7 +12,7 @@ from playing import Actions, played, recipe_of
 
 from gem_core.episodes.data import StopReason
 from gem_core.episodes.rollout import play_many
-from gem_core.runs.environments import workers as run_workers
+from gem_core.runs.environments import pools as run_pools
 from gem_core.runs.tasks import MachineFactory
 
 
@@ -45,7 +45,7 @@ def test_the_deadline_of_an_episode_holds(play_all, serve):
     recipe = recipe_of(server.url, limits={"episode_deadline_s": 0.8})
     (episode,) = played(play_all, recipe, 1, Actions({0: ["a", "hang"]}))
     assert episode.stop_reason is StopReason.DEADLINE
-    assert run_workers.run_sessions(recipe.workers).open == 0
+    assert run_pools.run_sessions(recipe.workers).open == 0
     server.wait_for("sessions", 0)
 
 
@@ -71,5 +71,5 @@ def test_a_thousand_faults_are_a_thousand_episodes(serve):
     assert Counter((kinds[e.index % 5], e.stop_reason) for e in episodes) == {
         (kind, expected.get(kind, StopReason.ENV_ERROR)): 200 for kind in kinds
     }
-    assert run_workers.run_sessions(recipe.workers).open == 0
+    assert run_pools.run_sessions(recipe.workers).open == 0
     server.wait_for("sessions", 0)
