@@ -11,7 +11,7 @@ from typing import Any
 
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, HTTPConnection, Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
@@ -106,8 +106,10 @@ class EnvServer:
 
     async def _metrics(self, request: Request) -> Response:
         sessions = self.sessions
-        text = self.metrics.text(sessions=sessions.count, hung_calls=sessions.hung)
-        return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
+        accept = request.headers.get("accept", "")
+        gauges = {"sessions": sessions.count, "hung_calls": sessions.hung}
+        content, content_type = self.metrics.encode(accept, **gauges)
+        return Response(content, media_type=content_type)
 
     async def _environments(self, request: Request) -> Response:
         return JSONResponse(served(self.limits.environments))

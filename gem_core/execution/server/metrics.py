@@ -1,54 +1,58 @@
-"""Counters of a server in the text format that Prometheus reads."""
+"""Counters of a server, for Prometheus."""
 
 from __future__ import annotations
 
-from collections import Counter
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.exposition import choose_encoder
 
 BUCKETS_S = (0.001, 0.01, 0.1, 1.0, 10.0)
-_HELP = {
-    "sessions_opened_total": "Sessions that were opened.",
-    "sessions_closed_total": "Sessions that were closed, by reason.",
-    "requests_total": "Messages that were answered, by type.",
-    "errors_total": "Messages that were answered with an error, by code.",
-    "refused_total": "Connections that were refused, by reason.",
+_COUNTERS = {
+    "sessions_opened_total": ("Sessions that were opened.", ()),
+    "sessions_closed_total": ("Sessions that were closed, by reason.", ("kind",)),
+    "requests_total": ("Messages that were answered, by type.", ("kind",)),
+    "errors_total": ("Messages that were answered with an error, by code.", ("kind",)),
+    "refused_total": ("Connections that were refused, by reason.", ("kind",)),
+}
+_GAUGES = {
+    "sessions": "Sessions that are open, or are being opened.",
+    "hung_calls": "Calls that passed their deadline and still run.",
 }
 
 
 class ServerMetrics:
-    """What a server counts. Used from the server's event loop only."""
+    """What a server counts."""
 
     def __init__(self) -> None:
-        self._counts: dict[str, Counter[str]] = {name: Counter() for name in _HELP}
-        self._calls = [0] * (len(BUCKETS_S) + 1)
-        self._call_seconds = 0.0
+        registry = CollectorRegistry()  # of this server: a process may have several
+        self._registry = registry
+        self._gauges = {
+            name: Gauge(f"gem_core_{name}", text, registry=registry)
+            for name, text in _GAUGES.items()
+        }
+        self._counters = {
+            name: Counter(f"gem_core_{name}", text, labels, registry=registry)
+            for name, (text, labels) in _COUNTERS.items()
+        }
+        text = "Wall seconds of a call."
+        self._calls = Histogram("gem_core_call_seconds", text, buckets=BUCKETS_S, registry=registry)
 
-    def count(self, name: str, label: str = "") -> None:
-        """Add one to a counter; ``label`` is the value of its only label, if it has one."""
-        self._counts[name][label] += 1
+    def count(self, name: str, kind: str = "") -> None:
+        """Add one to a counter; ``kind`` is the value of its only label, if it has one."""
+        counter = self._counters[name]
+        (counter.labels(kind) if kind else counter).inc()
 
     def observe_call(self, seconds: float) -> None:
         """Record how long a call of an environment took."""
-        bucket = sum(seconds > bound for bound in BUCKETS_S)
-        self._calls[bucket] += 1
-        self._call_seconds += seconds
+        self._calls.observe(seconds)
 
-    def text(self, **gauges: float) -> str:
-        """Return everything as text; ``gauges`` are values of this moment."""
-        lines = []
+    def encode(self, accept: str = "", **gauges: float) -> tuple[bytes, str]:
+        """Return everything, and the content type.
+
+        Args:
+            accept: the formats that the reader takes, as in the header ``Accept``.
+            gauges: values of this moment.
+        """
         for name, value in gauges.items():
-            lines += [f"# TYPE gem_core_{name} gauge", f"gem_core_{name} {value:g}"]
-        for name, counts in self._counts.items():
-            lines += [f"# HELP gem_core_{name} {_HELP[name]}", f"# TYPE gem_core_{name} counter"]
-            for label, number in sorted((counts or {"": 0}).items()):
-                shown = f'{{kind="{label}"}}' if label else ""
-                lines.append(f"gem_core_{name}{shown} {number}")
-        return "\n".join([*lines, *self._histogram()]) + "\n"
-
-    def _histogram(self) -> list[str]:
-        name = "gem_core_call_seconds"
-        lines = [f"# HELP {name} Wall seconds of a call.", f"# TYPE {name} histogram"]
-        total = 0
-        for bound, number in zip((*BUCKETS_S, "+Inf"), self._calls, strict=True):
-            total += number
-            lines.append(f'{name}_bucket{{le="{bound}"}} {total}')
-        return [*lines, f"{name}_sum {self._call_seconds:.6f}", f"{name}_count {total}"]
+            self._gauges[name].set(value)
+        encode, content_type = choose_encoder(accept)
+        return encode(self._registry), content_type
