@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
+import signal
 import subprocess
 import sys
 
 import pytest
 
 from gem_core.errors import RecipeError, RunError
-from gem_core.runs.directory import lock as run_lock
 from gem_core.runs.directory.lock import LOCK_FILE, exclusive
 from gem_core.runs.directory.run_dir import RunDir
 from gem_core.runs.recipe.load import load_recipe
@@ -42,6 +44,54 @@ def test_a_second_writer_is_refused_until_the_first_ends(tmp_path, holder):
     holder.wait()
     with exclusive(tmp_path / "run"):
         assert (tmp_path / "run" / LOCK_FILE).exists()
+
+
+FORK = """
+import os, sys, time
+from gem_core.runs.directory.lock import exclusive
+with exclusive(sys.argv[1]):
+    child = os.fork()
+    if child == 0:
+        time.sleep(60)
+        os._exit(0)
+    print(child, flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_forked_child_does_not_keep_the_lock_of_a_killed_process(tmp_path):
+    command = [sys.executable, "-c", FORK, str(tmp_path / "run")]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, text=True, **pipes) as process:
+        child = int(process.stdout.readline())
+        process.kill()
+        process.wait()
+        try:
+            with exclusive(tmp_path / "run"):
+                os.kill(child, 0)  # it lives
+        finally:
+            os.kill(child, signal.SIGKILL)
+
+
+def test_a_directory_may_be_deleted_while_another_process_waits(tmp_path, monkeypatch):
+    """The holder is refused its recipe, and deletes the directory that it had made."""
+    first = exclusive(tmp_path / "run")
+    first.__enter__()
+    flock = fcntl.flock
+    refused = []
+
+    def refuse_the_holder(file, operation):
+        try:
+            flock(file, operation)
+        except BlockingIOError:
+            if not refused:
+                refused.append(True)
+                first.__exit__(KeyError, KeyError(), None)
+            raise
+
+    monkeypatch.setattr(fcntl, "flock", refuse_the_holder)
+    with exclusive(tmp_path / "run"):
+        assert refused and (tmp_path / "run" / LOCK_FILE).exists()
 
 
 @pytest.mark.parametrize("if_exists", ["error", "resume", "overwrite"])
@@ -88,7 +138,7 @@ def test_what_fails_leaves_a_directory_only_if_there_is_something_in_it(tmp_path
 def test_a_lock_whose_file_was_deleted_locks_nothing(tmp_path, monkeypatch):
     """A process opened the file, and its holder deleted it before the lock was free."""
     path = tmp_path / "run" / LOCK_FILE
-    flock = run_lock.fcntl.flock
+    flock = fcntl.flock
     deleted = []
 
     def delete_first(file, operation):
@@ -97,7 +147,7 @@ def test_a_lock_whose_file_was_deleted_locks_nothing(tmp_path, monkeypatch):
             deleted.append(True)
             path.unlink()
 
-    monkeypatch.setattr(run_lock.fcntl, "flock", delete_first)
+    monkeypatch.setattr(fcntl, "flock", delete_first)
     with exclusive(path.parent):
         assert path.exists()
         with pytest.raises(RunError, match="in use"), exclusive(path.parent):

@@ -196,7 +196,10 @@ def _wait_for(peer: socket.socket, seconds: float) -> bool:
 
 
 def _make_folder() -> tuple[str, int]:
-    """Return a new private folder and the descriptor whose lock says that it is in use."""
+    """Return a new private folder and the descriptor whose lock says that it is in use.
+
+    Not by `filelock`, which locks a file by its name: here it is locked before it has that name.
+    """
     parent = _parent()
     sweep(parent)
     folder = tempfile.mkdtemp(prefix=_PREFIX, dir=parent)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +11,7 @@ import msgspec
 
 from gem_core.errors import RunError
 from gem_core.runs.directory.files import read_object
+from gem_core.runs.directory.lock import hold
 
 _MARK = "comparison.json"
 
@@ -28,19 +27,12 @@ def claimed(out: Path, quick: bool) -> Iterator[None]:
     Raises:
         RunError: another process runs a comparison there, or it has results of the other kind.
     """
-    out.mkdir(parents=True, exist_ok=True)
-    with (out / "comparison.lock").open("a+") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.seek(0)
-            raise RunError(
-                f"Another comparison (process {file.read().strip() or 'unknown'}) is running in "
-                f"{out}: wait for it, or name another directory with --out."
-            ) from None
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
+
+    def refuse(holder: str) -> str:
+        advice = "wait for it, or name another directory with --out."
+        return f"Another comparison ({holder}) is running in {out}: {advice}"
+
+    with hold(out / "comparison.lock", refuse):
         _check_kind(out, quick)
         yield
 

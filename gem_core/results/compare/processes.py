@@ -41,6 +41,9 @@ def _group_alive(leader: int) -> bool:
 def locked(directory: Path) -> Iterator[int]:
     """Hold the lock of a cell; end a process of an earlier runner that still holds it.
 
+    The process of the cell inherits the lock, and holds it as long as it lives. `filelock` keeps
+    its descriptor to itself, and a program that is executed does not get it.
+
     Yields:
         The file descriptor of the lock, for the process of the cell.
     """

@@ -1,16 +1,16 @@
-"""A lock that keeps a second process out of a run directory."""
+"""A lock that keeps a second process out of a directory."""
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TextIO
+
+from filelock import FileLock, Timeout
 
 from gem_core.errors import RunError
 from gem_core.runs.directory.files import open_file, open_to_append
@@ -19,6 +19,8 @@ LOCK_FILE = "run.lock"
 """Its text says which process holds or last held the lock; the file remains after a run."""
 
 _HOLDER_BYTES = 4096
+_TRY_S = 0.05
+"""Seconds for which a lock is tried, because its last holder may just be deleting the file."""
 
 
 @contextmanager
@@ -34,11 +36,12 @@ def exclusive(run: str | Path) -> Iterator[None]:
         RunError: another process holds the lock; the message says which.
     """
     path = Path(run) / LOCK_FILE
-    with _locked(path) as file:
-        file.truncate(0)
-        holder = {"pid": os.getpid(), "host": socket.gethostname(), "since": time.time()}
-        file.write(json.dumps(holder) + "\n")
-        file.flush()
+
+    def refuse(holder: str) -> str:
+        advice = "wait until it ends, end it, or choose another directory."
+        return f"{path.parent} is in use by {holder}: {advice}"
+
+    with hold(path, refuse):
         try:
             yield
         except BaseException:
@@ -47,21 +50,51 @@ def exclusive(run: str | Path) -> Iterator[None]:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[TextIO]:
-    """Open and lock the file; again where its last holder deleted it in between."""
-    while True:
+def hold(path: Path, refuse: Callable[[str], str]) -> Iterator[None]:
+    """Hold a lock whose file says which process holds it.
+
+    A child that was forked from the process does not hold it: it ends with the process itself.
+
+    Args:
+        path: the file of the lock; its directory is created if it does not exist.
+        refuse: returns the message of the error, from which process holds the lock.
+
+    Raises:
+        RunError: another process holds the lock, or the file is a link.
+    """
+    lock = FileLock(
+        path, _TRY_S, poll_interval=_TRY_S / 5, thread_local=False, fallback_to_soft=False
+    )
+    try:
+        _acquire(lock, path)
+    except Timeout:
+        raise RunError(refuse(_holder(path))) from None
+    try:
+        _write_holder(path)
+        yield
+    finally:
+        lock.release()
+
+
+def _acquire(lock: FileLock, path: Path) -> None:
+    """Take the lock; again where its last holder deleted the directory in between."""
+    while not lock.is_locked:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with os.fdopen(open_to_append(path), "a+", encoding="utf-8") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise RunError(
-                    f"{path.parent} is in use by {_holder(path)}: wait until it ends, end it, or "
-                    "choose another directory."
-                ) from None
-            if os.fstat(file.fileno()).st_nlink:
-                yield file
-                return
+        os.close(open_to_append(path))  # refuses what is not a regular file
+        try:
+            lock.acquire()
+        except FileNotFoundError:
+            continue
+        except Timeout:
+            if path.exists():
+                raise
+
+
+def _write_holder(path: Path) -> None:
+    holder = {"pid": os.getpid(), "host": socket.gethostname(), "since": time.time()}
+    with os.fdopen(open_to_append(path), "a", encoding="utf-8") as file:
+        file.truncate(0)
+        file.write(json.dumps(holder) + "\n")
 
 
 def _remove_if_alone(path: Path) -> None:
@@ -77,6 +110,7 @@ def _holder(path: Path) -> str:
         with open_file(path) as file:
             holder = json.loads(file.read(_HOLDER_BYTES))
         since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(holder["since"]))
-    except (ValueError, TypeError, LookupError, OverflowError):  # it is about to be written
+    except (ValueError, TypeError, LookupError, OverflowError, FileNotFoundError):
+        # it is about to be written, or was deleted
         return "another process"
     return f"process {holder['pid']} on {holder['host']} since {since}"

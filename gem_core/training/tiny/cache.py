@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import shutil
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
+
+from filelock import FileLock
 
 from gem_core.errors import RecipeError
 from gem_core.policies.models.source import reading_model, require_hf
@@ -40,7 +39,7 @@ def model_path(recipe: Recipe) -> str:
     folder = cache_root() / "tiny" / _digest(json.dumps(settings, sort_keys=True))
     if not folder.exists():
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with _locked(folder.with_suffix(".lock")):
+        with FileLock(folder.with_suffix(".lock")):
             if not folder.exists():
                 _build(recipe, settings, folder)
     return str(folder)
@@ -153,10 +152,3 @@ def _builder() -> Any:
     from gem_core.training.tiny.warm_start import build
 
     return build
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
