@@ -6,6 +6,7 @@ import gc
 import os
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from random import Random
@@ -175,12 +176,12 @@ def test_messages_of_many_megabytes_pass(make_in, pool):
 def test_what_cannot_be_sent_is_said(make_in, pool):
     env = make_in(pool, target="faulty_env:unpicklable")
     with pytest.raises(TypeError, match="the arguments of reset cannot be sent"):
-        env.reset(options={"function": lambda: 1})
+        env.reset(options={"lock": threading.Lock()})
     env.reset(seed=1)
     with pytest.raises(RemoteError, match=r"cannot be sent to the trainer's process .*: return pl"):
         env.step("a")
     with pytest.raises(TypeError, match="the arguments of reset cannot be sent"):
-        env.reset(options={"function": lambda: 1})
+        env.reset(options={"lock": threading.Lock()})
     env.close()
 
 

@@ -12,7 +12,9 @@ from typing import Any, Protocol, TypeAlias
 from gem_core.env.blocking import never_blocks
 from gem_core.env.interface import Env
 from gem_core.env.remote.outcome import Outcome
+from gem_core.env.spec import EnvSpec
 from gem_core.execution.workers import Builder, EnvDeadlineError, WorkerEnv, WorkerPool
+from gem_core.execution.workers.by_value import pack_definition
 
 Done: TypeAlias = Callable[[Any], None]
 
@@ -213,13 +215,14 @@ class ProcessSlot:
         return self._env.submit("close")
 
 
-def worker_builder(id: Any, kwargs: dict[str, Any]) -> bytes:
+def worker_builder(spec: EnvSpec, kwargs: dict[str, Any]) -> bytes:
     """Return how a worker makes an environment of a vector."""
-    return Builder("gem_core.execution.vector.slots:make_in_worker", (id, kwargs)).pickled()
+    target = "gem_core.execution.vector.slots:make_in_worker"
+    return Builder(target, (spec, kwargs), pack_definition(spec)).pickled()
 
 
-def make_in_worker(id: Any, kwargs: dict[str, Any]) -> Env:
+def make_in_worker(spec: EnvSpec, kwargs: dict[str, Any]) -> Env:
     """Make an environment in a worker; ids of the parent's own are there as specs."""
     from gem_core.env.registration import make
 
-    return make(id, **kwargs)
+    return make(spec, **kwargs)

@@ -23,6 +23,7 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Callable
 from importlib import import_module
 from queue import SimpleQueue
 from typing import Any
@@ -31,6 +32,7 @@ from gem_core.env.blocking import never_blocks
 from gem_core.env.interface import Env
 from gem_core.env.remote.errors import describe_error
 from gem_core.errors import error_line, text_of
+from gem_core.execution.workers.by_value import define
 from gem_core.execution.workers.job_threads import Job, JobThreads
 from gem_core.execution.workers.marks import SLOTS, Marks
 from gem_core.execution.workers.messages import PIECE, Unpacker
@@ -56,8 +58,13 @@ def ask(name: str, value: Any) -> Any:
     return child.ask(_current.call, name, value)
 
 
-def build(target: str, arguments: tuple[Any, ...]) -> Env:
-    """Return what the function ``"module:function"`` makes of ``arguments``."""
+def build(
+    target: str | Callable[..., Env], arguments: tuple[Any, ...], definition: bytes = b""
+) -> Env:
+    """Return the environment of a `gem_core.execution.workers.records.Builder`."""
+    define(definition)
+    if not isinstance(target, str):
+        return target(*arguments)
     module, _, name = target.partition(":")
     env: Env = getattr(import_module(module), name)(*arguments)
     return env
@@ -207,8 +214,7 @@ class Child:
         self._reply(reply, blocks)
 
     def _make(self, key: int, builder: bytes) -> Env:
-        target, arguments = pickle.loads(builder)
-        env = build(target, arguments)
+        env = build(*pickle.loads(builder))
         self._blocks[key] = self._kinds[builder] = not never_blocks(env)
         self._envs[key] = env
         return env

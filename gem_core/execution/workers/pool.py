@@ -20,6 +20,7 @@ from typing import Any
 
 from gem_core.env.remote.errors import WorkerDiedError
 from gem_core.env.remote.outcome import Outcome
+from gem_core.execution.workers.by_value import pack_by_value
 from gem_core.execution.workers.channel import Channel
 from gem_core.execution.workers.fleet import LOSES_HISTORY, Restart
 from gem_core.execution.workers.open_pools import OpenPools
@@ -167,6 +168,8 @@ def _packed(
 ) -> tuple[bytes, TypeError | None]:
     """Return the pickle of a call's arguments, or why there is none."""
     try:
-        return pickle.dumps((arguments, named), protocol=5), None
+        if method == "step":  # its action is text, and `pickle` takes a tenth of the time
+            return pickle.dumps((arguments, named), protocol=5), None
+        return pack_by_value((arguments, named)), None
     except Exception as error:
         return b"", TypeError(f"the arguments of {method} cannot be sent: {error}")

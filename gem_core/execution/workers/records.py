@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, TypeAlias
 
+from gem_core.env.interface import Env
 from gem_core.env.remote.outcome import Outcome
+from gem_core.execution.workers.by_value import pack_by_value
 from gem_core.execution.workers.channel import Channel
 
 START_S = 120.0
@@ -19,16 +20,20 @@ class Builder(NamedTuple):
     """How a worker makes an environment.
 
     Attributes:
-        target: ``"module:function"``, imported in the worker only.
+        target: ``"module:function"``, imported in the worker only; or a function, a lambda or a
+            class of this process.
         arguments: of the function; they are pickled.
+        definition: of the environment's class, where the script has it, see
+            `gem_core.execution.workers.by_value.pack_definition`.
     """
 
-    target: str
+    target: str | Callable[..., Env]
     arguments: tuple[Any, ...]
+    definition: bytes = b""
 
     def pickled(self) -> bytes:
         """Return it as the pool takes it."""
-        return pickle.dumps(tuple(self), protocol=5)
+        return pack_by_value(tuple(self))
 
 
 class Kind:

@@ -13,6 +13,7 @@ from gem_core.env.spec import EnvSpec
 from gem_core.execution.server.opening import Wanted
 from gem_core.execution.server.session_env import SessionEnv
 from gem_core.execution.workers import Builder, WorkerEnv
+from gem_core.execution.workers.by_value import pack_definition
 from gem_core.execution.workers.child import ask
 from gem_core.runs.environments.data import make_for_run
 from gem_core.runs.environments.pools import run_pool, run_sessions
@@ -30,8 +31,10 @@ def run_builder(config: EnvConfig, key: str, *, counts: bool) -> bytes:
         key: of its table in the recipe, for messages.
         counts: whether the trainer's process counts the tokens of tools' results.
     """
-    arguments = (config, key, spec(config.id), counts, trusted())
-    return Builder("gem_core.runs.environments.workers:make_in_worker", arguments).pickled()
+    registered = spec(config.id)
+    arguments = (config, key, registered, counts, trusted())
+    target = "gem_core.runs.environments.workers:make_in_worker"
+    return Builder(target, arguments, pack_definition(registered)).pickled()
 
 
 def make_in_worker(
