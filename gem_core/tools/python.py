@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 
 from gem_core.env.registration.references import check_level
 from gem_core.errors import StateError
-from gem_core.execution.sandbox import KINDS, Limits, Result, Sandbox, Session, shared
+from gem_core.execution.sandbox import KINDS, Backend, BackendSession, Limits, Result, shared
+from gem_core.execution.sandbox.backends import NATIVE, choose_backend
 from gem_core.tools.base import Call, Tool, ToolResult
 
 
@@ -58,8 +59,10 @@ class PythonTool(Tool):
         return _Interpreter(sandbox, []) if self.keep else None
 
     def describe(self) -> dict[str, Any]:
-        """Return the sandbox's level."""
-        return {"level": shared(self.level).level}
+        """Return the sandbox's level, and its back end where that is not gem-core's."""
+        backend = choose_backend()
+        level = {"level": shared(self.level).level}
+        return level if backend == NATIVE else {**level, "backend": backend}
 
     def stop(self, session: _Interpreter | None) -> None:
         """End the episode's interpreter."""
@@ -111,10 +114,10 @@ class _Interpreter:
         programs: the calls whose effects it has.
     """
 
-    def __init__(self, sandbox: Sandbox, programs: list[str]):
+    def __init__(self, sandbox: Backend, programs: list[str]):
         self.programs = programs
         self._sandbox = sandbox
-        self._session: Session | None = None
+        self._session: BackendSession | None = None
 
     def run(self, code: str, limits: Limits) -> Result:
         """Run a program on the state of those before."""

@@ -27,8 +27,9 @@ from typing import Any, NamedTuple
 from gem_core.envs.graders._code_runner import PROGRAM, PROVIDED
 from gem_core.errors import DataError
 from gem_core.execution.sandbox import guarded
+from gem_core.execution.sandbox.backend import Backend
+from gem_core.execution.sandbox.backends import NATIVE, choose_backend, shared
 from gem_core.execution.sandbox.levels import chosen_level
-from gem_core.execution.sandbox.sandbox import Sandbox, shared
 
 _STATUSES = {
     "error": "error",
@@ -113,7 +114,7 @@ def grade_code(
     # Lone surrogates cannot be sent to another process.
     code = code.encode(errors="replace").decode()
     name = chosen_level(level)
-    if name == "guarded":
+    if name == "guarded" and choose_backend() == NATIVE:
         results = _run_guarded(code, tests, limits, stop_early)
     else:
         sandbox = shared(name)
@@ -144,7 +145,7 @@ def _verdict(
 
 
 def _run_in(
-    sandbox: Sandbox,
+    sandbox: Backend,
     code: str,
     tests: Sequence[Mapping[str, Any]],
     limits: Limits,
@@ -172,7 +173,7 @@ def _passed(result: Mapping[str, Any], test: Mapping[str, Any]) -> bool:
 
 
 def _run_test(
-    sandbox: Sandbox, code: str, test: Mapping[str, Any], limits: Limits, seconds: float
+    sandbox: Backend, code: str, test: Mapping[str, Any], limits: Limits, seconds: float
 ) -> dict[str, Any]:
     # A mark that the program cannot know in advance separates the result from its output.
     mark = secrets.token_hex(8)

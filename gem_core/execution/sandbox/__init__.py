@@ -8,6 +8,8 @@
 
 from __future__ import annotations
 
+from gem_core.execution.sandbox.backend import Backend, BackendSession
+from gem_core.execution.sandbox.backends import make_backend, shared
 from gem_core.execution.sandbox.levels import DEFAULTS, LEVELS
 from gem_core.execution.sandbox.offers import Offer, offers
 from gem_core.execution.sandbox.results import (
@@ -17,13 +19,15 @@ from gem_core.execution.sandbox.results import (
     SandboxError,
     SandboxUnavailable,
 )
-from gem_core.execution.sandbox.sandbox import Sandbox, shared
+from gem_core.execution.sandbox.sandbox import Sandbox
 from gem_core.execution.sandbox.session import Session
 
 __all__ = [
     "DEFAULTS",
     "KINDS",
     "LEVELS",
+    "Backend",
+    "BackendSession",
     "Limits",
     "Offer",
     "Result",
@@ -31,6 +35,7 @@ __all__ = [
     "SandboxError",
     "SandboxUnavailable",
     "Session",
+    "make_backend",
     "offers",
     "shared",
 ]

@@ -43,3 +43,9 @@ def chosen_level(level: str | None) -> str | None:
             f"{did_you_mean(name, LEVELS)}"
         )
     return name
+
+
+def fulfills(promised: str, needed: str) -> bool:
+    """Return whether a level is at least as strong as one that is needed."""
+    order = list(LEVELS)
+    return order.index(promised) <= order.index(needed)

@@ -18,8 +18,6 @@ from gem_core.execution.sandbox.results import Limits, Result, SandboxError, San
 from gem_core.execution.sandbox.session import Session
 
 _WAIT = 60.0  # seconds for a free slot
-_FOR_PROGRAMS = ("base64", "select", "signal", "stat", "subprocess")
-"""What `gem_core.execution.sandbox.shell` imports."""
 
 
 class Sandbox:
@@ -245,26 +243,3 @@ def _close(servers: list[ServerProcess | None]) -> None:
         if server is not None:
             servers[number] = None
             server.close()
-
-
-_shared: dict[tuple[int, str | None, bool], Sandbox] = {}
-_shared_lock = threading.Lock()
-
-
-def shared(level: str | None = None, *, programs: bool = False) -> Sandbox:
-    """Return the sandbox that the parts of this process share, made at the first call.
-
-    Args:
-        level: one of `LEVELS`, or ``None`` for the default.
-        programs: see `Sandbox`; such a sandbox has servers of its own.
-
-    Raises:
-        SandboxUnavailable: this machine does not offer it.
-    """
-    name = chosen_level(level)
-    with _shared_lock:
-        key = (os.getpid(), name, programs)
-        if key not in _shared:
-            preload = _FOR_PROGRAMS if programs else ()
-            _shared[key] = Sandbox(name, programs=programs, preload=preload)
-        return _shared[key]

@@ -15,8 +15,8 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from gem_core.execution.sandbox.backends import shared
 from gem_core.execution.sandbox.results import Limits, Result, SandboxError
-from gem_core.execution.sandbox.sandbox import shared
 from gem_core.execution.sandbox.shell_state import check_shell
 
 HOME = "/home/agent"
