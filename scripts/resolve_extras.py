@@ -32,7 +32,7 @@ def main() -> int:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     wanted = [(name,) for name in extras["optional-dependencies"]]
     wanted += [ENVIRONMENTS, *PAIRS]
-    wanted += [(name, "server", "math", "rg") for name in TRAINERS]
+    wanted += [(name, "server", "endpoint", "math", "rg") for name in TRAINERS]
     wanted = [tuple(names.split(",")) for names in sys.argv[1:]] or wanted
     return max([resolve(names, declared(extras)) for names in wanted])
 

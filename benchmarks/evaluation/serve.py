@@ -145,7 +145,8 @@ def same_success(url: str, run: Path, episodes: int, folder: Path) -> dict[str, 
 
 def evaluated(run: Path, out: Path, words: list[str]) -> Path:
     command = [sys.executable, "-m", "gem_core.cli", "eval", str(run), "--out", str(out), *words]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    environ = {**os.environ, "NO_PROXY": "127.0.0.1"}
+    subprocess.run(command, env=environ, check=True, stdout=subprocess.DEVNULL)
     return out
 
 

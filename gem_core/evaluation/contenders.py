@@ -13,7 +13,8 @@ from gem_core.errors import GemError
 from gem_core.evaluation.items import Item
 from gem_core.evaluation.plan import model_digest
 from gem_core.evaluation.runner import ItemPolicy, Record, play_items, play_items_in_batches
-from gem_core.policies.endpoint.http_client import split_address
+from gem_core.policies.endpoint.address import find_proxy
+from gem_core.policies.endpoint.http_client import require_client
 from gem_core.policies.endpoint.policy import EndpointConfig, EndpointPolicy
 from gem_core.policies.endpoint.usage import Price
 from gem_core.policies.player import PlayerPolicy
@@ -68,7 +69,8 @@ class EndpointModel:
         concurrency: requests at a time.
 
     Raises:
-        GemError: the address cannot be used.
+        GemError: the address or its proxy cannot be used.
+        MissingDependencyError: aiohttp is missing.
     """
 
     def __init__(
@@ -79,8 +81,9 @@ class EndpointModel:
         price: Price | None = None,
         concurrency: int = 64,
     ) -> None:
+        require_client()  # this and the address: before there is a folder
         try:
-            split_address(config.base_url)  # before there is a folder
+            find_proxy(config.base_url)
         except ValueError as error:
             raise GemError(f"The endpoint cannot be used: {error}") from None
         self.name = config.model

@@ -152,7 +152,7 @@ class _Replay:
     def finished(self, item: int) -> None:
         """Do nothing: a stored action uses nothing."""
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Do nothing: nothing is held open."""
 
     def _machine(self, item: Item) -> EpisodeMachine:

@@ -30,7 +30,7 @@ class ItemPolicy(Protocol):
     def finished(self, item: int) -> Usage | None:
         """Return what an item used, and forget the item."""
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Release what is held open."""
 
 
@@ -62,7 +62,7 @@ async def play_items(
         await asyncio.gather(*workers, return_exceptions=True)
         raise
     finally:
-        policy.close()
+        await policy.close()
 
 
 async def _play(item: Item, machine: EpisodeMachine, policy: ItemPolicy, record: Record) -> None:

@@ -35,5 +35,5 @@ class PlayerPolicy:
         """See `gem_core.evaluation.runner.ItemPolicy`."""
         self._players.pop(item, None)
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Do nothing: players hold nothing open."""

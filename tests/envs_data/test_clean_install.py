@@ -80,7 +80,7 @@ def test_the_extras_exist() -> None:
     else:
         import tomllib
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert {"rg", "math", "data", "webshop"} <= set(project["optional-dependencies"])
+    assert {"rg", "math", "data", "webshop", "endpoint"} <= set(project["optional-dependencies"])
 
 
 def test_listing_imports_no_extra() -> None:

@@ -17,10 +17,12 @@ class Server:
     Args:
         reply: from the number of the request and its body to the parts of the answer: bytes are
             sent, a number of seconds is waited, `CUT` closes the connection.
+        tls: the context of TLS; ``None``: plain HTTP.
     """
 
-    def __init__(self, reply):
+    def __init__(self, reply, tls=None):
         self.reply = reply
+        self.tls = tls
         self.bodies = []
         self.heads = []
         self.connections = 0
@@ -30,7 +32,8 @@ class Server:
 
     @property
     def url(self):
-        return f"http://127.0.0.1:{self.port}/v1"
+        scheme = "https" if self.tls else "http"
+        return f"{scheme}://127.0.0.1:{self.port}/v1"
 
     def __enter__(self):
         self._thread.start()
@@ -43,7 +46,7 @@ class Server:
 
     def _run(self):
         asyncio.set_event_loop(self._loop)
-        starting = asyncio.start_server(self._serve, "127.0.0.1", 0, backlog=2048)
+        starting = asyncio.start_server(self._serve, "127.0.0.1", 0, backlog=2048, ssl=self.tls)
         server = self._loop.run_until_complete(starting)
         self.port = server.sockets[0].getsockname()[1]
         self._up.set()
@@ -60,7 +63,7 @@ class Server:
         try:
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode()
-                lines = dict(x.split(": ", 1) for x in head.split("\r\n")[1:-2])
+                lines = dict(x.lower().split(": ", 1) for x in head.split("\r\n")[1:-2])
                 body = json.loads(await reader.readexactly(int(lines["content-length"])))
                 self.heads.append(head)
                 self.bodies.append(body)

@@ -50,7 +50,7 @@ def ask(server, first=None, *, sampling=None, key=None, stop=None, price=None, *
         try:
             return await policy.complete(Request([], first.max_tokens, first))
         finally:
-            policy.close()
+            await policy.close()
 
     try:
         return asyncio.run(complete()), policy.finished(7)
@@ -79,7 +79,7 @@ def test_a_request_of_chat_has_the_messages_and_the_settings():
     assert (body["temperature"], body["reasoning_effort"], body["model"]) == (0.5, "low", "m")
     assert 0 <= body["seed"] < 2**63
     assert "authorization: Bearer k1\r\n" in server.heads[0]
-    assert server.heads[0].startswith("POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1:")
+    assert server.heads[0].startswith("POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1:")
     assert (done.text, done.finish_reason) == ("\\boxed{5}", FinishReason.STOP)
     assert (usage.requests, usage.retries, usage.prompt_tokens) == (1, 0, 10)
     assert (usage.cached_tokens, usage.completion_tokens, usage.reasoning_tokens) == (6, 4, 1)
@@ -184,7 +184,7 @@ def test_connections_are_kept_and_closed_ones_are_replaced():
         async def four():
             client = HttpClient(server.url, {})
             statuses = [(await client.post("/chat/completions", b"{}")).status for _ in range(4)]
-            client.close()
+            await client.close()
             return statuses
 
         assert asyncio.run(four()) == [200] * 4
@@ -224,7 +224,7 @@ def test_the_server_decides_how_long_all_requests_wait():
             await policy.complete(Request([], 5, second))
             later = time.monotonic() - began
             await task
-            policy.close()
+            await policy.close()
             return later
 
         assert asyncio.run(two()) >= 0.2

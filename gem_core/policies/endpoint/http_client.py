@@ -1,21 +1,25 @@
-"""A small asynchronous HTTP/1.1 client for JSON: connections are kept, memory and time are bounded.
+"""Posts JSON to one address: connections are kept, memory and time are bounded.
 
-The SDKs cost more processor time per request than an environment's turn (benchmarks/evaluation), so
-that they, and not the server, would limit an evaluation with many episodes at once.
+The client is aiohttp's. The SDKs cost more processor time per request than an environment's turn
+(benchmarks/evaluation), so that they, and not the server, would limit an evaluation with many
+episodes at once.
 """
 
 from __future__ import annotations
 
-import asyncio
-import ssl
 from collections.abc import Mapping
-from typing import NamedTuple
-from urllib.parse import SplitResult, urlsplit
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, NamedTuple
 
+from gem_core.errors import MissingDependencyError
+from gem_core.policies.endpoint.address import find_proxy
 from gem_core.runs.redaction import redact_text
 
-MAX_HEAD = 64 * 1024
-"""Bytes of a status line and its headers."""
+if TYPE_CHECKING:
+    from aiohttp import ClientResponse, ClientSession
+
+MAX_FIELD = 64 * 1024
+"""Bytes of a status line, and of a header."""
 MAX_BODY = 64 * 1024 * 1024
 """Bytes of a body; a longer one is not an answer to a request of this package."""
 
@@ -38,44 +42,43 @@ class Response(NamedTuple):
     body: bytes
 
 
-def split_address(base_url: str) -> SplitResult:
-    """Return the parts of an address that can be asked.
+def require_client() -> None:
+    """Check that aiohttp is installed, without importing it.
 
     Raises:
-        ValueError: it is not one of http or https, or has what is not sent; the message has no
-            password of it.
+        MissingDependencyError: it is missing.
     """
-    parts = urlsplit(base_url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(f"{redact_text(base_url)!r} is not an address like https://host/v1.")
-    if parts.username is not None or parts.query or parts.fragment:
-        raise ValueError("the address has a user, a query or a fragment, which are not sent.")
-    return parts
+    if find_spec("aiohttp") is None:
+        raise MissingDependencyError("An endpoint needs aiohttp: pip install 'gem-core[endpoint]'.")
 
 
 class HttpClient:
     """Posts to paths below one address. Use it in one event loop, and `close` it at the end.
+
+    Redirects are not followed: the headers have a key, which is for this address only. Cookies are
+    not kept.
 
     Args:
         base_url: ``https://host:port/path``; TLS certificates are verified.
         headers: sent with each request.
 
     Raises:
-        ValueError: the address is not one of http or https.
+        MissingDependencyError: aiohttp is missing.
+        ValueError: the address, its proxy or a header cannot be used.
     """
 
     def __init__(self, base_url: str, headers: Mapping[str, str]) -> None:
-        parts = split_address(base_url)
+        require_client()
         for name, value in headers.items():
             if any(sign in name + value for sign in "\r\n\0") or not value.isascii():
                 raise ValueError(f"The header {name!r} has characters that HTTP does not allow.")
-        self._host = parts.hostname
-        self._port = parts.port or (443 if parts.scheme == "https" else 80)
-        self._tls = ssl.create_default_context() if parts.scheme == "https" else None
-        self._path = parts.path.rstrip("/")
-        lines = [f"{name}: {value}" for name, value in headers.items()]
-        self._head = "\r\n".join([f"host: {parts.netloc.rpartition('@')[2]}", *lines])
-        self._idle: list[_Connection] = []
+        # Not aiohttp's `trust_env`: it also sends passwords of ~/.netrc, and reads that file and
+        # the environment in a thread at each request.
+        self._proxy = find_proxy(base_url)
+        self._address = base_url.rstrip("/")
+        # Given with each request: aiohttp sends those of a session to the proxy, too.
+        self._headers = dict(headers)
+        self._session: ClientSession | None = None
 
     async def post(self, path: str, body: bytes) -> Response:
         """Post a body and read the whole answer.
@@ -85,122 +88,51 @@ class HttpClient:
         Raises:
             HttpError: there is no connection, it was cut, or the answer is not HTTP.
         """
-        request = (
-            f"POST {self._path}{path} HTTP/1.1\r\n{self._head}\r\n"
-            f"content-length: {len(body)}\r\n\r\n"
-        ).encode() + body
-        connection = await self._connection()
+        from aiohttp import ClientError
+
+        if self._session is None:
+            self._session = _open_session()
         try:
-            response = await connection.exchange(request)
-        except (OSError, EOFError, ValueError, asyncio.LimitOverrunError) as error:
-            connection.close()
-            raise HttpError(f"{type(error).__name__}: {error}") from error
-        except BaseException:
-            connection.close()
-            raise
-        if connection.reusable:
-            self._idle.append(connection)
-        else:
-            connection.close()
-        return response
+            async with self._session.post(
+                self._address + path,
+                data=body,
+                headers=self._headers,
+                allow_redirects=False,
+                proxy=self._proxy,
+            ) as answer:
+                headers = {name.lower(): value for name, value in answer.headers.items()}
+                return Response(answer.status, headers, await _read_body(answer))
+        except (ClientError, OSError, ValueError) as error:
+            raise HttpError(redact_text(f"{type(error).__name__}: {error}")) from error
 
-    def close(self) -> None:
-        """Close the connections that are not in use."""
-        for connection in self._idle:
-            connection.close()
-        self._idle.clear()
-
-    async def _connection(self) -> _Connection:
-        while self._idle:
-            connection = self._idle.pop()
-            if connection.alive:
-                return connection
-            connection.close()
-        try:
-            reader, writer = await asyncio.open_connection(
-                self._host, self._port, ssl=self._tls, limit=MAX_HEAD
-            )
-        except OSError as error:
-            raise HttpError(f"{type(error).__name__}: {error}") from error
-        return _Connection(reader, writer)
+    async def close(self) -> None:
+        """Close all connections."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
 
 
-class _Connection:
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader = reader
-        self._writer = writer
-        self.reusable = False
+def _open_session() -> ClientSession:
+    """Return a session without limits of connections and time: its caller has these."""
+    from aiohttp import ClientSession, ClientTimeout, DummyCookieJar, TCPConnector
 
-    @property
-    def alive(self) -> bool:
-        """Whether the server has not closed it."""
-        return not self._reader.at_eof() and not self._writer.is_closing()
-
-    def close(self) -> None:
-        self._writer.close()
-
-    async def exchange(self, request: bytes) -> Response:
-        """Send a request and read its answer; `ValueError` if it is not one."""
-        self.reusable = False
-        self._writer.write(request)
-        await self._writer.drain()
-        status, headers, minor = await self._read_head()
-        while 100 <= status < 200:  # provisional
-            status, headers, minor = await self._read_head()
-        body, whole = await self._read_body(status, headers)
-        said = headers.get("connection", "").lower()
-        self.reusable = whole and (said == "keep-alive" or (minor == 1 and "close" not in said))
-        return Response(status, headers, body)
-
-    async def _read_head(self) -> tuple[int, dict[str, str], int]:
-        head = await self._reader.readuntil(b"\r\n\r\n")
-        first, *lines = head.decode("latin-1").split("\r\n")[:-2]
-        version, _, rest = first.partition(" ")
-        code = rest[:3]
-        if version not in ("HTTP/1.0", "HTTP/1.1") or not (code.isascii() and code.isdigit()):
-            raise ValueError(f"not the first line of an HTTP answer: {first[:60]!r}")
-        headers = {}
-        for line in lines:
-            name, colon, value = line.partition(":")
-            if not colon:
-                raise ValueError(f"not a header: {line[:60]!r}")
-            headers[name.strip().lower()] = value.strip()
-        return int(code), headers, int(version[-1])
-
-    async def _read_body(self, status: int, headers: Mapping[str, str]) -> tuple[bytes, bool]:
-        """Return the body, and whether its end was marked, so that another answer may follow."""
-        if status in (204, 304):
-            return b"", True
-        if "chunked" in headers.get("transfer-encoding", "").lower():
-            return await self._read_chunks(), True
-        if "content-length" in headers:
-            return await self._reader.readexactly(_size(headers["content-length"], 10)), True
-        body = await self._reader.read(MAX_BODY + 1)
-        while not self._reader.at_eof() and len(body) <= MAX_BODY:
-            body += await self._reader.read(MAX_BODY)
-        _size(str(len(body)), 10)
-        return body, False
-
-    async def _read_chunks(self) -> bytes:
-        chunks: list[bytes] = []
-        total = 0
-        while True:
-            line = await self._reader.readuntil(b"\r\n")
-            size = _size(line.split(b";")[0].strip().decode("latin-1"), 16)
-            if size == 0:
-                break
-            total = _size(str(total + size), 10)
-            chunks.append(await self._reader.readexactly(size))
-            await self._reader.readexactly(2)
-        while await self._reader.readuntil(b"\r\n") != b"\r\n":
-            pass  # trailers
-        return b"".join(chunks)
+    return ClientSession(
+        connector=TCPConnector(limit=0),
+        cookie_jar=DummyCookieJar(),
+        timeout=ClientTimeout(total=None, sock_connect=None),
+        skip_auto_headers=("Accept-Encoding",),
+        max_line_size=MAX_FIELD,
+        max_field_size=MAX_FIELD,
+    )
 
 
-def _size(digits: str, base: int) -> int:
-    if not digits.isalnum():
-        raise ValueError(f"not a length: {digits[:60]!r}")
-    size = int(digits, base)
-    if size > MAX_BODY:
-        raise ValueError(f"an answer of {size} bytes; at most {MAX_BODY} are read")
-    return size
+async def _read_body(answer: ClientResponse) -> bytes:
+    """Return the body; `ValueError` if it is too long."""
+    chunks: list[bytes] = []
+    size = 0
+    async for chunk in answer.content.iter_any():
+        chunks.append(chunk)
+        size += len(chunk)
+        if size > MAX_BODY:
+            raise ValueError(f"an answer of more than {MAX_BODY} bytes, which are the most read")
+    return b"".join(chunks)

@@ -131,9 +131,9 @@ class EndpointPolicy:
         """See `gem_core.evaluation.runner.ItemPolicy`."""
         return self._usage.pop(item, None) or Usage()
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Close the connections."""
-        self._client.close()
+        await self._client.close()
 
     # -- one request -----------------------------------------------------------------------------
 

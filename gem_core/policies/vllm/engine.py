@@ -28,7 +28,7 @@ class VllmPolicy(StepPolicy):
     def finished(self, item: int) -> None:
         """Do nothing: what an item uses is in its episode."""
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Do nothing: the engine lives as long as the process."""
 
 
