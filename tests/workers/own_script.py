@@ -13,7 +13,7 @@ from gem_core.episodes.data import Completion
 from gem_core.episodes.rollout import play_batch
 from gem_core.execution.vector import make_vec
 from gem_core.runs.environments.pools import close_run_pools
-from gem_core.runs.recipe.recipe import recipe_from_dict
+from gem_core.runs.recipe.load import recipe_from_dict
 from gem_core.runs.tasks import MachineFactory
 
 COUNTS = {"resets": 0}
