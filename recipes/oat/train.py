@@ -17,12 +17,9 @@ from typing import Any
 import torch
 
 from gem_core.episodes.rollout import play_batch, require_healthy
-from gem_core.runs.directory.run_dir import RunDir
 from gem_core.runs.recipe.load import load_recipe
-from gem_core.runs.recipe.recipe import Recipe
 from gem_core.runs.tasks import step_tasks
 from gem_core.training.experiment import training
-from gem_core.training.tiny import model_source
 from gem_oat._compat import require_gpu_stack
 
 if torch.cuda.is_available():
@@ -37,7 +34,7 @@ from oat.interface import get_program
 
 from gem_oat import config, launch
 from gem_oat.advantages import estimate_rows
-from gem_oat.learner import GemLearner, GemRun
+from gem_oat.learner import GemLearner
 from gem_oat.nodes import run_nodes, watched
 from gem_oat.rollout import GemActor
 from gem_oat.watchdog import VARIABLE
@@ -78,15 +75,6 @@ class Learner(GemLearner):
     # With estimator = "gae" Oat asks compute_ppo_advantages (gem_oat/advantages.py) instead.
 
 
-def oat_arguments(recipe: Recipe, run: RunDir, start: int) -> Any:
-    """Oat's ``PPOArgs``: the recipe as Oat's command line, read by Oat's own parser."""
-    args = config.arguments(recipe)
-    args.pretrain = args.ref_pretrain = args.critic_pretrain = model_source(recipe)
-    args.save_path = str(run.path / "oat")
-    args.gem = GemRun(recipe, run, start)  # for actors and learners
-    return args
-
-
 def main() -> None:
     """Parse the command line, resolve the recipe, train."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -104,7 +92,8 @@ def main() -> None:
     with training(options.run, recipe, "oat", resume=options.resume) as run:  # lock, data, SIGTERM
         start = launch.last_checkpoint(run) if options.resume else 0
         if start < recipe.train.steps:
-            train(oat_arguments(recipe, run, start))
+            # Oat's ``PPOArgs``: the recipe as its command line, read by its own parser.
+            train(launch.arguments(recipe, run, start))
         launch.require_model(recipe, run)
     last = run.metrics()[-1]
     print(f"step {last['step']}: success {last['success/mean']:.3f}, model in {run.model}")

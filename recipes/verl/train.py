@@ -24,9 +24,8 @@ from gem_core.runs.program import run_program
 from gem_core.runs.recipe.load import load_recipe
 from gem_core.runs.recipe.recipe import Recipe
 from gem_core.training.experiment import training
-from gem_core.training.tiny import model_source
-from gem_verl.config import payload, recipe_settings
-from gem_verl.launch import RAY_RUN, last_model, session
+from gem_verl.config import recipe_settings
+from gem_verl.launch import last_model, run_settings, session
 
 HOOKS = {
     # Data: no prompts but the numbers of the run's tasks (environment, seed), in order, once.
@@ -63,17 +62,12 @@ HOOKS = {
 
 def settings(recipe: Recipe, run: RunDir, resume: bool) -> dict[str, Any]:
     """All that verl is given: hydra key -> value."""
-    model = model_source(recipe)  # the tiny one is made and warm-started here
     return {
         **HOOKS,
         **recipe_settings(recipe),  # learning rate, batch sizes, sampling ...: the recipe's keys
-        "actor_rollout_ref.model.path": model,
-        "critic.model.path": model,
-        "+data.gem_recipe": payload(recipe),  # read by the dataset, the agent loop and the sampler
-        "+data.gem_run": str(run.path.resolve()),
-        RAY_RUN: str(run.path.resolve()),
-        "trainer.default_local_dir": str(run.checkpoints.resolve()),
-        "trainer.resume_mode": "auto" if resume else "disable",
+        # The model (the tiny one is made and warm-started here), the run directory, and the recipe
+        # as the dataset, the agent loop and the sampler read it.
+        **run_settings(recipe, run, resume),
     }
 
 
