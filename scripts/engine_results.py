@@ -61,8 +61,8 @@ stand-in for launchpad starts them, in the last row the real one.
 
 {table}
 
-One run each, seed {seed}: differences between the rows of a trainer are those of chance and of
-another order of sums, too. {machine}
+One run each, seed {seed}, and two engines draw other tokens: the rows say that training works with
+each engine, not which one is better. Rows with another number of steps cannot be compared. {machine}
 
 {evaluation}
 

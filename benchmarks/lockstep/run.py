@@ -170,7 +170,7 @@ def page(summaries: Sequence[Summary], controls: Sequence[dict[str, Any]]) -> st
     """Return the page in Markdown."""
     parts = [_HEAD]
     parts += [f"- {title(summary)}: {headline(summary)}" for summary in summaries]
-    second = max(pair["drift"][1] for pair in summaries[0]["pairs"])
+    second = max(pair["drift"][1] for summary in summaries for pair in summary["pairs"])
     parts += [
         "",
         _CONTROLS.format(second=second),
