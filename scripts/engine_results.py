@@ -62,7 +62,8 @@ stand-in for launchpad starts them, in the last row the real one.
 {table}
 
 One run each, seed {seed}, and two engines draw other tokens: the rows say that training works with
-each engine, not which one is better. Rows with another number of steps cannot be compared. {machine}
+each engine, not which one is better. Rows with another number of steps cannot be compared.
+{machine}
 
 {evaluation}
 
