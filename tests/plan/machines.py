@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from gem_core.runs.recipe.recipe import Recipe
 from gem_core.training.preflight.readiness.facts import Gpu, Machine, Torch
 
 H100 = Gpu("NVIDIA H100 80GB HBM3", 80 * 10**9, (9, 0))
@@ -24,6 +25,7 @@ class Stated:
     broken: dict[str, str] = field(default_factory=dict)
     absent: tuple[str, ...] = ()
     imported: list[str] = field(default_factory=list)
+    environment: str = ""
 
     def machine(self, folder: Path) -> Machine:
         return replace(self.here, folder=folder)
@@ -42,6 +44,9 @@ class Stated:
 
     def built_for(self, distribution: str) -> str | None:
         return self.built.get(distribution)
+
+    def environment_error(self, recipe: Recipe) -> str:
+        return self.environment
 
     def import_errors(self, modules: Sequence[str]) -> dict[str, str]:
         self.imported += modules

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from gem_core.envs.graders import math
+from gem_core.runs.recipe.load import load_recipe
 from gem_core.training.preflight.readiness.facts import Gpu
 from gem_core.training.preflight.readiness.probe import MIB, Here
 
@@ -84,3 +86,12 @@ def test_the_torch_that_flash_attn_was_built_for(tmp_path, monkeypatch, version,
     monkeypatch.syspath_prepend(str(tmp_path))
     assert Here().built_for("flash-attn") == torch
     assert Here().version("flash-attn") == version
+
+
+def test_the_environments_of_a_recipe_are_made(monkeypatch):
+    assert Here().environment_error(load_recipe("math-python", "tiny")) == ""
+    without_data = load_recipe("math-python", "tiny", ["env.0.kwargs.dataset=no/such.jsonl"])
+    assert "no/such.jsonl" in Here().environment_error(without_data)
+    monkeypatch.setattr(math, "find_spec", lambda name: None)
+    error = Here().environment_error(load_recipe("math-python", "tiny"))
+    assert "gem-core[math]" in error

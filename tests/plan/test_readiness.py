@@ -337,6 +337,15 @@ def test_the_model_of_a_recipe_is_a_directory_of_a_model(tmp_path):
     assert text not in [text for text, _ in said(examine("trl", whole("trl"), ask))]
 
 
+def test_the_environments_of_a_recipe_can_be_made():
+    probe = whole("trl")
+    ask = Ask(recipe=recipe("hardware.gpus_per_node=8"))
+    assert examine("trl", probe, ask).ready
+    probe.environment = "math needs math-verify"
+    assert said(examine("trl", probe, ask)) == [("math needs math-verify", "")]
+    assert examine("trl", probe).ready  # no recipe, no environment
+
+
 def test_what_was_seen_is_said_in_words():
     verdict = examine("openrlhf", whole("openrlhf"))
     assert verdict.seen == (

@@ -134,3 +134,6 @@ class Probe(Protocol):
 
     def import_errors(self, modules: Sequence[str]) -> dict[str, str]:
         """Import ``module`` or ``module:name``; return those that fail, with the reason."""
+
+    def environment_error(self, recipe: Recipe) -> str:
+        """Make the environments of a recipe, as a run does first; return why it cannot be done."""

@@ -1,4 +1,4 @@
-"""Looks at this machine and this environment. Nothing is imported into this process."""
+"""Looks at this machine and this environment. torch and trainers are not imported here."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from gem_core.errors import GemError
+from gem_core.runs.environments.description import describe_environments
+from gem_core.runs.recipe.recipe import Recipe
 from gem_core.runs.trainers import installed_version
 from gem_core.training.preflight.readiness.facts import Gpu, Machine, Torch
 
@@ -135,6 +138,14 @@ class Here:
                 told[module] = death
                 break
         return {module: text for module, text in told.items() if text}
+
+    def environment_error(self, recipe: Recipe) -> str:
+        """Make the environments of a recipe in this process; return what keeps it from it."""
+        try:
+            describe_environments(recipe)
+        except GemError as error:
+            return str(error)
+        return ""
 
 
 def _python(program: str, *arguments: str) -> tuple[list[Any], str]:

@@ -103,7 +103,8 @@ def examine(name: str, probe: Probe, ask: Ask = ANY_RUN) -> Verdict:
     elif ask.recipe is not None:
         refused = [] if problems else _refusals(trainer, ask.recipe)
         engine = software.missing_eval_engine(ask.recipe, name, probe)
-        more = [*more, *_model_files(ask.recipe), *engine, *refused]
+        more = [*more, *_model_files(ask.recipe), *_environments(ask.recipe, probe)]
+        more = [*more, *engine, *refused]
     found = (*problems, *more)
     return Verdict(trainer, version, device, found, (*notes, *told), _seen(machine, torch))
 
@@ -203,6 +204,12 @@ def _model_files(recipe: Recipe) -> list[Problem]:
     if not path.startswith(("/", ".", "~")) or (Path(path) / "config.json").is_file():
         return []
     return [Problem(f"model.path = {path!r} is not a directory with a config.json")]
+
+
+def _environments(recipe: Recipe, probe: Probe) -> list[Problem]:
+    """Make the environments: their packages, parameters, data and servers."""
+    error = probe.environment_error(recipe)
+    return [Problem(error)] if error else []
 
 
 def _refusals(trainer: Trainer, recipe: Recipe) -> list[Problem]:
