@@ -9,6 +9,7 @@ from pathlib import Path
 import gem_core
 from gem_core.cli.check_options import add_check_options
 from gem_core.cli.compare_options import add_compare_options
+from gem_core.cli.controls_options import add_controls_options
 from gem_core.cli.eval_options import add_eval_options
 from gem_core.cli.serve_options import add_serve_options
 from gem_core.cli.values import port, positive
@@ -171,6 +172,11 @@ def _experiment(verbs: _Verbs) -> None:
 
     verb = verbs("eval", "evaluate:evaluate", "evaluate a model, an endpoint or a player")
     add_eval_options(verb)
+    _add_set(verb)
+
+    text = "play what a trained policy must surpass: random, constant, blind, and the model before"
+    verb = verbs("controls", "controls:controls", text)
+    add_controls_options(verb)
     _add_set(verb)
 
     _report(verbs)

@@ -55,8 +55,8 @@ class ScriptedPlayer:
 
     def play(self, recipe: Recipe, items: Iterable[Item], record: Record) -> None:
         """See `Contender`."""
-        factory = MachineFactory(_without_tokens(recipe), inline=True)
-        _play(factory, items, PlayerPolicy(self._kind), record, self._concurrency)
+        policy = PlayerPolicy(self._kind)
+        play_without_tokens(recipe, items, policy, record, self._concurrency)
 
 
 class EndpointModel:
@@ -164,6 +164,26 @@ class LocalModel:
                 record,
                 concurrency=self._concurrency or max_batch,
             )
+
+
+def play_without_tokens(
+    recipe: Recipe,
+    items: Iterable[Item],
+    policy: ItemPolicy,
+    record: Record,
+    concurrency: int = 64,
+) -> None:
+    """Play items in this process with a policy that answers with texts, without a tokenizer.
+
+    Args:
+        recipe: the environments and limits; those of tokens do not apply.
+        items: what is played.
+        policy: who answers.
+        record: receives each item that is over.
+        concurrency: episodes at a time.
+    """
+    factory = MachineFactory(_without_tokens(recipe), inline=True)
+    _play(factory, items, policy, record, concurrency)
 
 
 def sampling_fields(recipe: Recipe) -> dict[str, float]:

@@ -1,0 +1,45 @@
+"""Success of every task of an evaluation as a short text, so that evaluations can be paired.
+
+``"0110"``: the second and the third task of four succeeded. The tasks are in the order of a run's
+evaluation (`gem_core.runs.tasks.eval_task`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from gem_core.errors import GemError
+
+
+def as_text(successes: Iterable[bool]) -> str:
+    """Return the text of the tasks' successes.
+
+    >>> as_text([False, True])
+    '01'
+    """
+    return "".join("1" if success else "0" for success in successes)
+
+
+def task_means(samples: Sequence[str]) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Return the share of successes of each task.
+
+    Args:
+        samples: one text per sample of all tasks.
+
+    Returns:
+        float64, shape (tasks,).
+
+    Raises:
+        GemError: there is no sample or no task, or a text has another length or other characters.
+
+    >>> task_means(["01", "11"]).tolist()
+    [0.5, 1.0]
+    """
+    lengths = {len(text) for text in samples}
+    if len(lengths) != 1 or 0 in lengths or set().union(*samples) - {*"01"}:
+        raise GemError("Outcomes are texts of 0 and 1, one for each sample, all of one length.")
+    table = np.array([[character == "1" for character in text] for text in samples], dtype=float)
+    return np.asarray(table.mean(axis=0))
