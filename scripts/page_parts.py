@@ -63,7 +63,8 @@ def play(spec: EnvSpec) -> dict[str, Any]:
 
 def reads_env(spec: EnvSpec, kind: str) -> bool:
     """Return whether a player is made with the environment: a random one, or one that reads it."""
-    from gem_core.envs.players.player import Peek, _expert
+    from gem_core.envs.players.player import Peek
+    from gem_core.envs.players.registry import _expert
 
     return kind == "random" or issubclass(_expert(spec.id), Peek)
 

@@ -38,6 +38,8 @@ _GAME: dict[str, Kind] = {
     "rewards": Rewards(),
     "format_error_ends": Flag(),
     "compat": _COMPAT,
+    "part": Maybe(Choice("train", "eval", "all")),
+    "held_out": Maybe(Number(0.001, 0.999)),
 }
 _TASK: dict[str, Kind] = {**_GAME, "max_turns": _TURNS}
 """Of a game whose turns are always limited."""

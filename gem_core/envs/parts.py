@@ -126,6 +126,11 @@ class Division:
         return self._indices[part]
 
 
+def in_part(text: str, part: str, share: float) -> bool:
+    """Whether a text is in a part; of many texts about the share is in the part for evaluation."""
+    return (_place(text) < share) == (part == "eval")
+
+
 def _place(text: str) -> float:
     """Return a number from 0 to 1 that depends on the normalised text alone."""
     encoded = normalised(text).encode(errors="surrogatepass")

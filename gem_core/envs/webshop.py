@@ -215,7 +215,7 @@ class WebShop(Game):
         *,
         dataset: str = "sample",
         split: str = "train",
-        held_out: float = HELD_OUT,
+        held_out: float | None = HELD_OUT,
         **_: Any,
     ) -> Items:
         """Return which goals an environment with these parameters has; nothing is loaded."""

@@ -146,6 +146,27 @@ def test_noise_makes_the_expert_worse(tokenizer, tiny_recipe):
     assert 0.5 < rates[1] < 0.75
 
 
+def test_the_teacher_is_who_plays_and_names_the_cache_entry(tokenizer, tiny_recipe, cache):
+    rates = {}
+    for teacher in ("expert", "within-hints", "random"):
+        recipe = tiny_recipe(f"model.tiny.teacher={teacher}", "model.tiny.expert_noise=0.0")
+        episodes = expert_episodes(recipe, tokenizer, 200)
+        rates[teacher] = sum(e.success for e in episodes) / 200
+    assert rates["expert"] == 1.0
+    assert 0.2 < rates["random"] < 0.5 < rates["within-hints"] < 0.9
+    names = {Path(model_path(tiny_recipe(f"model.tiny.teacher={t}"))).name for t in rates}
+    assert len(names) == 3
+    assert Path(model_path(tiny_recipe())).name in names
+
+
+def test_a_teacher_that_an_environment_does_not_have_is_refused_with_those_it_has(tiny_recipe):
+    with pytest.raises(
+        GemError,
+        match=r"^model\.tiny\.teacher: Unknown player 'within-hint'. Did you mean 'within-hints'",
+    ):
+        tiny_recipe("model.tiny.teacher=within-hint")
+
+
 def test_an_environment_without_an_expert_imitates_random_actions(cache, tmp_path):
     recipe = tmp_path / "r.toml"
     recipe.write_text('name = "r"\n[[env]]\nid = "test:NoExpert-v0"\n')

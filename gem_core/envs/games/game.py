@@ -7,15 +7,17 @@ and, if it has a board, `_board`. `_move` returns the result of one of `_continu
 
 from __future__ import annotations
 
-import re
+import json
 from abc import abstractmethod
 from functools import partial
-from sys import intern, maxsize
+from sys import intern
 from typing import TYPE_CHECKING
 
 from gem_core.env.interface import Env
 from gem_core.env.parsing import form_parser, get_parser, render, simple_answers
-from gem_core.errors import unknown
+from gem_core.envs.games.numbers import without_long_numbers
+from gem_core.envs.parts import ALL, Items, check_part, in_part
+from gem_core.errors import GemError, unknown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,9 +36,8 @@ REWARDS = {
 """GEM's ``LanguageGameReward``. ``success`` also scales partial rewards, so it is the most that
 an episode can earn."""
 COMPAT = ("gem-0.1.0",)
-_MOST_DIGITS = 4300
-"""Longest number that Python, and so GEM, can read."""
-_LONG_NUMBER = re.compile(rf"\d{{{_MOST_DIGITS + 1}}}")
+_MOST_DRAWS = 1000
+"""Initial states that are drawn for one of a part."""
 
 
 class Game(Env):
@@ -50,6 +51,10 @@ class Game(Env):
         rewards: replaces single entries of `REWARDS`.
         format_error_ends: whether an action without an answer in the right form ends the episode.
         compat: ``"gem-0.1.0"`` restores what GEM 0.1.0 did where this package differs.
+        held_out: share of the initial states that are kept for evaluation, so that no task of a
+            run's evaluation is also trained on: each state's own hash decides. ``None``: none are.
+        part: ``"train"`` or ``"eval"``: starts only in this part of the states; a run gives each of
+            its environments its part. ``None`` and ``"all"``: in any.
     """
 
     version = 1  # 1: the last answer in the right form counts, not the last one
@@ -71,7 +76,13 @@ class Game(Env):
         rewards: Mapping[str, float] | None = None,
         format_error_ends: bool = True,
         compat: str | None = None,
+        held_out: float | None = None,
+        part: str | None = None,
     ):
+        if held_out is not None or part is not None:
+            check_part(part, held_out or 0.0)
+        self.held_out = held_out
+        self.part = None if part == ALL else part
         if max_turns is not None and max_turns < 1:
             raise ValueError(f"max_turns must be at least 1, not {max_turns}.")
         if compat is not None and compat not in COMPAT:
@@ -84,6 +95,11 @@ class Game(Env):
         self._parse = self._gem_parser() if compat and self._gem_form else get_parser(answer_format)
         self._reward = merge_rewards(rewards) if rewards else REWARDS
 
+    @classmethod
+    def items_played(cls, *, held_out: float | None = None, **_: Any) -> Items | None:
+        """Return what divides the initial states; ``None`` where nothing does."""
+        return None if held_out is None else Items(cls.__name__, None, None, (held_out,))
+
     def _consistent(self) -> bool:
         return 0 <= self._turn <= self._budget
 
@@ -92,6 +108,8 @@ class Game(Env):
         if self.max_turns is not None:
             self._budget = self.max_turns
         self._start()
+        if self.part is not None:
+            self._start_in_part(self.part)
         rules = self._rules_text
         if rules is None:
             rules = self._rules()
@@ -99,6 +117,22 @@ class Game(Env):
                 rules = intern(rules)  # one text for all environments
                 self._rules_text = rules
         return rules, {"suffix": self._board()}
+
+    def _start_in_part(self, part: str) -> None:
+        """Draw the task again until its state is in the part.
+
+        Raises:
+            GemError: there seems to be none; the game has few initial states, or one.
+        """
+        for _ in range(_MOST_DRAWS):
+            state = json.dumps([getattr(self, field) for field in self._state_fields])
+            if in_part(f"{type(self).__name__} {state}", part, self.held_out or 0.0):
+                return
+            self._start()
+        raise GemError(
+            f"{type(self).__name__}: {_MOST_DRAWS} initial states were drawn and none is in the "
+            f"part {part!r}: give it parameters with more of them, or another held_out."
+        )
 
     def _step(self, action: str) -> StepResult:
         self._turn += 1
@@ -120,7 +154,7 @@ class Game(Env):
 
     def _gem_parser(self) -> Parser:
         parser = form_parser(self._gem_form, self.answer_format, self._gem_ignores_case)
-        return partial(_without_long_numbers, parser)
+        return partial(without_long_numbers, parser)
 
     @abstractmethod
     def _start(self) -> None:
@@ -208,30 +242,3 @@ def merge_rewards(rewards: Mapping[str, float]) -> dict[str, float]:
         if name not in REWARDS:
             raise unknown("reward", name, REWARDS, f"There are {', '.join(REWARDS)}.")
     return {**REWARDS, **rewards}
-
-
-def parse_int(text: str) -> int | None:
-    """Return the integer that ``text`` is, or ``None``; never slow, whatever the text.
-
-    A number of more than 4,300 digits, leading zeros not counted, becomes ``sys.maxsize``.
-
-    >>> parse_int("-7"), parse_int("007"), parse_int("7.5"), parse_int("9" * 9999) == maxsize
-    (-7, 7, None, True)
-    """
-    if len(text) <= _MOST_DIGITS:
-        try:
-            return int(text)
-        except ValueError:
-            return None
-    text = text.strip()
-    digits = text[1:] if text[:1] in "+-" else text
-    if not digits.isdecimal():
-        return None
-    digits = digits.lstrip("0") or "0"
-    size = int(digits) if len(digits) <= _MOST_DIGITS else maxsize
-    return -size if text[0] == "-" else size
-
-
-def _without_long_numbers(parser: Parser, text: str) -> str | None:
-    answer = parser(text)
-    return None if answer is None or _LONG_NUMBER.search(answer) else answer

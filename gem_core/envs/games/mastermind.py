@@ -5,7 +5,8 @@ from __future__ import annotations
 from operator import eq
 from typing import TYPE_CHECKING
 
-from gem_core.envs.games.game import Game, parse_int
+from gem_core.envs.games.game import Game
+from gem_core.envs.games.numbers import parse_int
 
 if TYPE_CHECKING:
     from random import Random

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gem_core.envs.data.words import upper_words
-from gem_core.envs.games.game import Game, parse_int
+from gem_core.envs.games.game import Game
+from gem_core.envs.games.numbers import parse_int
 from gem_core.envs.games.word_grid import EMPTY, lay_words
 
 if TYPE_CHECKING:

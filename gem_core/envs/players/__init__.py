@@ -1,4 +1,4 @@
-"""Scripted players: a random one for every environment, experts for the games.
+"""Scripted players: a random one for every environment, experts and weak players for the games.
 
 Experts read only the observations, as an agent does (`Peek` is the exception), so that they play on
 if another action than theirs was played. They are baselines, tests of the environments, and the
@@ -14,23 +14,33 @@ True
 from __future__ import annotations
 
 from gem_core.envs.players.player import (
-    EXPERTS,
     Player,
     RandomPlayer,
     Result,
-    family,
-    get_player,
     play_episode,
     random_player,
+)
+from gem_core.envs.players.registry import (
+    EXPERTS,
+    WEAK,
+    family,
+    get_player,
+    player_names,
+    register_player,
+    require_player,
 )
 
 __all__ = [
     "EXPERTS",
+    "WEAK",
     "Player",
     "RandomPlayer",
     "Result",
     "family",
     "get_player",
     "play_episode",
+    "player_names",
     "random_player",
+    "register_player",
+    "require_player",
 ]

@@ -45,6 +45,10 @@ class SlideSearch(Planner[Board]):
         empty = position.index(0)
         return _slid(position, empty, dict(_moves(_side(position))[empty])[move])
 
+    def possible(self, board: Board) -> list[str]:
+        """Return the moves for which there is a tile."""
+        return [name for name, _ in _moves(_side(board))[board.index(0)]]
+
 
 def _side(board: Board) -> int:
     return int(len(board) ** 0.5)

@@ -37,6 +37,7 @@ def validate(recipe: Recipe) -> None:
     require_name(recipe.name, "name")
     check_trust(recipe)
     _check_environments(recipe)
+    _check_teacher(recipe)
     _check_context(recipe)
     _check_estimator(recipe)
     _check_batch(recipe)
@@ -132,6 +133,16 @@ def _check_tools(key: str, env: EnvConfig) -> None:
         with _named(f"{key}.tools.{number}"):
             defaults = check_tool(name, options)
         _check_kinds(f"{key}.tools.{number}", options, defaults)
+
+
+def _check_teacher(recipe: Recipe) -> None:
+    """Refuse a teacher that an environment of the training does not have."""
+    from gem_core.envs.players import require_player
+
+    if recipe.model.path == "tiny":
+        with _named("model.tiny.teacher"):
+            for env in recipe.env:
+                require_player(recipe.model.tiny.teacher, env.id)
 
 
 def _check_context(recipe: Recipe) -> None:

@@ -94,7 +94,7 @@ class ContextConfig(Table, frozen=True, kw_only=True):
 
 
 class TinyConfig(Table, frozen=True, kw_only=True):
-    """The embedded tiny model and its warm start (behaviour cloning of a noisy expert)."""
+    """The embedded tiny model and its warm start (behaviour cloning of a noisy scripted player)."""
 
     layers: AtLeastOne = 2
     """Decoder layers."""
@@ -113,7 +113,11 @@ class TinyConfig(Table, frozen=True, kw_only=True):
     warm_start_lr: Positive = 5e-3
     """Peak learning rate of the warm start; it warms up, then decays to zero."""
     expert_noise: UnitInterval = 0.5
-    """Probability that an action of the expert is replaced by a random one."""
+    """Probability that an action of the teacher is replaced by a random one."""
+    teacher: Text = "expert"
+    """The scripted player that the warm start imitates: ``expert``, ``random``, or a weak player of
+    the environments, ``within-hints`` for GuessTheNumber; an unknown name is answered with those
+    that there are."""
     corpus: Literal["games", "own"] = "games"
     """Text on which the tokenizer is trained: five fixed games, so that recipes share one
     tokenizer, or the recipe's own environments, whose prompts are then short in tokens."""

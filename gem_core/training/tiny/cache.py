@@ -89,6 +89,7 @@ def _settings(recipe: Recipe) -> dict[str, Any]:
 
     resolved = recipe.to_dict()
     warm = recipe.model.tiny.warm_start_steps > 0
+    teacher = recipe.model.tiny.teacher
     return {
         "build": BUILD,
         "corpus": _corpus_digest(),
@@ -101,7 +102,7 @@ def _settings(recipe: Recipe) -> dict[str, Any]:
             {
                 **table,
                 "fingerprint": task_fingerprint(e, env_key(recipe, "train", number)),
-                "expert": _digest(sample_actions(e)) if warm else None,
+                "expert": _digest(sample_actions(e, teacher=teacher)) if warm else None,
             }
             for number, (e, table) in enumerate(
                 zip(split_envs(recipe, "train"), resolved["env"], strict=True)
@@ -111,13 +112,13 @@ def _settings(recipe: Recipe) -> dict[str, Any]:
 
 
 def _tiny_settings(config: TinyConfig) -> dict[str, Any]:
-    """Return the table; without the keys of the tokenizer where they have the default, so that
-    models keep the names that they had before there were these keys."""
+    """Return the table; without later keys where they have the default, so that models keep the
+    names that they had before there were these keys."""
     import msgspec
 
     table: dict[str, Any] = msgspec.to_builtins(config)
     defaults = TinyConfig()
-    for key in ("corpus", "pieces"):
+    for key in ("corpus", "pieces", "teacher"):
         if table[key] == getattr(defaults, key):
             del table[key]
     return table

@@ -1,8 +1,9 @@
-"""Expert episodes for the warm start, played through the real episode machine.
+"""A teacher's episodes for the warm start, played through the real episode machine.
 
-The expert is the scripted player of a game, or the solution of the item where only the data hold
-it (`gem_core.envs.players.player.Peek`); both use the environment that is played. Where there is
-neither
+The teacher is the scripted player that ``model.tiny.teacher`` names: the expert, or a weak player,
+whose strategy leaves room for reinforcement learning. The expert is the scripted player of a game,
+or the solution of the item where only the data hold it (`gem_core.envs.players.player.Peek`); both
+use the environment that is played. Where there is neither
 -- the environment has no expert, or the data have no solution of an item -- the warm start imitates
 `Env.random_action`, from which the model learns the form of an answer and nothing else. The record
 of the build (``warm_start.json``) counts such actions.
@@ -16,7 +17,7 @@ from collections import Counter
 from typing import Any
 
 from gem_core.env.interface import Env, Wrapper
-from gem_core.envs.players import Player, RandomPlayer, get_player, random_player
+from gem_core.envs.players import Player, RandomPlayer, get_player, random_player, require_player
 from gem_core.episodes.data import Completion, Episode, FinishReason
 from gem_core.episodes.machine import EpisodeMachine, Limits
 from gem_core.errors import GemError, RecipeError, UnknownNameError
@@ -38,10 +39,11 @@ class _Ungraded(Wrapper):
 def expert_episodes(
     recipe: Recipe, hf_tokenizer: Any, count: int, guessed: Counter[str] | None = None
 ) -> list[Episode]:
-    """Play ``count`` episodes with the noisy expert; the environments alternate.
+    """Play ``count`` episodes with the noisy teacher; the environments alternate.
 
-    The episodes depend only on the recipe's environments, context, seed, ``expert_noise`` and turn
-    limit. Answers to single questions that a slow grader would judge are not graded.
+    The episodes depend only on the recipe's environments, context, seed, ``teacher``,
+    ``expert_noise`` and turn limit. Answers to single questions that a slow grader would judge are
+    not graded.
 
     Args:
         recipe: the experiment.
@@ -69,7 +71,8 @@ def _play(factory: MachineFactory, task: Task, hf_tokenizer: Any, guessed: Count
     machine = factory(task)
     if is_question(machine.env) and machine.env.slow:
         machine.env = _Ungraded(machine.env)
-    player = expert_player(machine.env, machine.env_id, task.seed)
+    teacher = factory.recipe.model.tiny.teacher
+    player = expert_player(machine.env, machine.env_id, task.seed, teacher)
     rng = random.Random(f"noise {task.seed}")
     prompt = machine.start()
     if prompt is not None:
@@ -100,10 +103,11 @@ def is_question(env: Env) -> bool:
     return isinstance(env.unwrapped, SingleTurn) and not hasattr(env, "tools")
 
 
-def expert_player(env: Env, env_id: str, seed: int) -> Player:
-    """Return the expert of an environment, or the random player where there is none."""
+def expert_player(env: Env, env_id: str, seed: int, teacher: str = "expert") -> Player:
+    """Return the teacher of an environment; for want of an expert, the random player."""
+    require_player(teacher, env_id)
     try:
-        return get_player("expert", env_id, seed, env=env)
+        return get_player(teacher, env_id, seed, env=env)
     except UnknownNameError:
         warnings.warn(
             f"{env_id} has no expert: the warm start of the tiny model imitates random actions, "
@@ -123,8 +127,8 @@ def expert_action(
         return env.random_action(rng), False
 
 
-def sample_actions(config: EnvConfig, episodes: int = 20) -> str:
-    """Return the expert's actions without noise on a few seeds; they identify it in the cache.
+def sample_actions(config: EnvConfig, episodes: int = 20, teacher: str = "expert") -> str:
+    """Return the teacher's actions without noise on a few seeds; they identify it in the cache.
 
     With a player that acts differently under noise than before, ``Player.version`` is part of it.
     Questions are not graded.
@@ -138,7 +142,7 @@ def sample_actions(config: EnvConfig, episodes: int = 20) -> str:
     version = 0
     for seed in range(episodes):
         shown = env.reset(seed=seed)
-        player = expert_player(env, config.id, seed)
+        player = expert_player(env, config.id, seed, teacher)
         version = player.version
         player.reset(*shown)
         rng = random.Random(seed)

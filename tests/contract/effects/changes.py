@@ -24,6 +24,7 @@ VALUES = {
     "model.revision": ["'v2'"],
     "model.tiny.hidden": ["128"],
     "model.tiny.heads": ["8"],
+    "model.tiny.teacher": ["'random'", "'within-hints'"],
     "model.lora.targets": ["['q_proj']"],
     "algorithm.estimator": ["'reinforce'", "'gae'"],
     "algorithm.options": ["{per_env = true}"],
@@ -66,7 +67,8 @@ MEETS = {
     "limits.max_turns": [],
     "model.revision": ["model.path=org/another"],
     "model.tiny": [],
-    "model.tiny.warm_start_batch model.tiny.warm_start_lr model.tiny.expert_noise": [],
+    "model.tiny.warm_start_batch model.tiny.warm_start_lr model.tiny.expert_noise "
+    "model.tiny.teacher": [],
     "model.lora.alpha model.lora.targets": ["model.lora.rank=4"],
     "algorithm.gamma": [],
     "algorithm.lam": ["algorithm.estimator=gae"],

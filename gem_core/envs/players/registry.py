@@ -1,0 +1,188 @@
+"""The registry of players: which experts and which weak players an environment has.
+
+A weak player follows the rules with a strategy that leaves room. The tiny model's warm start can
+imitate it instead of the expert (``model.tiny.teacher``), so that reinforcement learning has
+something to find that was not cloned.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from random import Random
+from typing import Any
+
+from gem_core.env.interface import Env
+from gem_core.envs.players.player import Peek, Player, RandomPlayer
+from gem_core.errors import GemError, unknown
+
+_HERE = "gem_core.envs.players"
+EXPERTS: dict[str, str] = {
+    "game:Crosswords": f"{_HERE}.crosswords:ClueBook",
+    "game:FifteenPuzzle": f"{_HERE}.fifteen_puzzle:SlideSearch",
+    "game:Game2048": f"{_HERE}.game_2048:LookAhead",
+    "game:GuessTheNumber": f"{_HERE}.guess_the_number:BinarySearch",
+    "game:Hangman": f"{_HERE}.hangman:TellingLetter",
+    "game:Mastermind": f"{_HERE}.mastermind:ConsistentGuess",
+    "game:Minesweeper": f"{_HERE}.minesweeper:MineOdds",
+    "game:Sokoban": f"{_HERE}.sokoban:PushSearch",
+    "game:Sudoku": f"{_HERE}.sudoku:Solver",
+    "game:TowerofHanoi": f"{_HERE}.tower_of_hanoi:ShortestWay",
+    "game:WikiGame": f"{_HERE}.wiki_game:ShortestLinks",
+    "game:WordSearch": f"{_HERE}.word_search:LongestFirst",
+    "game:Wordle": f"{_HERE}.wordle:ConsistentWord",
+    "webshop:*": f"{_HERE}.web_shop:CarefulCustomer",
+    "multi:Nim": f"{_HERE}.multi_agent:PerfectPlayer",
+    "multi:ReturnsDesk": f"{_HERE}.multi_agent:AsksForEverything",
+    "multi:TicTacToe": f"{_HERE}.multi_agent:PerfectPlayer",
+    # For whole namespaces, where only the data hold the answer.
+    **{
+        f"{name}:*": f"{_HERE}.player:Peek"
+        for name in ("rg", "math", "code", "qa", "logic", "eval", "terminal", "mcp")
+    },
+}
+"""Family or namespace of environments -> expert."""
+TOOL_EXPERTS = {
+    ("math:Remainders", "python"): f"{_HERE}.tool_users:Calculates",
+    ("qa:Auction", "search"): f"{_HERE}.tool_users:LooksUp",
+}
+"""(family, tool) -> expert that uses the tool, for an environment that has it."""
+WEAK: dict[str, dict[str, str]] = {
+    "game:FifteenPuzzle": {"no-way-back": f"{_HERE}.weak:LegalSlide"},
+    "game:GuessTheNumber": {"within-hints": f"{_HERE}.weak:WithinHints"},
+    "game:Hangman": {"common-letters": f"{_HERE}.weak:CommonLetter"},
+    "game:Mastermind": {"new-code": f"{_HERE}.weak:NewCode"},
+    "game:Minesweeper": {"hidden-cell": f"{_HERE}.weak:HiddenCell"},
+    "game:Sokoban": {"no-way-back": f"{_HERE}.weak:Wanderer"},
+    "game:Sudoku": {"fits-row": f"{_HERE}.weak:FitsRow"},
+    "game:TowerofHanoi": {"no-way-back": f"{_HERE}.weak:LegalDisk"},
+    "game:Wordle": {"keeps-green": f"{_HERE}.weak:KeepsGreen"},
+    **{
+        f"{name}:*": {"another-answer": f"{_HERE}.weak:AnotherAnswer"}
+        for name in ("rg", "math", "code", "qa")
+    },
+}
+"""Family or namespace of environments -> name of a weak player -> the player."""
+KINDS = ("random", "expert")
+"""Players of which every environment has the first and most have the second."""
+
+
+def register_player(name: str, env: str, entry_point: str) -> None:
+    """Add a player of an environment: for plugins, beside `gem_core.register`.
+
+    Args:
+        name: its name, for `get_player` and ``model.tiny.teacher``; ``"expert"`` for an expert.
+        env: family of the environment (its id without version and variant), or ``namespace:*``.
+        entry_point: ``module:Class`` of a `Player`; the class is imported when it first plays.
+
+    Raises:
+        GemError: the name is taken.
+    """
+    table = EXPERTS if name == "expert" else WEAK.setdefault(env, {})
+    key = env if name == "expert" else name
+    if name == "random" or table.get(key, entry_point) != entry_point:
+        raise GemError(f"{env} has a player {name!r} already: choose another name.")
+    table[key] = entry_point
+
+
+def player_names(env_id: str) -> tuple[str, ...]:
+    """Return the names of the players of an environment, the weak ones last.
+
+    >>> player_names("game:GuessTheNumber-v0-easy")
+    ('random', 'expert', 'within-hints')
+    """
+    return (*KINDS, *_weak(env_id))
+
+
+def require_player(name: str, env_id: str) -> None:
+    """Check that an environment may have a player; whether there is an expert is seen later.
+
+    Raises:
+        UnknownNameError: it has none of this name.
+    """
+    names = player_names(env_id)
+    if name not in names:
+        raise unknown("player", name, names, f"{env_id} has: {', '.join(names)}.")
+
+
+def _weak(env_id: str) -> dict[str, str]:
+    namespace = env_id.partition(":")[0]
+    return {**WEAK.get(f"{namespace}:*", {}), **WEAK.get(family(env_id), {})}
+
+
+def family(env_id: str) -> str:
+    """Return an id without its version and variant.
+
+    >>> family("game:Sudoku-v0-easy")
+    'game:Sudoku'
+    """
+    return env_id.partition("-v")[0]
+
+
+def get_player(
+    kind: str, env_id: str, seed: int | None = None, *, env: Env | None = None, **options: Any
+) -> Player:
+    """Return a scripted player for an environment.
+
+    Args:
+        kind: ``"random"``, ``"expert"``, or a weak player of the environment, see `player_names`.
+        env_id: id of the environment that will be played.
+        seed: seed of the player's own generator.
+        env: the environment that will be played. The random player and `Peek` need it; other
+            players read from it only the options that it has too, such as the answer format.
+        **options: options of the player, such as ``noise`` or ``answer_format``.
+
+    Raises:
+        UnknownNameError: the environment has no such player.
+        GemError: the player needs the environment, and it was not given.
+    """
+    require_player(kind, env_id)
+    if kind == "random":
+        return RandomPlayer(_required(env, kind, env_id), Random(seed))
+    user = _tool_user(env_id, env) if kind == "expert" else None
+    if user is not None:
+        player: Player = user(Random(seed), env, **{**_options_of(env, user), **options})
+        return player
+    chosen = _expert(env_id) if kind == "expert" else _loaded(_weak(env_id)[kind])
+    if issubclass(chosen, Peek):
+        return chosen(Random(seed), _required(env, kind, env_id))
+    return chosen(Random(seed), **{**_options_of(env, chosen), **options})
+
+
+def _required(env: Env | None, kind: str, env_id: str) -> Env:
+    if env is None:
+        raise GemError(
+            f"The {kind} player of {env_id} uses the environment that is played: give it, "
+            f"get_player({kind!r}, {env_id!r}, env=env)."
+        )
+    return env
+
+
+def _options_of(env: Env | None, player: type[Player]) -> dict[str, Any]:
+    """Return the options of a player that the environment states."""
+    if env is None:
+        return {}
+    inner = env.unwrapped
+    return {name: getattr(inner, name) for name in player.env_options if hasattr(inner, name)}
+
+
+def _expert(env_id: str) -> type[Player]:
+    namespace = env_id.partition(":")[0]
+    path = EXPERTS.get(family(env_id)) or EXPERTS.get(f"{namespace}:*")
+    if path is None:
+        raise unknown("expert for", env_id, EXPERTS, f"There are: {', '.join(EXPERTS)}.")
+    return _loaded(path)
+
+
+def _tool_user(env_id: str, env: Env | None) -> Any:
+    """Return the expert that uses one of the environment's tools; ``None``: there is none."""
+    for tool in getattr(env, "tools", ()):
+        path = TOOL_EXPERTS.get((family(env_id), tool))
+        if path is not None:
+            return _loaded(path)
+    return None
+
+
+def _loaded(path: str) -> type[Player]:
+    module, _, name = path.partition(":")
+    cls: type[Player] = getattr(import_module(module), name)
+    return cls

@@ -1,0 +1,223 @@
+"""Weak players: legal moves with a strategy that leaves room; see `registry.WEAK`.
+
+Each of them reads only what the observation shows, as the experts do. None plays a move because it
+leads to the goal, so that a policy that imitates one, played greedily, is no expert either.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import product
+from random import Random
+from typing import Any
+
+from gem_core.env.interface import Env
+from gem_core.envs.data.words import upper_words
+from gem_core.envs.players.fifteen_puzzle import SlideSearch
+from gem_core.envs.players.guess_the_number import BinarySearch
+from gem_core.envs.players.hangman import TellingLetter
+from gem_core.envs.players.mastermind import ConsistentGuess
+from gem_core.envs.players.player import Peek, Player
+from gem_core.envs.players.sudoku import read_board
+from gem_core.envs.players.wordle import ConsistentWord
+
+_PEG = re.compile(r"^[ABC]: ([\d -]+)$", re.MULTILINE)
+_HANOI_MOVE = re.compile(r"moved from ([ABC]) to ([ABC])")
+_SLIDE = re.compile(r"moved (up|down|left|right)")
+_CODE = re.compile(r"you guessed ([\d ]+)\.")
+_MARKS = re.compile(r"you guessed\n([A-Z ]+)\n([GYX ]+)")
+_OPPOSITE = {"up": "down", "down": "up", "left": "right", "right": "left"}
+_LETTERS = "ETAOINSHRDLCUMWFGYPBVKJXQZ"
+"""The letters in the usual order of their frequency in English texts."""
+
+
+class WithinHints(BinarySearch):
+    """Guesses any number of the range that the hints leave, with equal probability."""
+
+    def act(self, obs: str, info: dict[str, Any]) -> str:
+        """Narrow the range by the hint, then draw from it."""
+        super().act(obs, info)
+        return self.answer(self.rng.randint(self.low, self.high))
+
+
+class LegalDisk(Player):
+    """Moves a disk that may be moved, and not back to where it was just taken from.
+
+    Args:
+        rng: the player's own generator.
+        answer_format: the format of actions.
+    """
+
+    def __init__(self, rng: Random, answer_format: str = "boxed"):
+        super().__init__(rng, answer_format)
+
+    def reset(self, obs: str, info: dict[str, Any]) -> None:
+        """Do nothing: the position and the last move are always shown."""
+
+    def act(self, obs: str, info: dict[str, Any]) -> str:
+        """Draw one of the legal moves; the one back only if there is no other."""
+        pegs = [text.replace("-", "").split() for text in _PEG.findall(info["suffix"])]
+        if len(pegs) != 3:
+            raise self.unreadable(info["suffix"])
+        tops = {name: int(peg[-1]) if peg else 99 for name, peg in zip("ABC", pegs, strict=True)}
+        moves = [(a, b) for a, b in product(tops, tops) if tops[a] < tops[b]]
+        last = _HANOI_MOVE.search(obs)
+        back = (last[2], last[1]) if last else None
+        source, target = self.rng.choice([m for m in moves if m != back] or moves)
+        return self.answer(f"{source} {target}")
+
+
+class LegalSlide(SlideSearch):
+    """Slides a tile next to the space, and not the one back that was just moved."""
+
+    def act(self, obs: str, info: dict[str, Any]) -> str:
+        """Draw one of the possible slides; the one back only if there is no other."""
+        board = self.read(info["suffix"])
+        moves = self.possible(board)
+        last = _SLIDE.search(obs)
+        back = _OPPOSITE[last[1]] if last else None
+        return self.answer(self.rng.choice([m for m in moves if m != back] or moves))
+
+
+class Wanderer(Player):
+    """Walks to a cell of a Sokoban room that is no wall, and not back; boxes are pushed by chance.
+
+    Args:
+        rng: the player's own generator.
+        answer_format: the format of actions.
+    """
+
+    def __init__(self, rng: Random, answer_format: str = "boxed"):
+        super().__init__(rng, answer_format)
+
+    def reset(self, obs: str, info: dict[str, Any]) -> None:
+        """Do nothing: the room and the last move are always shown."""
+
+    def act(self, obs: str, info: dict[str, Any]) -> str:
+        """Draw a direction without a wall; the one back only if there is no other."""
+        rows = [line.split(" ") for line in info["suffix"].splitlines()[:-1]]
+        places = [
+            (r, c) for r, row in enumerate(rows) for c, cell in enumerate(row) if cell in "PS"
+        ]
+        if len(places) != 1:
+            raise self.unreadable(info["suffix"])
+        ((r, c),) = places
+        next_to = {"up": (r - 1, c), "down": (r + 1, c), "left": (r, c - 1), "right": (r, c + 1)}
+        moves = [name for name, (s, d) in next_to.items() if rows[s][d] != "#"]
+        last = _SLIDE.search(obs)
+        back = _OPPOSITE[last[1]] if last else None
+        return self.answer(self.rng.choice([m for m in moves if m != back] or moves or ["up"]))
+
+
+class NewCode(ConsistentGuess):
+    """Guesses any code that was not guessed before; it does not read the pegs."""
+
+    def act(self, obs: str, info: dict[str, Any]) -> str:
+        """Drop the latest guess, then draw a code."""
+        guessed = _CODE.search(obs)
+        if guessed is not None:
+            last = tuple(map(int, guessed[1].split()))
+            self.codes = [code for code in self.codes if code != last] or self.codes
+        return self.answer(" ".join(map(str, self.rng.choice(self.codes))))
+
+
+class HiddenCell(Player):
+    """Reveals any hidden cell of a Minesweeper board, whatever the numbers say.
+
+    Args:
+        rng: the player's own generator.
+        answer_format: the format of actions.
+    """
+
+    def __init__(self, rng: Random, answer_format: str = "boxed"):
+        super().__init__(rng, answer_format)
+
+    def reset(self, obs: str, info: dict[str, Any]) -> None:
+        """Do nothing: the board is always shown."""
+
+    def act(self, obs: str, info: dict[str, Any]) -> str:
+        """Draw a hidden cell; a flag is taken away if there is nothing else."""
+        rows = [line.split()[1:] for line in info["suffix"].splitlines()[1:-1]]
+        cells = [(r, c, cell) for r, row in enumerate(rows) for c, cell in enumerate(row)]
+        hidden = [one for one in cells if one[2] == "."] or [one for one in cells if one[2] == "F"]
+        if not hidden:
+            raise self.unreadable(info["suffix"])
+        r, c, cell = self.rng.choice(hidden)
+        return self.answer(f"{'flag' if cell == 'F' else 'reveal'} {r} {c}")
+
+
+class CommonLetter(TellingLetter):
+    """Guesses a new letter, the commoner in English the likelier; it knows no list of words."""
+
+    def act(self, obs: str, info: dict[str, Any]) -> str:
+        """Drop the letters that were played, then draw one."""
+        self._read_guess(obs)
+        left = [letter for letter in _LETTERS if letter not in self.guessed]
+        shown = set(info["suffix"].splitlines()[0])
+        left = [letter for letter in left if letter not in shown] or list(_LETTERS)
+        weights = [1.0 / (1 + _LETTERS.index(letter)) for letter in left]
+        return self.answer(self.rng.choices(left, weights)[0])
+
+
+class KeepsGreen(ConsistentWord):
+    """Guesses any word that has the green letters in their places; it does not read the others."""
+
+    def act(self, obs: str, info: dict[str, Any]) -> str:
+        """Drop the latest guess and the words without its green letters, then draw a word."""
+        feedback = _MARKS.search(obs)
+        if feedback is not None:
+            last = feedback[1].replace(" ", "")
+            green = [i for i, mark in enumerate(feedback[2].split()) if mark == "G"]
+            self.candidates = [
+                word
+                for word in self.candidates
+                if word != last and all(word[i] == last[i] for i in green)
+            ] or list(upper_words(self.words, len(last)))
+        return self.answer(self.rng.choice(self.candidates))
+
+
+class FitsRow(Player):
+    """Enters into any empty cell of a Sudoku a number that its row does not have.
+
+    Args:
+        rng: the player's own generator.
+        answer_format: the format of actions.
+    """
+
+    def __init__(self, rng: Random, answer_format: str = "boxed"):
+        super().__init__(rng, answer_format)
+
+    def reset(self, obs: str, info: dict[str, Any]) -> None:
+        """Do nothing: the board is always shown."""
+
+    def act(self, obs: str, info: dict[str, Any]) -> str:
+        """Draw an empty cell, then a number."""
+        cells = read_board(info["suffix"])
+        side = int(len(cells) ** 0.5)
+        row, col = divmod(self.rng.choice([i for i, n in enumerate(cells) if not n]), side)
+        used = cells[row * side : (row + 1) * side]
+        number = self.rng.choice([n for n in range(1, side + 1) if n not in used])
+        return self.answer(f"{row + 1} {col + 1} {number}")
+
+
+class AnotherAnswer(Peek):
+    """Answers a question with the right answer to another one: the right range, no skill.
+
+    It draws the other item from the environment, and puts the environment back as it was.
+    """
+
+    def __init__(self, rng: Random, env: Env):
+        super().__init__(rng, env)
+        self.other = ""
+
+    def reset(self, obs: str, info: dict[str, Any]) -> None:
+        """Draw another item and keep its answer."""
+        inner: Any = self.env.unwrapped
+        before = inner.get_state()
+        inner.reset(seed=self.rng.randrange(2**31))
+        self.other = inner.peek()
+        inner.set_state(before)
+
+    def act(self, obs: str, info: dict[str, Any]) -> str:
+        """Return the answer to the other question."""
+        return self.other
