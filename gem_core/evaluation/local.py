@@ -45,11 +45,18 @@ def evaluate(
         `gem_core.episodes.metrics.episode_metrics` and ``success/low``, ``success/high`` (95 %
         Wilson interval), ``seconds``.
     """
+    return play_and_summarise(recipe, model_dir, episodes)[1]
+
+
+def play_and_summarise(
+    recipe: Recipe, model_dir: str | Path, episodes: int | None = None
+) -> tuple[list[Episode], dict[str, float]]:
+    """Do what `evaluate` does, and return the episodes, too."""
     began = time.perf_counter()
     played = evaluation_episodes(recipe, model_dir, episodes)
     if torch.cuda.is_initialized():
         torch.cuda.empty_cache()  # a trainer that runs next in this process needs the memory
-    return {**summarise(played), "seconds": time.perf_counter() - began}
+    return played, {**summarise(played), "seconds": time.perf_counter() - began}
 
 
 def evaluation_episodes(

@@ -7,6 +7,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import NamedTuple
 
+from gem_core.evaluation.outcomes import as_text
 from gem_core.runs.recipe.recipe import Recipe
 
 
@@ -17,10 +18,12 @@ class Measured(NamedTuple):
         metrics: see `gem_core.evaluation.local.evaluate`; with vLLM also ``time/load`` (seconds
             until the engine could be asked) and ``time/engine`` (seconds inside of its steps).
         engine: name and version of what played, ``"vllm 0.29.0"``.
+        outcomes: success of every task, see `gem_core.evaluation.outcomes`.
     """
 
     metrics: dict[str, float]
     engine: str
+    outcomes: str
 
 
 def measure(recipe: Recipe, model_dir: str | Path, log: Path) -> Measured:
@@ -36,9 +39,11 @@ def measure(recipe: Recipe, model_dir: str | Path, log: Path) -> Measured:
     """
     if recipe.eval.engine == "vllm":
         return _by_vllm(recipe, model_dir, log)
-    from gem_core.evaluation.local import evaluate
+    from gem_core.evaluation.local import play_and_summarise
 
-    return Measured(evaluate(recipe, model_dir), f"transformers {version('transformers')}")
+    episodes, metrics = play_and_summarise(recipe, model_dir)
+    outcomes = as_text(episode.success for episode in episodes)
+    return Measured(metrics, f"transformers {version('transformers')}", outcomes)
 
 
 def _by_vllm(recipe: Recipe, model_dir: str | Path, log: Path) -> Measured:
@@ -53,4 +58,5 @@ def _by_vllm(recipe: Recipe, model_dir: str | Path, log: Path) -> Measured:
         "time/engine": answer.engine_s,
         "seconds": perf_counter() - began,
     }
-    return Measured(metrics, f"vllm {answer.version}")
+    outcomes = as_text(episode.success for episode in answer.episodes)
+    return Measured(metrics, f"vllm {answer.version}", outcomes)

@@ -6,12 +6,50 @@ evaluation (`gem_core.runs.tasks.eval_task`).
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from gem_core.errors import GemError
+from gem_core.runs.directory.files import open_to_append
+from gem_core.runs.directory.run_dir import RunDir
+
+FILE = "outcomes.jsonl"
+"""In a run directory: a line for each evaluation before and after training."""
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """A line of the file."""
+
+    when: str
+    """``before`` or ``after`` training."""
+    greedy: bool
+    """With the most likely tokens (``eval.greedy``); otherwise sampled as the recipe says."""
+    engine: str
+    """Name and version of what played."""
+    success: str
+    """Success of every task."""
+
+
+def add_outcome(run: RunDir, outcome: Outcome) -> None:
+    """Append a line to the file of a run."""
+    with os.fdopen(open_to_append(run.path / FILE), "ab") as file:
+        file.write(msgspec.json.encode(outcome) + b"\n")
+
+
+def read_outcomes(run: RunDir) -> dict[tuple[str, bool], Outcome]:
+    """Return the outcomes of a run by ``when`` and ``greedy``; of a repeated one the last.
+
+    A run of a version without the file has none.
+
+    Raises:
+        RunError: the file is damaged.
+    """
+    lines = (msgspec.convert(line, Outcome) for line in run.lines(FILE, Outcome))
+    return {(line.when, line.greedy): line for line in lines}
 
 
 def as_text(successes: Iterable[bool]) -> str:

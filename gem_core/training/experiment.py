@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from gem_core.evaluation.outcomes import Outcome, add_outcome
 from gem_core.policies.models.files import copy_source_files
 from gem_core.policies.models.weights import require_complete, require_export
 from gem_core.results.report.failures import failed_episodes
@@ -29,6 +30,7 @@ from gem_core.runs.tracking import require_trackers, tracked
 from gem_core.training.allocator import keep_freed_memory
 from gem_core.training.device import require_device
 from gem_core.training.eval_engine import ENGINE_LOG, require_engine
+from gem_core.training.greedy import evaluate_greedily, greedy_figures
 from gem_core.training.sessions import SessionLog, read_sessions, recorded, total_seconds
 from gem_core.training.stopping import EXIT_CODE, RunStopped, stop_on_sigterm
 from gem_core.training.threads import limit_openmp_spin
@@ -178,6 +180,7 @@ def _train(
         source = model_path(recipe)
     with session.phase("eval_before"):
         before = _evaluate(run, recipe, source, "before", 0, log)
+        evaluate_greedily(run, recipe, source, "before", log)
     overlap = task_overlap(recipe) if recipe.eval.episodes else None
     if recipe.eval.episodes:
         log(overlap_in_words(overlap))
@@ -192,6 +195,7 @@ def _train(
         run.mark_trained()
     with session.phase("eval_after"):
         after = _evaluate(run, recipe, run.model, "after", recipe.train.steps, log)
+        evaluate_greedily(run, recipe, run.model, "after", log)
     result = _result(run, recipe, before, after)
     run.finish({**result, "environments": run.info["environments"], "eval_tasks": overlap})
     log(before_after([run]))
@@ -214,7 +218,8 @@ def _evaluate(
         return None
     from gem_core.evaluation.measure import measure
 
-    metrics, engine = measure(recipe, model, refuse_link(run.path / ENGINE_LOG))
+    metrics, engine, outcomes = measure(recipe, model, refuse_link(run.path / ENGINE_LOG))
+    add_outcome(run, Outcome(when, False, engine, outcomes))
     run.log_eval(step, when, metrics, engine)
     low = metrics["success/low"]
     high = metrics["success/high"]
@@ -256,6 +261,7 @@ def _result(
         "n": recipe.eval.episodes,
         "before": before,
         "after": after,
+        "greedy": greedy_figures(run),
         "eval_engines": {
             row["when"]: row.get("engine") for row in run.evals() if row["when"] != "during"
         },

@@ -18,7 +18,8 @@ def core_keys() -> frozenset[str]:
     """Return the dotted keys that the core applies for every trainer: prompts, tasks, workers."""
     owned = ("context.", "limits.", "model.tiny.", "track.", "workers.")
     single = {"name", "env", "trainer", "sources", "model.path", "model.revision"}
-    single |= {"eval.env", "eval.episodes", "eval.temperature", "eval.engine", "train.start"}
+    single |= {"eval.env", "eval.episodes", "eval.temperature", "eval.engine", "eval.greedy"}
+    single |= {"train.start"}
     return frozenset(k for k in recipe_keys() if k in single or k.startswith(owned))
 
 

@@ -59,10 +59,11 @@ def test_it_plays_what_transformers_plays(recipe, model_dir, tmp_path, keys):
 
 def test_the_figures_say_by_what_they_were_made(recipe, model_dir, tmp_path):
     few = override(recipe, ["eval.episodes=6"])
-    metrics, engine = measure(few, model_dir, tmp_path / "log")
+    metrics, engine, outcomes = measure(few, model_dir, tmp_path / "log")
     assert engine.startswith("transformers ")
-    other, by = measure(override(few, ["eval.engine=vllm"]), model_dir, tmp_path / "log")
+    other, by, same = measure(override(few, ["eval.engine=vllm"]), model_dir, tmp_path / "log")
     assert by == "vllm 0.0.stand-in"
+    assert same == outcomes and outcomes.count("1") == round(6 * metrics["success/mean"])
     for name in ("success/mean", "success/low", "reward/mean", "turns/mean", "episodes"):
         assert other[name] == metrics[name]
     assert 0 < other["time/engine"] < other["seconds"]

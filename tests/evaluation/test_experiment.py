@@ -10,7 +10,10 @@ from collections import Counter
 import pytest
 
 import gem_core
+from gem_core.evaluation.local import evaluation_episodes
+from gem_core.evaluation.outcomes import as_text, read_outcomes
 from gem_core.runs.directory.run_dir import RunDir
+from gem_core.runs.recipe.load import override
 from gem_core.runs.tasks import step_tasks
 
 STEPS = 2
@@ -38,11 +41,16 @@ def arguments(tmp_path_factory, trainer_name):
     """``gem-core train`` for two small steps."""
     small = ("train.steps=2", "batch.episodes=8", "eval.episodes=20", "train.save_every=1")
     small += (f"env={tables(MIX)}", "model.tiny.warm_start_steps=40", "train.log_episodes=8")
-    small += (f"eval.env={tables(EVALUATION)}", "eval.every=2", "eval.inside_episodes=6")
+    small += (
+        f"eval.env={tables(EVALUATION)}",
+        "eval.every=2",
+        "eval.inside_episodes=6",
+        "eval.greedy=true",
+    )
     folder = tmp_path_factory.mktemp("experiment") / "run"
     argv = ["train", "guess-the-number-easy", "--profile", "tiny", "--trainer", trainer_name]
-    for override in small:
-        argv += ["--set", override]
+    for key in small:
+        argv += ["--set", key]
     return [sys.executable, "-m", "gem_core.cli", *argv, "--run", str(folder)], folder
 
 
@@ -79,6 +87,20 @@ def test_the_result_holds_both_evaluations_and_where_it_was_made(trained, traine
     for row in run.evals():
         assert row[f"env/{EVALUATION[0]}/episodes"] == row["episodes"] / 2
         assert row[f"env/{QUESTIONS}/episodes"] == row["episodes"] / 2
+
+
+def test_the_outcomes_of_every_task_are_kept_sampled_and_greedy(trained):
+    run, _ = trained
+    outcomes = read_outcomes(run)
+    assert list(outcomes) == [(when, greedy) for when in ("before", "after") for greedy in (0, 1)]
+    for (when, greedy), line in outcomes.items():
+        figures = run.result["greedy"][when] if greedy else run.result[when]
+        assert len(line.success) == 20
+        assert line.success.count("1") == round(20 * figures["success/mean"])
+        assert line.engine.startswith("transformers ")
+    greedy_recipe = override(run.recipe, ["eval.greedy=false", "eval.temperature=0"])
+    again = evaluation_episodes(greedy_recipe, run.model)
+    assert outcomes["after", True].success == as_text(e.success for e in again)
 
 
 def test_questions_of_the_evaluation_are_held_out(trained):

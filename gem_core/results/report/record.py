@@ -7,6 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from gem_core.evaluation.outcomes import FILE as OUTCOMES
+from gem_core.evaluation.outcomes import read_outcomes
 from gem_core.runs.directory.run_dir import RunDir
 
 METRICS = (
@@ -34,9 +38,9 @@ _DIGITS = 5
 def record(run: RunDir, target: str | Path) -> RunDir:
     """Copy the figures of a finished run to ``target``, which can be read as a `RunDir`.
 
-    Kept: recipe, result, evaluations, `METRICS` of every step with five significant digits,
-    versions and hardware. Omitted: episodes, checkpoints, the model, the command with its paths,
-    and the absolute path of a model of another run.
+    Kept: recipe, result, evaluations, their outcomes, `METRICS` of every step with five significant
+    digits, versions and hardware. Omitted: episodes, checkpoints, the model, the command with its
+    paths, and the absolute path of a model of another run.
 
     Raises:
         RunError: the run is not finished.
@@ -53,6 +57,9 @@ def record(run: RunDir, target: str | Path) -> RunDir:
         text = json.dumps(data, indent=1, sort_keys=True) + "\n"
         (kept.path / name).write_text(text, encoding="utf-8")
     _write_lines(kept.path / "evals.jsonl", run.evals())
+    outcomes = read_outcomes(run).values()
+    if outcomes:
+        _write_lines(kept.path / OUTCOMES, [msgspec.to_builtins(line) for line in outcomes])
     names = ("step", *METRICS)
     steps = [{name: row[name] for name in names if name in row} for row in run.metrics()]
     _write_lines(kept.path / "metrics.jsonl", steps)

@@ -6,6 +6,7 @@ metrics.jsonl    one JSON object per step: {"step": 3, "time": 12.5, "reward/mea
 episodes.jsonl.gz  sampled episodes, {"step": 3, "split": "train", **episode}, and "advantages", one
                  per turn, where they are known; see `gem_core.runs.directory.episode_store`
 evals.jsonl      evaluations: {"step": 0, "when": "before", ...}
+outcomes.jsonl   success of every task before and after training: `gem_core.evaluation.outcomes`
 checkpoints/     the trainer's own checkpoints
 model/           the trained model, Hugging Face format
 sessions.jsonl   the processes that worked on the run, one after another, and their seconds

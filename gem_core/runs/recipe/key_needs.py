@@ -121,6 +121,11 @@ NEEDS: tuple[Need, ...] = (
     ),
     Need("eval.inside_episodes", lambda r: r.eval.every > 0, "eval.every >= 1"),
     Need(
+        "eval.greedy",
+        lambda r: r.eval.episodes > 0 and r.eval.temperature > 0,
+        "eval.episodes >= 1, and eval.temperature > 0: at 0 the evaluation is greedy already",
+    ),
+    Need(
         "track.project",
         lambda r: bool({*r.track.to} - {"tensorboard"}),
         "a tracker in track.to that has projects (tensorboard has none)",

@@ -86,6 +86,8 @@ class Recipe(Table, frozen=True, kw_only=True):
             del data["eval"]["env"]
         if self.eval.engine == "hf":
             del data["eval"]["engine"]
+        if not self.eval.greedy:
+            del data["eval"]["greedy"]
         for table in [*data["env"], *data["eval"].get("env", [])]:
             if table["tools"] is None:  # here, too
                 del table["tools"], table["tool_use"]

@@ -268,6 +268,9 @@ class EvalConfig(Table, frozen=True, kw_only=True):
     engine over transformers, in the launcher's process; ``vllm``, in a process of its own that ends
     before training begins, see ``docs/evaluation.md``. Evaluations during training go through the
     trainer's engine."""
+    greedy: bool = False
+    """Play the evaluations before and after training a second time, with the most likely tokens.
+    Nothing else changes; the outcomes are in ``outcomes.jsonl`` and ``result.json``."""
 
 
 class TrainConfig(Table, frozen=True, kw_only=True):

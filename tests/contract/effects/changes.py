@@ -78,6 +78,7 @@ MEETS = {
     "algorithm.critic_lr algorithm.value_clip": ["algorithm.estimator=gae"],
     "batch.micro_batch": [],
     "eval.inside_episodes": ["eval.every=1"],
+    "eval.greedy": [],
     "track.project": ["track.to=['mlflow']"],
     "workers.address": ["workers.backend=ray"],
     "workers.number workers.max_restarts": ["workers.backend=process"],

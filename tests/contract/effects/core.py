@@ -98,7 +98,7 @@ def workers(recipe):
 
 def evaluation(recipe):
     """How evaluations before and after training sample, by whom, and how many they are."""
-    return sampling_fields(recipe), recipe.eval.engine, recipe.eval.episodes
+    return sampling_fields(recipe), recipe.eval.engine, recipe.eval.episodes, recipe.eval.greedy
 
 
 def trackers(run):

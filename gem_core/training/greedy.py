@@ -1,0 +1,60 @@
+"""The evaluations of a run with the most likely tokens, beside the sampled ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from gem_core.evaluation.outcomes import Outcome, add_outcome, read_outcomes
+from gem_core.evaluation.stats import wilson
+from gem_core.runs.directory.files import refuse_link
+from gem_core.runs.directory.run_dir import RunDir
+from gem_core.runs.recipe.recipe import Recipe
+from gem_core.training.eval_engine import ENGINE_LOG
+
+
+def evaluate_greedily(
+    run: RunDir, recipe: Recipe, model: str | Path, when: str, log: Callable[[str], None]
+) -> None:
+    """Play the evaluation greedily and keep its outcomes, if ``eval.greedy`` asks for that.
+
+    Nothing is done where the run has that evaluation already, or where there is none.
+
+    Args:
+        run: the run.
+        recipe: its recipe.
+        model: directory or id of the model.
+        when: ``before`` or ``after`` training.
+        log: receives a line with the success.
+
+    Raises:
+        GemError: the evaluation failed.
+    """
+    from msgspec.structs import replace
+
+    if not recipe.eval.greedy or recipe.eval.episodes == 0 or (when, True) in read_outcomes(run):
+        return
+    from gem_core.evaluation.measure import measure
+
+    greedy = replace(recipe, eval=replace(recipe.eval, temperature=0.0, greedy=False))
+    _, engine, outcomes = measure(greedy, model, refuse_link(run.path / ENGINE_LOG))
+    add_outcome(run, Outcome(when, True, engine, outcomes))
+    rate, low, high = _figures(outcomes).values()
+    log(f"{when.capitalize()}, greedy: success {rate:.3f} [{low:.3f}, {high:.3f}]")
+
+
+def greedy_figures(run: RunDir) -> dict[str, dict[str, float]] | None:
+    """Return the success of the greedy evaluations with 95 % Wilson intervals, by ``when``.
+
+    Returns:
+        ``None`` where there are none.
+    """
+    outcomes = read_outcomes(run).items()
+    found = {when: _figures(line.success) for (when, greedy), line in outcomes if greedy}
+    return found or None
+
+
+def _figures(outcomes: str) -> dict[str, float]:
+    wins = outcomes.count("1")
+    low, high = wilson(wins, len(outcomes))
+    return {"success/mean": wins / len(outcomes), "success/low": low, "success/high": high}
