@@ -28,7 +28,7 @@ IDS = {
     "game:Mastermind-v0-easy": "new-code",
     "game:Minesweeper-v0-easy": "hidden-cell",
     "game:Sokoban-v0-easy": "no-way-back",
-    "game:Sudoku-v0-easy": "fits-row",
+    "game:Sudoku-v0-easy": "empty-cell",
     "game:TowerofHanoi-v0-easy": "no-way-back",
     "game:Wordle-v0-easy": "keeps-green",
 }

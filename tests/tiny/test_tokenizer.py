@@ -80,6 +80,7 @@ def test_any_text_survives(tokenizer, text):
     [
         ("cells", " 0  1  .  #\n", ["  1", "  .", "  #"]),
         ("numbers", " 16   2   .\n", [" 16", "   2", "   ."]),
+        ("integers", "you guessed 137. \\boxed{137}\n", ["137", "\\boxed{", "}"]),
         ("letters", 'letter "h" appear in "hat"?', ["h", "a", "t"]),
     ],
 )

@@ -53,7 +53,7 @@ WEAK: dict[str, dict[str, str]] = {
     "game:Mastermind": {"new-code": f"{_HERE}.weak:NewCode"},
     "game:Minesweeper": {"hidden-cell": f"{_HERE}.weak:HiddenCell"},
     "game:Sokoban": {"no-way-back": f"{_HERE}.weak:Wanderer"},
-    "game:Sudoku": {"fits-row": f"{_HERE}.weak:FitsRow"},
+    "game:Sudoku": {"empty-cell": f"{_HERE}.weak:EmptyCell"},
     "game:TowerofHanoi": {"no-way-back": f"{_HERE}.weak:LegalDisk"},
     "game:Wordle": {"keeps-green": f"{_HERE}.weak:KeepsGreen"},
     **{

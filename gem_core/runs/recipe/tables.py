@@ -121,10 +121,11 @@ class TinyConfig(Table, frozen=True, kw_only=True):
     corpus: Literal["games", "own"] = "games"
     """Text on which the tokenizer is trained: five fixed games, so that recipes share one
     tokenizer, or the recipe's own environments, whose prompts are then short in tokens."""
-    pieces: Literal["digits", "cells", "numbers", "letters"] = "digits"
+    pieces: Literal["digits", "cells", "numbers", "integers", "letters"] = "digits"
     """What the tokenizer keeps apart from its neighbours: digits; also the cells of a board, with
-    the blank before each; whole numbers, as the cells of a board; also quoted letters and single
-    letters of words in quotes."""
+    the blank before each; whole numbers, as the cells of a board; whole numbers wherever they
+    are, so that a common one is one token; also quoted letters and single letters of words in
+    quotes."""
 
 
 class LoraConfig(Table, frozen=True, kw_only=True):

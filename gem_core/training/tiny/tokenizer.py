@@ -26,6 +26,7 @@ PIECES = {
     "digits": r"\\boxed\{|\}|[0-9]",
     "cells": r"\\boxed\{|\}|" + _CELL,
     "numbers": r"\\boxed\{|\}| +[0-9]+(?=[ \n])| *[._]+(?=[ \n])|[0-9]",
+    "integers": r"\\boxed\{|\}|[0-9]+",
     "letters": r'\\boxed\{|\}|[0-9]|[A-Za-z](?=[A-Za-z0-9 ]*"\?)|[a-zA-Z](?=" appear)',
 }
 """``model.tiny.pieces`` -> what is never merged with its neighbours, as a regular expression."""
