@@ -1,7 +1,7 @@
 """Refuse, by name, the keys that a trainer cannot honour or that something else already decides.
 
-The ``config`` module of every adapter states what becomes of each recipe key (``TRANSLATED``,
-``APPLIED``, ``REFUSED``) and which native keys the recipe decides (``NATIVE_OWNED``).
+The ``config`` module of every adapter has the recipe keys that are ``TRANSLATED``, ``APPLIED`` and
+``REFUSED``, and the native keys that the recipe decides (``NATIVE_OWNED``), of its `KeyTable`.
 """
 
 from __future__ import annotations

@@ -28,37 +28,52 @@ def real_parts() -> frozenset[str]:
 
 
 def on_gpu(recipe: Recipe) -> bool:
-    """Whether Oat's own engine and processes run."""
+    """Return whether Oat's own engine and processes run: on GPUs."""
     return recipe.hardware.device == "gpu"
 
 
 def is_bfloat16(recipe: Recipe) -> bool:
-    """Whether weights are bfloat16; else they are float32."""
+    """Return whether weights are bfloat16; else they are float32."""
     return recipe.model.dtype == "bfloat16"
 
 
+def takes_flash_attention(recipe: Recipe) -> bool:
+    """Return whether weights are bfloat16 and on a GPU."""
+    return is_bfloat16(recipe) and on_gpu(recipe)
+
+
+def takes_fused_head(recipe: Recipe) -> bool:
+    """Return whether a forward pass has one row: with more, the fused head has no gradient."""
+    return recipe.batch.micro_batch == 1
+
+
+def lora_alpha(recipe: Recipe) -> int:
+    """Return LoRA's alpha as a whole number."""
+    return int(recipe.model.lora.alpha)
+
+
+def clip_range(recipe: Recipe) -> float:
+    """Return the one clip range: both of the recipe's, which must be equal."""
+    return recipe.algorithm.clip_high
+
+
 def critic_type(recipe: Recipe) -> str:
-    """``ppo`` trains a critic, ``drgrpo`` none."""
+    """Return ``ppo``, which trains a critic, where the estimator needs one; else ``drgrpo``."""
     return "ppo" if needs_critic(recipe) else "drgrpo"
 
 
-def critic_lr(recipe: Recipe) -> float:
-    """The critic's learning rate."""
-    return recipe.algorithm.critic_lr or recipe.algorithm.lr
-
-
 def kl_in_loss(recipe: Recipe) -> float:
-    """Weight of the KL term in the loss."""
+    """Return the weight of the KL term in the loss: 0 where it is in the reward."""
     return recipe.algorithm.kl_coef if recipe.algorithm.kl_in == "loss" else 0.0
 
 
 def kl_in_reward(recipe: Recipe) -> float:
-    """Weight of the KL penalty in the reward."""
+    """Return the weight of the KL penalty in the reward: 0 where it is in the loss."""
     return recipe.algorithm.kl_coef if recipe.algorithm.kl_in == "reward" else 0.0
 
 
 def checkpoints_kept(recipe: Recipe) -> int:
-    """At least two: Oat deletes the oldest before the new one is whole."""
+    """Return at least two: Oat deletes the oldest before the new one is whole."""
     return max(2, recipe.train.keep_checkpoints)
 
 
@@ -68,32 +83,32 @@ def checkpoints_kept(recipe: Recipe) -> int:
 
 
 def updates_per_step(recipe: Recipe) -> int:
-    """Optimizer steps per training step."""
+    """Return the optimizer steps per training step."""
     return recipe.algorithm.epochs * recipe.algorithm.minibatches
 
 
 def micro_batch(recipe: Recipe) -> int:
-    """Rows per forward pass of one learner, before the number of rows is known."""
+    """Return the rows per forward pass of one learner, 1 before the number of rows is known."""
     return recipe.batch.micro_batch or 1
 
 
 def train_rows(recipe: Recipe) -> int:
-    """Rows per forward pass of all learners."""
+    """Return the rows per forward pass of all learners."""
     return recipe.hardware.gpus * micro_batch(recipe)
 
 
 def passes_per_item(recipe: Recipe) -> int:
-    """Oat's epochs, with which its sum comes to the updates of the run."""
+    """Return the epochs with which Oat's schedule comes to the updates of the run."""
     return updates_per_step(recipe) * micro_batch(recipe)
 
 
 def warmup_ratio(recipe: Recipe) -> float:
-    """Share of the updates whose ceiling is those in the warm-up's training steps."""
+    """Return the share of the updates in the warm-up; Oat takes the ceiling of their number."""
     half_below = max(0.0, recipe.algorithm.warmup_steps * updates_per_step(recipe) - 0.5)
     return half_below / max(1, recipe.train.steps * updates_per_step(recipe))
 
 
 def correction_cap(recipe: Recipe) -> float | None:
-    """Largest weight of a token; None without a correction."""
+    """Return the largest weight of a token; None without a correction."""
     algorithm = recipe.algorithm
     return algorithm.rollout_cap if algorithm.rollout_correction == "tis" else None

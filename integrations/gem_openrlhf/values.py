@@ -5,13 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from gem_adapters.estimate import needs_critic
+from gem_adapters.key_table import LEFT_OUT
 from gem_core.errors import RecipeError
 from gem_core.runs.recipe.files import flatten
 from gem_core.runs.recipe.recipe import Recipe
-
-ROLES = ("actor", "ref", "critic", "reward")
-"""OpenRLHF's groups of training processes; all get the same size."""
-
 
 # -- the algorithm --------------------------------------------------------------------------------
 
@@ -21,25 +18,25 @@ def clip(recipe: Recipe) -> tuple[float, float]:
     return recipe.algorithm.clip_low, recipe.algorithm.clip_high
 
 
-def critic_lr(recipe: Recipe) -> float:
-    """Return the learning rate of the critic."""
-    return recipe.algorithm.critic_lr or recipe.algorithm.lr
-
-
 def estimator(recipe: Recipe) -> str:
-    """Return a name that decides whether there is a critic; the advantages are gem_core's."""
+    """Return ``gae`` with a critic, else ``reinforce``; the advantages are gem-core's."""
     return "gae" if needs_critic(recipe) else "reinforce"
 
 
+def kl_in_loss(recipe: Recipe) -> bool:
+    """Return whether the KL term is in the loss."""
+    return recipe.algorithm.kl_in == "loss"
+
+
+def kl_estimator(recipe: Recipe) -> str:
+    """Return ``k3`` for a KL term in the loss, ``k1`` for one in the reward."""
+    return "k3" if kl_in_loss(recipe) else "k1"
+
+
 def loss_aggregation(recipe: Recipe) -> str:
-    """Return OpenRLHF's name of the mean over the loss."""
+    """Return ``token-mean`` for ``token``, ``seq-mean-token-mean`` for ``sequence``."""
     names = {"token": "token-mean", "sequence": "seq-mean-token-mean"}
     return names[recipe.algorithm.loss_aggregation]
-
-
-def schedule(recipe: Recipe) -> str:
-    """Return the name of the learning rate's schedule in transformers."""
-    return recipe.algorithm.schedule_name
 
 
 def warmup_ratio(recipe: Recipe) -> float:
@@ -54,11 +51,6 @@ def warmup_ratio(recipe: Recipe) -> float:
 
 
 # -- batches and steps ----------------------------------------------------------------------------
-
-
-def minibatch(recipe: Recipe) -> int:
-    """Return the episodes per optimizer step, over all ranks."""
-    return recipe.batch.episodes // recipe.algorithm.minibatches
 
 
 def micro_batch(recipe: Recipe) -> int:
@@ -118,8 +110,13 @@ def lora_targets(recipe: Recipe) -> list[str] | None:
 
 
 def zero_stage(recipe: Recipe) -> int | None:
-    """Return the stage of DeepSpeed's ZeRO; None is OpenRLHF's default, 2."""
+    """Return the stage of DeepSpeed's ZeRO: 0, 2 or 3; None is OpenRLHF's default, 2."""
     return {"default": None, "none": 0, "optimizer": 2, "full": 3}[recipe.hardware.sharding]
+
+
+def offloads_optimizer(recipe: Recipe) -> bool:
+    """Return whether the optimizer's states are in the host's memory."""
+    return recipe.hardware.offload == "optimizer"
 
 
 # -- the hardware ---------------------------------------------------------------------------------
@@ -150,22 +147,34 @@ def engine_gpus(recipe: Recipe) -> int:
     return gpus - train_gpus(recipe) if is_async(recipe) else gpus
 
 
-def layout_flags(recipe: Recipe) -> dict[str, Any]:
-    """Return defaults: training and generation take turns on all GPUs; async mode splits them."""
-    if recipe.hardware.device == "cpu":
-        return {
-            "vllm.num_engines": 1,
-            "vllm.sync_backend": "gloo",
-            "vllm.enforce_eager": recipe.hardware.engine == "vllm",
-            "ds.attn_implementation": "sdpa",
-        }
+def on_cpu(recipe: Recipe) -> bool:
+    """Return whether the CPU harness runs."""
+    return recipe.hardware.device == "cpu"
+
+
+def on_gpu(recipe: Recipe) -> bool:
+    """Return whether GPUs train and generate."""
+    return not on_cpu(recipe)
+
+
+def takes_turns(recipe: Recipe) -> bool:
+    """Return whether training and generation take turns on the same GPUs."""
+    return on_gpu(recipe) and not is_async(recipe)
+
+
+def engines(recipe: Recipe) -> int:
+    """Return the engines that fill the GPUs that generate; 1 on a CPU."""
+    if on_cpu(recipe):
+        return 1
     hardware = recipe.hardware
-    flags: dict[str, Any] = {"train.colocate_all": True, "vllm.enable_prefix_caching": True}
-    engines = engine_gpus(recipe) // hardware.engine_tensor_parallel
-    flags["vllm.num_engines"] = hardware.nodes * engines
-    if is_async(recipe):
-        return flags
-    flags["vllm.enable_sleep"] = True
-    flags["vllm.gpu_memory_utilization"] = 0.6
-    flags["ds.enable_sleep"] = hardware.sharding != "none"  # DeepSpeed moves divided states only
-    return flags
+    return hardware.nodes * (engine_gpus(recipe) // hardware.engine_tensor_parallel)
+
+
+def training_sleeps(recipe: Recipe) -> Any:
+    """Return whether DeepSpeed moves its states away while the engine samples: divided ones."""
+    return recipe.hardware.sharding != "none" if takes_turns(recipe) else LEFT_OUT
+
+
+def eager_on_cpu(recipe: Recipe) -> Any:
+    """Return whether vLLM samples, on a CPU."""
+    return recipe.hardware.engine == "vllm" if on_cpu(recipe) else LEFT_OUT

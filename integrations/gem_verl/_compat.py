@@ -10,11 +10,10 @@ from typing import Any
 from gem_core.errors import MissingDependencyError
 from gem_core.runs.trainers import require
 from gem_verl import TRAINER
+from gem_verl.values import PREFIX
 
 require(TRAINER)  # an untested verl or Python stops here, with the command that helps
 
-PREFIX = "gem_"
-"""What the names of gem-core's estimators begin with in verl."""
 _TRAINER_BASE = "verl.trainer.ppo.v1.trainer_base"
 _REPLAY_BUFFER = "verl.trainer.ppo.v1.replay_buffer"
 _AGENT_LOOP = "verl.experimental.agent_loop.agent_loop"

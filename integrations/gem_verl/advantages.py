@@ -20,7 +20,8 @@ from gem_adapters.token_rows import TokenRows, final_values, read_labels
 from gem_core.advantages import discounted_returns, get_estimator, list_estimators
 from gem_core.errors import GemError
 from gem_core.runs.recipe.recipe import AlgorithmConfig
-from gem_verl._compat import PREFIX, hand_over_values
+from gem_verl._compat import hand_over_values
+from gem_verl.values import PREFIX
 
 SUMMARY: dict[str, float] = {}
 """The estimator's metrics of the last batch in this process, for those of the step."""

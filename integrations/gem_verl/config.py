@@ -1,6 +1,6 @@
 """Recipe -> hydra overrides of ``verl.trainer.main_ppo``.
 
-`gem_verl.tables` says which native key comes from which recipe key; `NATIVE_OWNED` is made of it.
+`gem_verl.key_table` says which native key comes from which recipe key.
 """
 
 from __future__ import annotations
@@ -11,64 +11,26 @@ from typing import Any
 from gem_adapters.hydra import override, refuse_unknown
 from gem_adapters.native_keys import (
     bare,
-    core_keys,
     native_table,
     refuse_keys,
     refuse_native,
     refuse_values,
 )
 from gem_adapters.rollout_correction import refuse_truncated_sampling
-from gem_core.runs.recipe.recipe import Recipe, get_key
+from gem_core.runs.recipe.recipe import Recipe
+from gem_verl.key_table import TABLE
 from gem_verl.native import native_keys
-from gem_verl.owned import OF_THE_RUN, REPLACED, UNSOUND
-from gem_verl.tables import COMPUTED, DIRECT, NATIVE_DEFAULTS, WIRING
 
-__all__ = [
-    "APPLIED",
-    "NATIVE_DEFAULTS",
-    "NATIVE_OWNED",
-    "REFUSED",
-    "TRANSLATED",
-    "WIRING",
-    "payload",
-    "recipe_settings",
-    "translate",
-]
-
-REFUSED: dict[str, str] = {
-    "algorithm.kl_in": (
-        "verl adds a KL in the reward to single tokens, where it would count as reward of turns. "
-        'Use algorithm.kl_in = "loss".'
-    ),
-    "hardware.tensor_parallel": (
-        "its FSDP2 engine shares weights, not layers; set hardware.sequence_parallel or leave it 1."
-    ),
-}
-"""Keys that cannot be honoured, and what to do instead."""
-APPLIED = frozenset(
-    {"batch.group_size", "eval.inside_episodes", "train.log_episodes", "train.save_minutes"}
-)
+APPLIED = TABLE.applied
 """Carried out by the adapter in verl's processes, so there is no native key."""
-_DECIDING = {*DIRECT, *(key for key, _, _ in COMPUTED), "algorithm.options"}
-TRANSLATED = frozenset(_DECIDING) - core_keys()
+REFUSED = TABLE.refused
+"""Keys that cannot be honoured, and what to do instead."""
+TRANSLATED = TABLE.translated
 """Keys that `translate` turns into native ones."""
-
-
-def _native_owned() -> dict[str, str]:
-    owned = {"algorithm.gem_options": "set algorithm.options instead"}
-    for key, names in DIRECT.items():
-        owned |= dict.fromkeys(names, f"set {key} instead")
-    for key, names, _ in COMPUTED:
-        owned |= {bare(name): f"set {key} instead" for name in names}
-    for name, value in WIRING.items():
-        owned[name] = f"the adapter needs {value!r} there"
-    for key, rivals in REPLACED.items():
-        owned |= dict.fromkeys(rivals.split(), f"set {key} instead")
-    return owned | OF_THE_RUN | UNSOUND
-
-
-NATIVE_OWNED = _native_owned()
-"""Native key -> what decides it."""
+NATIVE_OWNED = TABLE.owned
+"""Native key -> what decides it; refused in ``[trainer.verl]``."""
+NATIVE_DEFAULTS = TABLE.defaults
+"""Defaults of verl that do not fit, which ``[trainer.verl]`` may change."""
 
 
 def translate(recipe: Recipe) -> list[str]:
@@ -79,24 +41,18 @@ def translate(recipe: Recipe) -> list[str]:
     Raises:
         RecipeError: verl cannot honour a key; the message names it.
     """
-    settings = WIRING | recipe_settings(recipe)
+    settings = TABLE.fixed | recipe_settings(recipe)
     return [override(key, value) for key, value in settings.items()]
 
 
 def recipe_settings(recipe: Recipe) -> dict[str, Any]:
-    """Return the native keys and values of everything but the `WIRING`.
+    """Return the native keys and values of everything but what the adapter needs fixed.
 
     Raises:
         RecipeError: verl cannot honour a key; the message names it.
     """
     _refuse(recipe)
-    settings = {name: get_key(recipe, key) for key, names in DIRECT.items() for name in names}
-    for _, names, value in COMPUTED:
-        settings |= _known(dict.fromkeys(names, value(recipe)))
-    for name, option in recipe.algorithm.options.items():
-        settings[f"+algorithm.gem_options.{name}"] = option
-    for name, default in NATIVE_DEFAULTS.items():
-        settings |= _known({name: default(recipe) if callable(default) else default})
+    settings = {k: v for k, v in TABLE.settings(recipe).items() if k not in TABLE.fixed}
     if recipe.hardware.device == "cpu":
         from gem_verl.cpu import harness
 
@@ -112,11 +68,6 @@ def recipe_settings(recipe: Recipe) -> dict[str, Any]:
 def payload(recipe: Recipe) -> str:
     """Return the recipe as text without what hydra or OmegaConf interpret: quotes and dollars."""
     return json.dumps(recipe.to_dict()).replace("'", "\\u0027").replace("$", "\\u0024")
-
-
-def _known(settings: dict[str, Any]) -> dict[str, Any]:
-    """Leave out values that are None, for which verl's own stay."""
-    return {name: value for name, value in settings.items() if value is not None}
 
 
 def _refuse(recipe: Recipe) -> None:

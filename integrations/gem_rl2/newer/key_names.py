@@ -9,22 +9,22 @@ RENAMED = {
     "actor.gradient_checkpointing": "actor.enable_gradient_checkpointing",
     "actor.lr": "actor.optimizer.lr",
     "actor.weight_decay": "actor.optimizer.weight_decay",
-    "+actor.betas": "+actor.optimizer.betas",
+    "actor.betas": "actor.optimizer.betas",
     "actor.scheduler": "actor.scheduler.name",
     "actor.warmup_ratio": "actor.scheduler.warmup_ratio",
     "critic.lr": "critic.optimizer.lr",
     "rollout.server_args.dtype": "actor.dtype",
     "rollout.dynamic_filtering": "rollout.train.dynamic_filtering",
     "rollout.train_sampling_params.temperature": "rollout.train.sampling_params.temperature",
-    "+rollout.train_sampling_params.top_p": "+rollout.train.sampling_params.top_p",
-    "+rollout.train_sampling_params.top_k": "+rollout.train.sampling_params.top_k",
+    "rollout.train_sampling_params.top_p": "rollout.train.sampling_params.top_p",
+    "rollout.train_sampling_params.top_k": "rollout.train.sampling_params.top_k",
     "rollout.train_sampling_params.max_new_tokens": "rollout.train.sampling_params.max_new_tokens",
     "rollout.train_sampling_params.no_stop_trim": "rollout.train.sampling_params.no_stop_trim",
     "rollout.train_sampling_params.stop": "rollout.train.sampling_params.stop",
     "rollout.train_sampling_params.stop_token_ids": "rollout.train.sampling_params.stop_token_ids",
     "rollout.test_sampling_params.temperature": "rollout.test.sampling_params.temperature",
-    "+rollout.test_sampling_params.top_p": "+rollout.test.sampling_params.top_p",
-    "+rollout.test_sampling_params.top_k": "+rollout.test.sampling_params.top_k",
+    "rollout.test_sampling_params.top_p": "rollout.test.sampling_params.top_p",
+    "rollout.test_sampling_params.top_k": "rollout.test.sampling_params.top_k",
     "rollout.test_sampling_params.max_new_tokens": "rollout.test.sampling_params.max_new_tokens",
     "rollout.test_sampling_params.no_stop_trim": "rollout.test.sampling_params.no_stop_trim",
     "rollout.test_sampling_params.stop": "rollout.test.sampling_params.stop",
@@ -39,7 +39,7 @@ RENAMED = {
 }
 """Name in 0.0.2 -> name in the newer API; other names are the same in both."""
 MISSING = frozenset(
-    {"+actor.epochs", "++critic.betas", "++critic.epochs", "actor.sp_size", "actor.tp_size"}
+    {"actor.epochs", "critic.betas", "critic.epochs", "actor.sp_size", "actor.tp_size"}
 )
 """Names in 0.0.2 that are not set in the newer API: it makes one pass over each batch, and the
 critic's betas are among `CRITIC`; sequences and layers divided over ranks are refused."""
@@ -64,8 +64,9 @@ OWNED = {
 
 
 def newer_name(name: str) -> str:
-    """What the newer API calls the key ``name`` of 0.0.2."""
-    return RENAMED.get(name, name)
+    """What the newer API calls the key ``name`` of 0.0.2; hydra's ``+`` before it stays."""
+    key = name.lstrip("+")
+    return name.removesuffix(key) + RENAMED.get(key, key)
 
 
 def to_newer(keys: Mapping[str, Any]) -> dict[str, Any]:
@@ -78,7 +79,8 @@ def to_newer(keys: Mapping[str, Any]) -> dict[str, Any]:
         The same under the newer names, without what is `MISSING`, and with the critic following
         the actor.
     """
-    overrides = {newer_name(name): value for name, value in keys.items() if name not in MISSING}
+    kept = {name: value for name, value in keys.items() if name.lstrip("+") not in MISSING}
+    overrides = {newer_name(name): value for name, value in kept.items()}
     # Only its default schedule has a minimum; the others do not take one.
     overrides["~actor.scheduler.min_lr"] = None
     overrides["~critic.scheduler.min_lr"] = None

@@ -11,7 +11,7 @@ from typing import Any
 from gem_adapters.native_keys import bare, refuse_native, refuse_values
 from gem_core.runs.recipe.recipe import Recipe
 from gem_core.training.allocator import keep_freed_memory
-from gem_verl.tables import ACTOR, MODEL, REF, ROLLOUT
+from gem_verl.key_table import ACTOR, MODEL, REF, ROLLOUT
 
 ENGINE = "gem_hf"
 """Name of the Hugging Face generation engine of `gem_verl.cpu.engine` in verl."""

@@ -183,12 +183,12 @@ def test_every_flag_that_is_set_is_owned_or_a_default(recipe, tmp_path, monkeypa
     monkeypatch.setattr("gem_openrlhf.launch.model_source", lambda recipe: untrained)
     run = RunDir.create(tmp_path / "run", recipe, "openrlhf")
     names = {**flags(recipe), **run_flags(recipe, run)}.keys()
-    assert names - NATIVE_OWNED.keys() - NATIVE_DEFAULTS <= {"train.async_enable"}
-    assert not NATIVE_DEFAULTS & NATIVE_OWNED.keys()
+    assert names - NATIVE_OWNED.keys() - NATIVE_DEFAULTS.keys() <= {"train.async_enable"}
+    assert not NATIVE_DEFAULTS.keys() & NATIVE_OWNED.keys()
 
 
 def test_openrlhf_has_all_of_these_flags():
-    assert NATIVE_OWNED.keys() | NATIVE_DEFAULTS <= known_flags()
+    assert NATIVE_OWNED.keys() | NATIVE_DEFAULTS.keys() <= known_flags()
 
 
 @pytest.mark.parametrize(

@@ -14,15 +14,14 @@ from gem_core.runs.directory.run_dir import RunDir
 from gem_core.runs.recipe.files import flatten
 from gem_core.runs.recipe.recipe import recipe_keys
 from gem_rl2.config import (
-    NAMES,
     NATIVE_DEFAULTS,
-    NATIVE_FREE,
     NATIVE_OWNED,
     native_config,
     native_owned,
     settings_of,
     translate,
 )
+from gem_rl2.key_table import NATIVE_FREE, TABLE
 from gem_rl2.native import compose_native, native_keys
 
 
@@ -52,8 +51,13 @@ def test_every_translated_key_is_owned_and_its_recipe_key_named(tiny, newer):
     owned = native_owned(newer)
     overrides = translate(tiny("algorithm.epochs=1"), newer=newer)
     assert bare_names(overrides) <= owned.keys() | NATIVE_DEFAULTS.keys()
-    named = {reason.split()[1] for reason in owned.values() if reason.startswith("set ")}
-    assert NAMES.keys() <= named
+    named = {
+        key
+        for reason in owned.values()
+        if reason.startswith("set ")
+        for key in reason.removesuffix(" instead").split()[1::2]
+    }
+    assert {key for row in TABLE.of("copied", "computed") for key in row.keys} <= named
     assert named - {"--run"} <= set(recipe_keys())
 
 

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from gem_core.runs.directory.run_dir import RunDir
-from gem_verl.config import WIRING, recipe_settings, translate
+from gem_verl.config import recipe_settings, translate
+from gem_verl.key_table import TABLE
 from gem_verl.launch import run_settings
 
 SCRIPT = Path(__file__).parents[3] / "recipes" / "verl" / "train.py"
@@ -31,7 +32,7 @@ def script():
 def test_it_sets_what_the_launcher_sets(script, tiny, tmp_path, resume):
     recipe = tiny("algorithm.options={per_env=true}")
     run = RunDir.create(tmp_path / "run", recipe, "verl")
-    expected = {**WIRING, **recipe_settings(recipe), **run_settings(recipe, run, resume)}
+    expected = {**TABLE.fixed, **recipe_settings(recipe), **run_settings(recipe, run, resume)}
     assert script.settings(recipe, run, resume) == expected
 
 
