@@ -23,7 +23,9 @@ from gradient import signal_and_noise
 from page import write_page
 
 from gem_core.episodes.rollout import play_batch
+from gem_core.evaluation.controls.play import play_controls, read_trained
 from gem_core.evaluation.local import evaluate, loaded
+from gem_core.evaluation.progress import no_progress
 from gem_core.runs import provenance
 from gem_core.runs.recipe.load import load_recipe
 from gem_core.runs.recipe.recipe import Recipe
@@ -41,15 +43,19 @@ SAMPLES = 8
 """Episodes of one task in these batches, to see how often their success differs."""
 
 
-class Conditions(msgspec.Struct, forbid_unknown_fields=True):
-    """All of ``conditions.toml``: overrides of the tiny profile, by name."""
+class Condition(msgspec.Struct, forbid_unknown_fields=True):
+    """A recipe: a baseline in the tiny profile, and what differs."""
 
-    baseline: str
     set: list[str]
-    """For all conditions."""
-    start: dict[str, list[str]]
-    capacity: dict[str, list[str]]
-    training: dict[str, list[str]]
+    baseline: str = "guess-the-number-easy"
+
+
+class Conditions(msgspec.Struct, forbid_unknown_fields=True):
+    """All of ``conditions.toml``, by what is measured and by name."""
+
+    start: dict[str, Condition]
+    capacity: dict[str, Condition]
+    training: dict[str, Condition]
 
 
 def main() -> int:
@@ -64,23 +70,23 @@ def main() -> int:
         provenance.check_option(parser, arguments)
         for seed in arguments.seeds:
             for kind in arguments.only:
-                for name, sets in getattr(conditions, kind).items():
-                    measure(kind, name, conditions, sets, seed)
+                for name, condition in getattr(conditions, kind).items():
+                    measure(kind, name, condition, seed)
     write_page(HERE / "README.md", RESULTS)
     return 0
 
 
-def measure(kind: str, name: str, conditions: Conditions, sets: list[str], seed: int) -> None:
+def measure(kind: str, name: str, condition: Condition, seed: int) -> None:
     """Measure one condition and write its file, unless there is one."""
     target = RESULTS / kind / f"{name}-seed{seed}.json"
     if target.exists():
         return
-    overrides = [*conditions.set, *sets, f"seed={seed}"]
-    recipe = load_recipe(conditions.baseline, "tiny", overrides)
+    overrides = [*condition.set, f"seed={seed}"]
+    recipe = load_recipe(condition.baseline, "tiny", overrides)
     began = time.perf_counter()
     figures = MEASURES[kind](recipe)
     row = {
-        "baseline": conditions.baseline,
+        "baseline": condition.baseline,
         "set": overrides,
         "seed": seed,
         "commit": provenance.commit(),
@@ -135,7 +141,7 @@ def capacity(recipe: Recipe) -> dict[str, Any]:
 
 
 def training(recipe: Recipe) -> dict[str, Any]:
-    """Train with TRL and play before and after."""
+    """Train with TRL; play before and after, and the players without a model."""
     from msgspec.structs import replace
 
     source = model_path(recipe)
@@ -144,8 +150,13 @@ def training(recipe: Recipe) -> dict[str, Any]:
         run = run_experiment(without, "trl", Path(folder) / "run", log=lambda line: None)
         curve = [round(row["success/mean"], 3) for row in run.metrics()]
         after = played(recipe, run.model)
+        trained = read_trained(str(run.path), None, [f"eval.episodes={recipe.eval.episodes}"])
+        controls = play_controls(trained, None, Path(folder) / "controls", progress=no_progress)
+    record = json.loads((Path(source) / "warm_start.json").read_text(encoding="utf-8"))
     return {
         "overlap": task_overlap(recipe),
+        "controls": controls.success,
+        "imitated": record["expert"]["success"],
         "before": played(recipe, source),
         "after": after,
         "curve": curve,
