@@ -31,7 +31,7 @@ class Fault:
 RUN = ("recorded runs",)
 ENGINE = ("weights of the engine",)
 SAMPLING = ("sampling",)
-MACHINE = "gem_core/episodes/machine.py"
+STATE = "gem_core/episodes/state.py"
 TOKEN_ROWS = "integrations/gem_adapters/token_rows.py"
 _ADVANCE = "        turn.reward = reward\n        turn.info = info\n"
 
@@ -183,7 +183,7 @@ FROM_OUTSIDE = (
         "a truncated turn's reward goes to the turn before",
         "none",
         ("episode machine",),
-        MACHINE,
+        STATE,
         _ADVANCE,
         _ADVANCE.replace(
             "turn.reward = reward",
@@ -196,7 +196,7 @@ FROM_OUTSIDE = (
             "a truncated turn's reward goes to the turn before",
             trainer,
             ("turn rewards",),
-            MACHINE,
+            STATE,
             _ADVANCE,
             _ADVANCE.replace(
                 "turn.reward = reward",

@@ -2,7 +2,45 @@
 
 from __future__ import annotations
 
-from gem_core.episodes.data import Episode, Turn
+from typing import TYPE_CHECKING
+
+from gem_core.env.remote.errors import EnvDeadlineError, remote_place
+from gem_core.episodes.data import StopReason
+from gem_core.errors import error_line
+
+if TYPE_CHECKING:
+    from gem_core.episodes.data import Episode, Turn
+
+
+def end_episode(
+    episode: Episode,
+    reason: StopReason,
+    error: str | None,
+    *,
+    unanswered: Turn | None = None,
+    train_on_failed: bool = False,
+) -> None:
+    """Fill in the end of an episode.
+
+    Args:
+        episode: the record.
+        reason: why it ends.
+        error: what went wrong.
+        unanswered: its last turn, if the environment has returned no result for it.
+        train_on_failed: see `gem_core.episodes.limits.Limits`.
+    """
+    episode.stop_reason = reason
+    episode.error = error
+    trim(episode)
+    if episode.turns:
+        last = episode.turns[-1]
+        last.truncated = last.truncated or reason.truncated
+        episode.success = not reason.failed and bool(last.info.get("success", False))
+    if reason.failed:
+        if unanswered is not None:
+            exclude_turn(episode, unanswered)
+        if not train_on_failed:
+            episode.exclude()
 
 
 def trim(episode: Episode) -> None:
@@ -26,3 +64,15 @@ def exclude_turn(episode: Episode, turn: Turn) -> None:
         for number, start, end in segment.spans:
             if number == turn.index:
                 segment.loss_mask[start:end] = [0] * (end - start)
+
+
+def describe_failure(error: BaseException) -> tuple[StopReason, str]:
+    """Return why an episode ends whose environment raised ``error``, and the error as one line."""
+    if isinstance(error, EnvDeadlineError):
+        return StopReason.DEADLINE, str(error)
+    return StopReason.ENV_ERROR, f"{error_line(error)}{remote_place(error)}"
+
+
+def record_close_error(episode: Episode, error: BaseException) -> None:
+    """Record that the environment could not be closed, unless the episode has an error already."""
+    episode.error = episode.error or f"close: {error_line(error)}{remote_place(error)}"

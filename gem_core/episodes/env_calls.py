@@ -12,65 +12,23 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import wait as wait_futures
 from contextlib import ExitStack
-from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gem_core.env.blocking import never_blocks
-from gem_core.env.remote.outcome import Outcome
-from gem_core.episodes.data import Completion, StopReason
+from gem_core.episodes.data import StopReason
 from gem_core.episodes.env_threads import Call, env_threads
-from gem_core.episodes.machine import EpisodeMachine
+from gem_core.episodes.machine_calls import CloseCall, MachineCall
 from gem_core.episodes.pacing import pace
+
+if TYPE_CHECKING:
+    from gem_core.env.remote.outcome import Outcome
+    from gem_core.episodes.machine import EpisodeMachine
 
 DEFAULT_DEADLINE_S = 60.0
 """Wall seconds of one call of an environment that may block, where the limits set none."""
-
-
-@dataclass(slots=True)
-class EnvCall:
-    """A call of an environment: the reset, the step after a completion, or the closing.
-
-    Attributes:
-        machine: the episode.
-        run: makes the call here and now.
-        submit: begins it where the environment lives; ``None`` where there is nothing to do.
-        receive: takes what was answered there.
-    """
-
-    machine: EpisodeMachine
-    run: Callable[[], list[int] | None]
-    submit: Callable[[], Outcome[Any] | None]
-    receive: Callable[[Outcome[Any]], list[int] | None]
-
-
-def starting(machine: EpisodeMachine) -> EnvCall:
-    """Return the call that begins an episode."""
-    return EnvCall(machine, machine.start, machine.submit_start, machine.receive)
-
-
-def feeding(machine: EpisodeMachine, completion: Completion) -> EnvCall:
-    """Return the call that plays a completion."""
-    return EnvCall(
-        machine,
-        lambda: machine.feed(completion),
-        lambda: machine.submit_feed(completion),
-        machine.receive,
-    )
-
-
-def closing(machine: EpisodeMachine) -> EnvCall:
-    """Return the call that closes the environment of an episode."""
-
-    def close() -> None:
-        machine.close()
-
-    def receive(future: Outcome[Any]) -> None:
-        machine.receive_close(future)
-
-    return EnvCall(machine, close, machine.submit_close, receive)
 
 
 def call_deadline(machine: EpisodeMachine) -> float | None:
@@ -91,71 +49,76 @@ def seconds_left(ends_at: float | None, cap: float | None = None) -> float | Non
     return left if cap is None else min(left, cap)
 
 
-def _late(machine: EpisodeMachine, call: Call[Any], ends_at: float | None) -> bool:
-    """Return whether the call or the episode has passed its limit; then both are given up."""
+def _give_up_late(machine: EpisodeMachine, call: Call[Any], ends_at: float | None) -> bool:
+    """Give up a call in a thread that has passed its limit or the episode's; return whether."""
     call_over = call.left() <= 0  # asked once: time goes on
     episode_over = ends_at is not None and time.monotonic() >= ends_at
     if call.future.done() or not (call_over or episode_over):
         return False
-    seconds = call.limit_s if call_over else machine.limits.episode_deadline_s
     env_threads().abandon(call)
-    episode = f"{machine.env_id}, seed {machine.seed}"
-    message = f"{episode}: the environment did not answer within {seconds:g} s"
-    machine.abort(StopReason.DEADLINE, message, close=False)
+    _abort_unanswered(machine, call.limit_s if call_over else machine.limits.episode_deadline_s)
     return True
 
 
-async def in_env(
-    env_call: EnvCall, deadline: float | None, ends_at: float | None = None
+def _abort_unanswered(machine: EpisodeMachine, seconds: float | None) -> None:
+    where = f"{machine.env_id}, seed {machine.seed}"
+    message = f"{where}: the environment did not answer within {seconds:g} s"
+    machine.abort(StopReason.DEADLINE, message, close=False)
+
+
+async def call_env(
+    call: MachineCall, deadline: float | None, ends_at: float | None = None
 ) -> list[int] | None:
     """Make a call: where the environment lives, directly if it cannot block, or in a thread."""
-    machine = env_call.machine
-    if machine.remote_env is not None:
-        submitted = env_call.submit()
-        if submitted is None:
-            return None
-        await _until_done(submitted, seconds_left(ends_at))
-        return _received(env_call, submitted)
+    if call.remote_env is not None:
+        return await _call_remote_env(call, ends_at)
     if deadline is None:
-        return env_call.run()
-    call = env_threads().submit(env_call.run, deadline)
-    future = asyncio.wrap_future(call.future)
-    while not future.done() and not _late(machine, call, ends_at):
-        await asyncio.wait([future], timeout=seconds_left(ends_at, max(0.0, call.left())))
+        return call.run()
+    in_thread = env_threads().submit(call.run, deadline)
+    future = asyncio.wrap_future(in_thread.future)
+    while not future.done() and not _give_up_late(call.machine, in_thread, ends_at):
+        await asyncio.wait([future], timeout=seconds_left(ends_at, max(0.0, in_thread.left())))
         env_threads().give_up_late()
     return future.result() if future.done() else None
 
 
-async def _until_done(submitted: Outcome[Any], seconds: float | None) -> None:
+async def _call_remote_env(call: MachineCall, ends_at: float | None) -> list[int] | None:
+    outcome = call.submit()
+    if outcome is None:
+        return None
+    try:
+        await _wait_until_done(outcome, seconds_left(ends_at))
+    finally:  # also where the episode is cancelled
+        call.count_seconds()
+    return _receive(call, outcome)
+
+
+async def _wait_until_done(outcome: Outcome[Any], seconds: float | None) -> None:
     """Wait for an answer, but not to cancel it or to take its error."""
     turns = pace()
     waiter: asyncio.Future[None] = turns.loop.create_future()
-    submitted.add_done_callback(lambda _: turns.release(waiter))
+    outcome.add_done_callback(lambda _: turns.release(waiter))
     if seconds is None:
         await waiter
     else:
         await asyncio.wait([waiter], timeout=seconds)
 
 
-def _received(env_call: EnvCall, submitted: Outcome[Any]) -> list[int] | None:
+def _receive(call: MachineCall, outcome: Outcome[Any]) -> list[int] | None:
     """Take what was answered; without an answer the episode has passed its deadline."""
-    if submitted.done():
-        return env_call.receive(submitted)
-    machine = env_call.machine
-    limit = machine.limits.episode_deadline_s
-    where = f"{machine.env_id}, seed {machine.seed}"
-    message = f"{where}: the environment did not answer within {limit:g} s"
-    machine.abort(StopReason.DEADLINE, message, close=False)
+    if outcome.done():
+        return call.receive(outcome)
+    _abort_unanswered(call.machine, call.machine.limits.episode_deadline_s)
     return None
 
 
 async def close_env(machine: EpisodeMachine) -> None:
     """Close the environment of an episode that is over, unless it is closed already."""
     if machine.needs_close:
-        await in_env(closing(machine), call_deadline(machine))
+        await call_env(CloseCall(machine), call_deadline(machine))
 
 
-def step_all(calls: Sequence[EnvCall], started: float | None) -> list[list[int] | None]:
+def step_all(calls: Sequence[MachineCall], started: float | None) -> list[list[int] | None]:
     """Make one call per machine; those that may block run concurrently, each with its deadline.
 
     Args:
@@ -166,46 +129,47 @@ def step_all(calls: Sequence[EnvCall], started: float | None) -> list[list[int] 
     waiting: list[tuple[int, Call[list[int] | None], float | None]] = []
     elsewhere: list[tuple[int, float | None]] = []
     direct: list[int] = []
-    for slot, env_call in enumerate(calls):
-        machine = env_call.machine
+    for slot, call in enumerate(calls):
+        machine = call.machine
         whole = machine.limits.episode_deadline_s
         ends_at = None if whole is None or started is None else started + whole
         deadline = call_deadline(machine)
         if ends_at is not None and time.monotonic() >= ends_at:
             message = f"the episode took longer than {whole:g} s"
             machine.abort(StopReason.DEADLINE, message, close=False)
-        elif machine.remote_env is not None:
+        elif call.remote_env is not None:
             elsewhere.append((slot, ends_at))
         elif deadline is None:
             direct.append(slot)
         else:
-            waiting.append((slot, env_threads().submit(env_call.run, deadline), ends_at))
-    submitted = _submit_all([calls[slot] for slot, _ in elsewhere])
+            waiting.append((slot, env_threads().submit(call.run, deadline), ends_at))
+    outcomes = _submit_all([calls[slot] for slot, _ in elsewhere])
     for slot in direct:  # meanwhile the others work
         results[slot] = calls[slot].run()
-    for (slot, ends_at), future in zip(elsewhere, submitted, strict=True):
-        if future is not None:
-            future.wait(seconds_left(ends_at))
-            results[slot] = _received(calls[slot], future)
-    for slot, call, ends_at in waiting:
-        results[slot] = _waited_for(calls[slot].machine, call, ends_at)
+    for (slot, ends_at), outcome in zip(elsewhere, outcomes, strict=True):
+        if outcome is not None:
+            outcome.wait(seconds_left(ends_at))
+            calls[slot].count_seconds()
+            results[slot] = _receive(calls[slot], outcome)
+    for slot, in_thread, ends_at in waiting:
+        results[slot] = _wait_for(calls[slot].machine, in_thread, ends_at)
     return results
 
 
-def _submit_all(calls: Sequence[EnvCall]) -> list[Outcome[Any] | None]:
+def _submit_all(calls: Sequence[MachineCall]) -> list[Outcome[Any] | None]:
     """Begin calls of environments that live elsewhere, in one write to each worker."""
-    pools = {env.pool for call in calls if (env := call.machine.remote_env) is not None}
+    pools = {env.pool for call in calls if (env := call.remote_env) is not None}
     with ExitStack() as stack:
         for pool in pools:
             stack.enter_context(pool.together())
         return [call.submit() for call in calls]
 
 
-def _waited_for(
+def _wait_for(
     machine: EpisodeMachine, call: Call[list[int] | None], ends_at: float | None
 ) -> list[int] | None:
     """Wait for a call in a thread until its deadline; return its result."""
-    while not call.future.done() and not _late(machine, call, ends_at):
+    while not call.future.done() and not _give_up_late(machine, call, ends_at):
         wait_futures([call.future], seconds_left(ends_at, max(0.0, call.left())))
         env_threads().give_up_late()
     return call.future.result() if call.future.done() else None

@@ -23,17 +23,14 @@ from typing import Protocol
 
 from gem_core.episodes.data import Completion, Episode, StopReason
 from gem_core.episodes.env_calls import (
-    EnvCall,
     call_deadline,
+    call_env,
     close_env,
-    closing,
-    feeding,
-    in_env,
     seconds_left,
-    starting,
     step_all,
 )
 from gem_core.episodes.machine import EpisodeMachine
+from gem_core.episodes.machine_calls import CloseCall, FeedCall, StartCall
 from gem_core.episodes.pacing import pace
 from gem_core.errors import GemError, require_kind, require_methods
 
@@ -119,7 +116,7 @@ async def play(machine: EpisodeMachine, policy: Policy) -> Episode:
     turns = pace()
     try:
         await turns.turn()
-        prompt_ids = await in_env(starting(machine), deadline, ends_at)
+        prompt_ids = await call_env(StartCall(machine), deadline, ends_at)
         while prompt_ids is not None:
             began = time.perf_counter()
             request = Request(prompt_ids, machine.max_tokens, machine)
@@ -133,7 +130,7 @@ async def play(machine: EpisodeMachine, policy: Policy) -> Episode:
                 break
             machine.add_seconds("policy", time.perf_counter() - began)
             await turns.turn()
-            prompt_ids = await in_env(feeding(machine, completion), deadline, ends_at)
+            prompt_ids = await call_env(FeedCall(machine, completion), deadline, ends_at)
     except GeneratorExit:  # no event loop any more
         machine.abort(StopReason.ABORTED, "the episode was given up")
         raise
@@ -213,13 +210,13 @@ def play_batch(machines: Sequence[EpisodeMachine], policy: BatchPolicy) -> list[
             machine.abort(StopReason.ABORTED, message, close=False)
         raise
     finally:
-        step_all([closing(m) for m in machines if m.needs_close], None)
+        step_all([CloseCall(m) for m in machines if m.needs_close], None)
     return [machine.episode for machine in machines]
 
 
 def _play_batch(machines: Sequence[EpisodeMachine], policy: BatchPolicy) -> None:
     started = time.monotonic()
-    prompts = step_all([starting(m) for m in machines], started)
+    prompts = step_all([StartCall(m) for m in machines], started)
     while any(prompt is not None for prompt in prompts):
         active = [
             (slot, Request(prompt, machine.max_tokens, machine))
@@ -229,10 +226,10 @@ def _play_batch(machines: Sequence[EpisodeMachine], policy: BatchPolicy) -> None
         began = time.perf_counter()
         completions = policy.complete_batch([request for _, request in active])
         spent = time.perf_counter() - began
-        calls: list[EnvCall] = []
+        calls: list[FeedCall] = []
         for (_, request), completion in zip(active, completions, strict=True):
             request.machine.add_seconds("policy", spent / len(active))
-            calls.append(feeding(request.machine, completion))
+            calls.append(FeedCall(request.machine, completion))
         prompts = [None] * len(machines)
         for (slot, _), prompt in zip(active, step_all(calls, started), strict=True):
             prompts[slot] = prompt

@@ -218,7 +218,7 @@ def test_a_limit_that_passes_while_it_is_looked_at_is_an_ended_episode(kit, pool
     left = iter([1e-9, *[-1e-9] * 9])
     monkeypatch.setattr(pool_module.Call, "left", lambda call: next(left))
     looks = 0
-    while not env_calls._late(machine, call, None):
+    while not env_calls._give_up_late(machine, call, None):
         looks += 1
     assert looks == 1
     release(machine)

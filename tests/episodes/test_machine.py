@@ -10,6 +10,7 @@ import pytest
 from gem_core.episodes.context import Context
 from gem_core.episodes.data import Completion, Episode, FinishReason, StopReason
 from gem_core.episodes.machine import EpisodeMachine, Limits
+from gem_core.episodes.machine_calls import CloseCall, StartCall
 from gem_core.errors import EpisodeStateError
 
 
@@ -351,6 +352,7 @@ def test_there_is_no_such_state_after_other_ends_or_outside_the_context(kit):
 def test_a_machine_in_this_process_has_nothing_to_submit(kit):
     machine = kit.machine(kit.won())
     with pytest.raises(EpisodeStateError, match=r"lives in this process: call start\(\)"):
-        machine.submit_start()
+        StartCall(machine).submit()
     with pytest.raises(EpisodeStateError, match="lives in this process"):
-        machine.submit_close()
+        CloseCall(machine).submit()
+    assert machine.start() is not None  # it has not begun

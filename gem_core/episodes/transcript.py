@@ -1,0 +1,152 @@
+"""The text and the tokens of an episode: what its policy reads and writes, turn by turn."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gem_core.episodes.data import FinishReason, Segment, StopReason
+
+if TYPE_CHECKING:
+    from gem_core.episodes.context import Context
+    from gem_core.episodes.data import Completion, Episode
+    from gem_core.episodes.limits import Limits
+
+
+class Transcript:
+    """Writes prompts and actions into the segments of one episode, and counts their tokens.
+
+    Args:
+        context: renders the prompts.
+        limits: of the tokens.
+        segments: those of the episode; they are filled in.
+
+    Attributes:
+        text: the prompt as text.
+    """
+
+    def __init__(self, context: Context, limits: Limits, segments: list[Segment]) -> None:
+        self.text = ""
+        self._context = context
+        self._limits = limits
+        self._segments = segments
+        self._generated = 0  # tokens after the first prompt
+        self._turn_closed = False  # the last action has the text that ends a turn
+        self._final_ids: list[int] = []
+        self._final_state: list[int] | None = None
+
+    @property
+    def token_ids(self) -> list[int]:
+        """The ids that the policy must continue, as a new list."""
+        return list(self._segments[-1].token_ids)
+
+    @property
+    def max_tokens(self) -> int:
+        """Largest number of tokens of the next action."""
+        return min(self._compute_budgets())
+
+    def start(self, observation: str, info: dict[str, Any]) -> None:
+        """Write the first prompt."""
+        text = self._context.start(observation, info)
+        ids = self._encode(text)
+        self._begin_segment(text)
+        self._segments[-1].add_context(ids)
+
+    def add_action(self, turn: int, completion: Completion) -> tuple[str, FinishReason]:
+        """Write the sampled tokens of a turn; return the action as text and why it ended.
+
+        The engine's report that the policy stopped is trusted, even if the last token is none of
+        the tokenizer's stop ids. A stop token is not part of the text.
+
+        Raises:
+            ValueError: see `gem_core.episodes.machine.EpisodeMachine.feed`.
+        """
+        tokenizer = self._context.tokenizer
+        ids = completion.token_ids
+        stopped = completion.finish_reason is FinishReason.STOP
+        if tokenizer is None:
+            text = completion.text or ""
+            self._turn_closed = stopped
+        else:
+            self._check(completion)
+            ends_in_stop = ids[-1] in tokenizer.stop_ids
+            text = tokenizer.decode(ids[:-1] if ends_in_stop else ids)
+            stopped = stopped or ends_in_stop
+            self._turn_closed = ends_in_stop and self._context.closes(ids[-1])
+            self._segments[-1].add_action(turn, completion)
+        self._generated += len(ids)
+        self.text += text
+        return text, FinishReason.STOP if stopped else FinishReason.LENGTH
+
+    def add_observation(self, action: str, observation: str, info: dict[str, Any]) -> None:
+        """Write the prompt that follows an action: its continuation, or a new segment."""
+        extension = self._context.extend(action, self._turn_closed, observation, info)
+        ids = self._encode(extension.text)
+        if extension.fresh:
+            self._begin_segment(extension.text)
+        else:
+            self.text += self._context.plain(extension.text)
+            self._generated += len(ids)
+        self._segments[-1].add_context(ids)
+
+    def find_spent_limit(self) -> StopReason | None:
+        """Return the limit that leaves no token for the next action, if there is one."""
+        _, in_context, in_episode = self._compute_budgets()
+        if in_context < 1:
+            return StopReason.CONTEXT_OVERFLOW
+        return StopReason.TRUNCATED_TOKENS if in_episode < 1 else None
+
+    def end(self) -> None:
+        """Keep the ids of the last prompt, before the record of the episode loses them."""
+        self._final_ids = self.token_ids if self._segments else []
+
+    def compute_final_state(self, episode: Episode) -> list[int]:
+        """Return the ids of the state in which a limit cut off the episode, as a new list.
+
+        See `gem_core.episodes.machine.EpisodeMachine.bootstrap_state`.
+        """
+        if self._final_state is None:
+            cut = episode.stop_reason.truncated and episode.turns
+            ids = self._continue_final_ids(episode) if cut else []
+            limit = self._limits.max_context_tokens
+            self._final_state = ids if limit is None or len(ids) <= limit else []
+        return list(self._final_state)
+
+    def _continue_final_ids(self, episode: Episode) -> list[int]:
+        """Return the last prompt's ids, and those of the last observation if they lack it."""
+        ids = self._final_ids
+        if ids != self._segments[-1].token_ids:
+            return ids
+        last = episode.turns[-1]
+        text, fresh = self._context.extend(
+            last.action, self._turn_closed, episode.final_observation, last.info
+        )
+        return self._encode(text) if fresh else [*ids, *self._encode(text)]
+
+    def _begin_segment(self, text: str) -> None:
+        self.text = self._context.plain(text)
+        self._segments.append(Segment())
+
+    def _compute_budgets(self) -> tuple[int, int, int]:
+        """Return the tokens left for the next action in the turn, the context and the episode."""
+        limits = self._limits
+        in_turn = limits.max_tokens_per_turn
+        in_context = in_turn
+        in_episode = in_turn
+        if limits.max_context_tokens is not None:
+            in_context = limits.max_context_tokens - len(self._segments[-1].token_ids)
+        if limits.max_episode_tokens is not None:
+            in_episode = limits.max_episode_tokens - self._generated
+        return in_turn, in_context, in_episode
+
+    def _check(self, completion: Completion) -> None:
+        count = len(completion.token_ids)
+        cap = self.max_tokens
+        if not 1 <= count <= cap:
+            raise ValueError(f"The engine returned {count} tokens; 1 to {cap} were requested.")
+        if completion.logprobs is not None and len(completion.logprobs) != count:
+            raise ValueError(
+                f"The engine returned {len(completion.logprobs)} logprobs for {count} tokens."
+            )
+
+    def _encode(self, text: str) -> list[int]:
+        return self._context.tokenizer.encode(text) if self._context.tokenizer else []
