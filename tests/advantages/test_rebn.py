@@ -235,6 +235,7 @@ def by_loop(rewards, lengths, gamma):
         [*[3] * 100, 700, *[1] * 50, 701],  # few long ones: the end of the work is a loop
         [*range(1, 60)],
         [40_000, *[2] * 40],  # longer than a 16-bit integer
+        [*[7] * 20_000, 70_000, 3],  # computed in several pieces
     ],
 )
 def test_returns_have_the_digits_of_the_loop(lengths):
