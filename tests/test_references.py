@@ -401,7 +401,7 @@ IMPORTS = {
     "env/registration/references.py": "the home of references that come as data",
     "advantages/registry.py": "estimators; those of recipes are checked by runs.recipe.trust",
     "tools/registry.py": "its own table, and entry points",
-    "envs/players/player.py": "its own table",
+    "envs/players/registry.py": "its own tables",
     "runs/trainers.py": "declarations of adapters, and the table of the commands",
     "envs/graders/_pool_server.py": "a constant of the module that starts the process",
     "execution/workers/child.py": "builders of the process that started the worker",

@@ -56,7 +56,9 @@ def times_of(calls: dict[str, Callable[[], object]]) -> dict[str, dict[str, floa
             call()
             processor = time.process_time() - processor
             found[name].append((1e3 * (time.perf_counter() - wall), 1e3 * processor))
-    best = {name: [min(column) for column in zip(*rows, strict=True)] for name, rows in found.items()}
+    best = {
+        name: [min(column) for column in zip(*rows, strict=True)] for name, rows in found.items()
+    }
     return {
         "wall_ms": {name: round(wall, 1) for name, (wall, _) in best.items()},
         "processor_ms": {name: round(own, 1) for name, (_, own) in best.items()},
