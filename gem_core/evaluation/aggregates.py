@@ -90,8 +90,12 @@ def stratified_interval(
     rng = np.random.default_rng(seed)
     values = []
     for _ in range(resamples):
-        drawn = [rng.integers(0, len(table), size=table.shape) for table in tables]
-        pairs = zip(tables, drawn, strict=True)
-        values.append(statistic(*(np.take_along_axis(t, rows, axis=0) for t, rows in pairs)))
+        values.append(statistic(*(_resample(table, rng) for table in tables)))
     low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
+
+
+def _resample(table: Table, rng: np.random.Generator) -> Table:
+    """Draw as many seeds of each baseline as there are, with replacement."""
+    rows: np.ndarray[Any, np.dtype[np.int64]] = rng.integers(0, len(table), size=table.shape)
+    return np.take_along_axis(table, rows, axis=0)
