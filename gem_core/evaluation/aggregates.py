@@ -97,5 +97,5 @@ def stratified_interval(
 
 def _resample(table: Table, rng: np.random.Generator) -> Table:
     """Draw as many seeds of each baseline as there are, with replacement."""
-    rows: np.ndarray[Any, np.dtype[np.int64]] = rng.integers(0, len(table), size=table.shape)
+    rows = np.asarray(rng.integers(0, len(table), size=table.shape))
     return np.take_along_axis(table, rows, axis=0)
