@@ -20,7 +20,7 @@ def check_reset(result: Any) -> tuple[str, dict[str, Any]]:
     Raises:
         EnvResultError: they are not a text and a dictionary.
     """
-    observation, info = _parts("reset()", result, ("observation", "info"))
+    observation, info = _split("reset()", result, ("observation", "info"))
     _check_text("the observation", observation)
     _check_info(info)
     return observation, info
@@ -33,11 +33,11 @@ def check_step(result: Any) -> tuple[str, float, bool, bool, dict[str, Any]]:
         EnvResultError: a part is missing, has the wrong type, or the reward is not finite.
     """
     names = ("observation", "reward", "terminated", "truncated", "info")
-    observation, reward, terminated, truncated, info = _parts("step()", result, names)
+    observation, reward, terminated, truncated, info = _split("step()", result, names)
     _check_text("the observation", observation)
-    number = _reward(reward)
-    ended = _flag("terminated", terminated)
-    cut = _flag("truncated", truncated)
+    number = _check_reward(reward)
+    ended = _check_flag("terminated", terminated)
+    cut = _check_flag("truncated", truncated)
     _check_info(info)
     return observation, number, ended, cut, info
 
@@ -54,7 +54,7 @@ def stop_reason(terminated: bool, info: dict[str, Any]) -> StopReason:
     return StopReason.INVALID_FORMAT if wrong_format else StopReason.TERMINATED
 
 
-def _parts(call: str, result: Any, names: tuple[str, ...]) -> tuple[Any, ...]:
+def _split(call: str, result: Any, names: tuple[str, ...]) -> tuple[Any, ...]:
     if not isinstance(result, (tuple, list)) or len(result) != len(names):
         count = f" of {len(result)}" if isinstance(result, (tuple, list)) else ""
         raise EnvResultError(
@@ -65,7 +65,7 @@ def _parts(call: str, result: Any, names: tuple[str, ...]) -> tuple[Any, ...]:
 
 def _check_text(name: str, text: Any) -> None:
     if not isinstance(text, str):
-        raise EnvResultError(f"{name} must be a str, not {_shown(text)}.")
+        raise EnvResultError(f"{name} must be a str, not {_show(text)}.")
     if text.isascii():
         return
     try:
@@ -77,38 +77,38 @@ def _check_text(name: str, text: Any) -> None:
         ) from None
 
 
-def _reward(reward: Any) -> float:
+def _check_reward(reward: Any) -> float:
     ordinary = type(reward) is float  # the two isinstance checks are slow
     if not ordinary and (not isinstance(reward, Real) or isinstance(reward, bool)):
-        raise EnvResultError(f"the reward must be a float, not {_shown(reward)}: use float(...).")
+        raise EnvResultError(f"the reward must be a float, not {_show(reward)}: use float(...).")
     number = float(reward)
     if not math.isfinite(number):
         raise EnvResultError(f"the reward must be finite, not {number}.")
     return number
 
 
-def _flag(name: str, value: Any) -> bool:
+def _check_flag(name: str, value: Any) -> bool:
     if value is True or value is False:
         return bool(value)
     if isinstance(value, (str, bytes)) or value is None or value not in (0, 1):
-        raise EnvResultError(f"{name} must be a bool, not {_shown(value)}.")
+        raise EnvResultError(f"{name} must be a bool, not {_show(value)}.")
     return bool(value)
 
 
 def _check_info(info: Any) -> None:
     if not isinstance(info, dict):
-        raise EnvResultError(f"info must be a dict, not {_shown(info)}.")
+        raise EnvResultError(f"info must be a dict, not {_show(info)}.")
     if not info:
         return
     if info.get("suffix") is not None:
         _check_text('info["suffix"]', info["suffix"])
     if info.get("success") is not None:
-        _flag('info["success"]', info["success"])
+        _check_flag('info["success"]', info["success"])
     named = info.get("stop_reason")
     if named is not None and named not in [reason.value for reason in StopReason]:
         known = ", ".join(reason.value for reason in StopReason)
-        raise EnvResultError(f'info["stop_reason"] must be one of {known}, not {_shown(named)}.')
+        raise EnvResultError(f'info["stop_reason"] must be one of {known}, not {_show(named)}.')
 
 
-def _shown(value: Any) -> str:
+def _show(value: Any) -> str:
     return f"{value!r:.60} ({type(value).__name__})"

@@ -4,24 +4,19 @@
 * `play_many`: many episodes at the same time; none waits for another.
 * `play_batch`: many episodes in lockstep with a synchronous `BatchPolicy` (one engine call per
   turn), for engines that only take batches.
-* `MicroBatcher`: makes a `Policy` of a `BatchPolicy` by collecting the requests of concurrent
-  episodes into one engine call.
 
-How an environment is called, and for how long, is in `gem_core.episodes.env_calls`. The episodes of
-one event loop work in turns (`gem_core.episodes.pacing`), so that they do not hold it up.
+The loops ask engines through `gem_core.episodes.policy`, and call environments, each for so long,
+through `gem_core.episodes.env_calls`. The episodes of one event loop work in turns
+(`gem_core.episodes.pacing`), so that they do not hold it up.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
-from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Protocol
 
-from gem_core.episodes.data import Completion, Episode, StopReason
+from gem_core.episodes.data import Episode, StopReason
 from gem_core.episodes.env_calls import (
     call_deadline,
     call_env,
@@ -29,47 +24,33 @@ from gem_core.episodes.env_calls import (
     seconds_left,
     step_all,
 )
+from gem_core.episodes.health import failed_fraction, require_healthy
 from gem_core.episodes.machine import EpisodeMachine
 from gem_core.episodes.machine_calls import CloseCall, FeedCall, StartCall
+from gem_core.episodes.micro_batcher import MicroBatcher
 from gem_core.episodes.pacing import pace
-from gem_core.errors import GemError, require_kind, require_methods
+from gem_core.episodes.policy import (
+    BatchPolicy,
+    Policy,
+    Request,
+    check_batch_policy,
+    check_policy,
+)
+from gem_core.errors import require_kind
 
-
-@dataclass(slots=True)
-class Request:
-    """A request to an engine: continue ``prompt_ids`` by at most ``max_tokens`` tokens.
-
-    Attributes:
-        prompt_ids: the prompt.
-        max_tokens: largest number of tokens of the completion.
-        machine: identifies the episode (sticky routing, text or message prompts); engines must not
-            change it.
-        seed: decides what a seeded engine draws, below ``2 ** 63``; ``None`` = as the machine says.
-    """
-
-    prompt_ids: list[int]
-    max_tokens: int
-    machine: EpisodeMachine
-    seed: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.seed is None and self.machine is not None:
-            self.seed = self.machine.request_seed
-
-
-class Policy(Protocol):
-    """An asynchronous generation engine."""
-
-    async def complete(self, request: Request) -> Completion:
-        """Sample one completion, the stop token included."""
-
-
-class BatchPolicy(Protocol):
-    """A synchronous generation engine that takes batches."""
-
-    def complete_batch(self, requests: Sequence[Request]) -> list[Completion]:
-        """Sample one completion per request, in the same order."""
-
+__all__ = [
+    "BatchPolicy",
+    "MicroBatcher",
+    "Policy",
+    "Request",
+    "check_machines",
+    "failed_fraction",
+    "play",
+    "play_all",
+    "play_batch",
+    "play_many",
+    "require_healthy",
+]
 
 _MAKE_MACHINE = "EpisodeMachine(env, context, limits, seed=...) makes one."
 
@@ -82,21 +63,6 @@ def check_machines(where: str, machines: Sequence[EpisodeMachine]) -> None:
     """
     for machine in machines:
         require_kind(f"{where}: what it plays", machine, EpisodeMachine, _MAKE_MACHINE)
-
-
-def check_policy(where: str, policy: Policy) -> None:
-    """Check that a policy is an asynchronous one.
-
-    Raises:
-        KindError: it is not.
-    """
-    hint = "MicroBatcher(policy) makes one of a policy that takes batches."
-    require_methods(f"{where}: its policy", policy, ("complete",), hint)
-
-
-def _check_batch_policy(where: str, policy: BatchPolicy) -> None:
-    hint = "play_many takes a policy with complete()."
-    require_methods(f"{where}: its policy", policy, ("complete_batch",), hint)
 
 
 async def play(machine: EpisodeMachine, policy: Policy) -> Episode:
@@ -201,7 +167,7 @@ def play_batch(machines: Sequence[EpisodeMachine], policy: BatchPolicy) -> list[
     """
     require_kind("play_batch: its machines", machines, Sequence, _MAKE_MACHINE)
     check_machines("play_batch", machines)
-    _check_batch_policy("play_batch", policy)
+    check_batch_policy("play_batch", policy)
     try:
         _play_batch(machines, policy)
     except BaseException as error:
@@ -233,121 +199,3 @@ def _play_batch(machines: Sequence[EpisodeMachine], policy: BatchPolicy) -> None
         prompts = [None] * len(machines)
         for (slot, _), prompt in zip(active, step_all(calls, started), strict=True):
             prompts[slot] = prompt
-
-
-class MicroBatcher:
-    """A `Policy` that collects concurrent requests into calls of a `BatchPolicy`.
-
-    A call is made as soon as ``max_batch`` requests wait, or ``max_wait_s`` after the first of them
-    and when no other episode of the event loop waits for its turn, after which it may ask, too. The
-    engine runs in one worker thread; while it is busy, requests are collected for the next call.
-    Use it in one event loop, as an asynchronous context manager, or call `close` at the end.
-    """
-
-    def __init__(
-        self, policy: BatchPolicy, *, max_batch: int = 256, max_wait_s: float = 0.002
-    ) -> None:
-        _check_batch_policy("MicroBatcher", policy)
-        self.policy = policy
-        self.max_batch = max_batch
-        self.max_wait_s = max_wait_s
-        self.calls: Counter[int] = Counter()
-        """Number of engine calls by batch size."""
-        self._waiting: list[tuple[Request, asyncio.Future[Completion]]] = []
-        self._wake = asyncio.Event()
-        self._full = asyncio.Event()
-        self._worker: asyncio.Task[None] | None = None
-
-    async def complete(self, request: Request) -> Completion:
-        """See `Policy`."""
-        if self._worker is None or self._worker.done():
-            self._worker = asyncio.ensure_future(self._serve())
-        future: asyncio.Future[Completion] = asyncio.get_running_loop().create_future()
-        self._waiting.append((request, future))
-        self._wake.set()
-        if len(self._waiting) >= self.max_batch:
-            self._full.set()
-        return await future
-
-    async def close(self) -> None:
-        """Stop the worker; requests still waiting are cancelled."""
-        if self._worker is not None:
-            self._worker.cancel()
-            await asyncio.gather(self._worker, return_exceptions=True)
-        for _, future in self._waiting:
-            future.cancel()
-        self._waiting.clear()
-
-    async def __aenter__(self) -> MicroBatcher:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
-
-    async def _serve(self) -> None:
-        while True:
-            self._wake.clear()
-            if not self._waiting:
-                await self._wake.wait()
-            self._full.clear()
-            if len(self._waiting) < self.max_batch:
-                with contextlib.suppress(asyncio.TimeoutError):
-                    await asyncio.wait_for(self._full.wait(), self.max_wait_s)
-            while len(self._waiting) < self.max_batch and pace().busy:
-                await asyncio.sleep(0)  # episodes that are about to make their requests
-            batch = [item for item in self._waiting[: self.max_batch] if not item[1].done()]
-            del self._waiting[: self.max_batch]
-            if batch:
-                await self._call(batch)
-
-    async def _call(self, batch: list[tuple[Request, asyncio.Future[Completion]]]) -> None:
-        requests = [request for request, _ in batch]
-        self.calls[len(requests)] += 1
-        try:
-            completions = await asyncio.to_thread(self.policy.complete_batch, requests)
-            if len(completions) != len(requests):
-                raise GemError(
-                    f"The engine returned {len(completions)} completions for "
-                    f"{len(requests)} requests."
-                )
-        except Exception as error:
-            for _, future in batch:
-                if not future.done():
-                    future.set_exception(error)
-            return
-        for (_, future), completion in zip(batch, completions, strict=True):
-            if not future.done():  # a deadline may have ended its episode
-                future.set_result(completion)
-
-
-def failed_fraction(episodes: Sequence[Episode]) -> float:
-    """Return the fraction of episodes that failed (environment error, deadline, abort)."""
-    return sum(e.stop_reason.failed for e in episodes) / len(episodes) if episodes else 0.0
-
-
-def require_healthy(episodes: Sequence[Episode], max_failed: float = 0.5) -> None:
-    """Check that not too many episodes of a batch failed.
-
-    Args:
-        episodes: the episodes of the batch.
-        max_failed: the largest fraction of them that may have failed.
-
-    Raises:
-        GemError: more episodes failed; the message has the most frequent reason, and the first.
-    """
-    share = failed_fraction(episodes)
-    if share > max_failed:
-        reasons = Counter(_reason(e) for e in episodes if e.stop_reason.failed)
-        reason, count = reasons.most_common(1)[0]
-        first = next(iter(reasons))
-        also = "" if first == reason else f"; the first: {first}"
-        raise GemError(
-            f"{share:.0%} of the batch's {len(episodes)} episodes failed; most often "
-            f"({count}x): {reason}{also}. Fix the environment, or raise its deadlines."
-        )
-
-
-def _reason(episode: Episode) -> str:
-    """Return why an episode failed, without what differs from seed to seed."""
-    text = episode.error or episode.stop_reason.value
-    return text.replace(f"{episode.env_id}, seed {episode.seed}: ", f"{episode.env_id}: ")

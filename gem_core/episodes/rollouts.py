@@ -16,64 +16,17 @@ from types import TracebackType
 from typing import Literal, TypeAlias, get_args
 
 from gem_core.episodes.data import Episode
+from gem_core.episodes.ended_groups import EndedGroup, RolloutCounts
+from gem_core.episodes.health import require_healthy
 from gem_core.episodes.machine import EpisodeMachine
-from gem_core.episodes.rollout import (
-    Policy,
-    check_machines,
-    check_policy,
-    play_all,
-    require_healthy,
-)
+from gem_core.episodes.policy import Policy, check_policy
+from gem_core.episodes.rollout import check_machines, play_all
 from gem_core.errors import GemError, require_kind
+
+__all__ = ["EndedGroup", "RolloutCounts", "Rollouts", "Unfinished"]
 
 Unfinished: TypeAlias = Literal["cancel", "carry"]
 """What becomes of the groups that a batch did not wait for."""
-
-
-@dataclass(frozen=True, slots=True)
-class EndedGroup:
-    """A group whose episodes have all ended.
-
-    Attributes:
-        episodes: its episodes, in the order of its machines.
-        number: how many groups were begun before it.
-        began: number of the batch, from 1, in which it began.
-        ended: number of the batch that it belongs to.
-    """
-
-    episodes: list[Episode]
-    number: int
-    began: int
-    ended: int
-
-
-@dataclass(slots=True)
-class RolloutCounts:
-    """What happened to all groups so far.
-
-    ``begun = returned + cancelled + stale + those under way``, unless an error ended all.
-
-    Attributes:
-        begun: groups that were begun.
-        returned: groups that belong to a batch.
-        cancelled: groups that were given up because a batch had enough.
-        stale: groups that were given up because they were carried over too often.
-        carried: of those returned, groups that began in an earlier batch than they ended in.
-    """
-
-    begun: int = 0
-    returned: int = 0
-    cancelled: int = 0
-    stale: int = 0
-    carried: int = 0
-
-    def metrics(self) -> dict[str, float]:
-        """Return the shares that tell how large the bias of `Rollouts` can be."""
-        over = self.returned + self.cancelled + self.stale
-        return {
-            "rollouts/cancelled": (self.cancelled + self.stale) / over if over else 0.0,
-            "rollouts/carried": self.carried / self.returned if self.returned else 0.0,
-        }
 
 
 @dataclass(slots=True)
