@@ -127,7 +127,12 @@ def _every_item(env_id: str) -> dict[str, Any]:
 
 
 def _has_table(env_id: str) -> bool:
-    return callable(getattr(spec(env_id).load(), "items_played", None))
+    """Return whether an environment plays items of data, not initial states that a seed draws."""
+    from gem_core.envs.games.game import Game
+
+    loaded = spec(env_id).load()
+    divides = callable(getattr(loaded, "items_played", None))
+    return divides and not (isinstance(loaded, type) and issubclass(loaded, Game))
 
 
 def _only_evaluated(recipe: Recipe) -> Recipe:
