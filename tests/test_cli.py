@@ -285,7 +285,7 @@ def test_report_tells_which_data_each_run_had(gem, run_dir, tmp_path):
     sample = {"id": "math:GSM8K", "fingerprint": "00c0ffee", "items": 60, "sample": True}
     sample.update(kwargs={"part": "train"}, used_in=["train"], data_revision="sample-1")
     for name in ("a", "b"):
-        run_dir(name).record_environments([sample])
+        run_dir(name).record({"environments": [sample]})
     run_dir("c")  # of an older version: nothing is recorded
     out = gem("report", tmp_path / "a", tmp_path / "b", tmp_path / "c")[1]
     line = "math:GSM8K (train): 00c0ffee, part 'train' of 60 items, sample-1, built-in SAMPLE\n"

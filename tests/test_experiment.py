@@ -86,7 +86,7 @@ def test_a_missing_tracker_leaves_no_directory(tmp_path, monkeypatch):
 def test_a_run_is_followed_by_the_trackers_of_its_recipe(tmp_path, monkeypatch):
     """The trainer is replaced: it logs two steps and hands its model over."""
 
-    def launch(trainer, recipe, run, *, resume):
+    def launch(resolved, run, *, resume):
         for step in (1, 2):
             run.log(step, {"success/mean": step / 2})
         shutil.copytree(recipe.model.path, run.model)

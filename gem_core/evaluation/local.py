@@ -22,6 +22,7 @@ from gem_core.policies.models.weights import require_no_code
 from gem_core.runs.directory.run_dir import RUN_VARIABLE
 from gem_core.runs.environments.pools import close_run_pools
 from gem_core.runs.recipe.recipe import Recipe
+from gem_core.runs.splits import RunEnvs
 from gem_core.runs.tasks import MachineFactory
 
 CPU_BATCH = 512
@@ -49,27 +50,33 @@ def evaluate(
 
 
 def play_and_summarise(
-    recipe: Recipe, model_dir: str | Path, episodes: int | None = None
+    recipe: Recipe,
+    model_dir: str | Path,
+    episodes: int | None = None,
+    envs: RunEnvs | None = None,
 ) -> tuple[list[Episode], dict[str, float]]:
-    """Do what `evaluate` does, and return the episodes, too."""
+    """Do what `evaluate` does, with its environments where they are known; return episodes, too."""
     began = time.perf_counter()
-    played = evaluation_episodes(recipe, model_dir, episodes)
+    played = evaluation_episodes(recipe, model_dir, episodes, envs)
     if torch.cuda.is_initialized():
         torch.cuda.empty_cache()  # a trainer that runs next in this process needs the memory
     return played, {**summarise(played), "seconds": time.perf_counter() - began}
 
 
 def evaluation_episodes(
-    recipe: Recipe, model_dir: str | Path, episodes: int | None = None
+    recipe: Recipe,
+    model_dir: str | Path,
+    episodes: int | None = None,
+    envs: RunEnvs | None = None,
 ) -> list[Episode]:
-    """Play evaluation episodes with a saved model; the arguments are those of `evaluate`.
+    """Play evaluation episodes with a saved model; arguments as of `play_and_summarise`.
 
     Raises:
         GemError: more than half of the episodes failed.
     """
     count = recipe.eval.episodes if episodes is None else episodes
     try:
-        with loaded(recipe, model_dir) as (factory, policy, _):
+        with loaded(recipe, model_dir, envs) as (factory, policy, _):
             played = play_batch([factory.evaluation(k) for k in range(count)], policy)
     finally:  # their memory, and a Ray cluster of this process, are in the way of a trainer
         close_run_pools(os.environ.get(RUN_VARIABLE))
@@ -78,12 +85,15 @@ def evaluation_episodes(
 
 
 @contextmanager
-def loaded(recipe: Recipe, model_dir: str | Path) -> Iterator[tuple[MachineFactory, HFPolicy, int]]:
+def loaded(
+    recipe: Recipe, model_dir: str | Path, envs: RunEnvs | None = None
+) -> Iterator[tuple[MachineFactory, HFPolicy, int]]:
     """Load a saved model; yield what makes machines, the policy, and its sequences per pass.
 
     Args:
         recipe: environments, context, limits, sampling and ``eval.temperature``.
         model_dir: Hugging Face directory or id, including a tokenizer.
+        envs: the environments, where they are known.
 
     Raises:
         RecipeError: there is no such model, or its files cannot be read.
@@ -96,7 +106,7 @@ def loaded(recipe: Recipe, model_dir: str | Path) -> Iterator[tuple[MachineFacto
         require_no_code(model_dir, revision)
         tokenizer = transformers.AutoTokenizer.from_pretrained(**source)
         model = transformers.AutoModelForCausalLM.from_pretrained(**source)
-    factory = MachineFactory(recipe, tokenizer)
+    factory = MachineFactory(recipe, tokenizer, envs=envs)
     gpu = recipe.hardware.device == "gpu" and torch.cuda.is_available()
     model = model.to(getattr(torch, recipe.model.dtype)).to("cuda" if gpu else "cpu")
     max_batch = _gpu_batch(recipe, model) if gpu else CPU_BATCH

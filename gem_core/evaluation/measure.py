@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from gem_core.evaluation.outcomes import as_text
 from gem_core.runs.recipe.recipe import Recipe
+from gem_core.runs.splits import RunEnvs
 
 
 class Measured(NamedTuple):
@@ -26,13 +27,16 @@ class Measured(NamedTuple):
     outcomes: str
 
 
-def measure(recipe: Recipe, model_dir: str | Path, log: Path) -> Measured:
+def measure(
+    recipe: Recipe, model_dir: str | Path, log: Path, envs: RunEnvs | None = None
+) -> Measured:
     """Play the evaluation episodes of a recipe with a saved model, by its ``eval.engine``.
 
     Args:
         recipe: the experiment.
         model_dir: Hugging Face directory or id, including a tokenizer.
         log: gets what an engine in a process of its own prints.
+        envs: the environments, where they are known (`gem_core.runs.splits.run_envs`).
 
     Raises:
         GemError: more than half of the episodes failed, or the engine's process did.
@@ -41,7 +45,7 @@ def measure(recipe: Recipe, model_dir: str | Path, log: Path) -> Measured:
         return _by_vllm(recipe, model_dir, log)
     from gem_core.evaluation.local import play_and_summarise
 
-    episodes, metrics = play_and_summarise(recipe, model_dir)
+    episodes, metrics = play_and_summarise(recipe, model_dir, envs=envs)
     outcomes = as_text(episode.success for episode in episodes)
     return Measured(metrics, f"transformers {version('transformers')}", outcomes)
 

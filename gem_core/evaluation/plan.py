@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 from gem_core.env.registration import list_envs, spec
 from gem_core.errors import GemError, RecipeError, UnknownNameError, unknown
 from gem_core.runs.directory.run_dir import RunDir
-from gem_core.runs.environments.data import env_key, make_for_run
+from gem_core.runs.environments.data import make_for_run
 from gem_core.runs.recipe.files import shipped
 from gem_core.runs.recipe.load import load_recipe, override, recipe_from_dict
 from gem_core.runs.recipe.recipe import EnvConfig, Recipe
-from gem_core.runs.splits import split_envs
+from gem_core.runs.splits import env_key, split_envs
 
 TASKS = 100
 """Tasks of an environment that draws them from a seed, where no number is given."""

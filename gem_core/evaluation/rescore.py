@@ -22,10 +22,10 @@ from gem_core.evaluation.rows import Row
 from gem_core.evaluation.runner import play_items
 from gem_core.policies.failures import EpisodeOver, ItemError
 from gem_core.runs.directory.run_dir import IfExists, RunDir
-from gem_core.runs.environments.data import env_key, make_for_run
+from gem_core.runs.environments.data import make_for_run
 from gem_core.runs.environments.description import describe_environments, in_run
 from gem_core.runs.recipe.recipe import EnvConfig, Recipe, WorkersConfig
-from gem_core.runs.splits import split_envs
+from gem_core.runs.splits import env_key, split_envs
 from gem_core.runs.tasks import eval_task, train_task
 
 

@@ -16,6 +16,7 @@ hardware           versions and hardware, for the record
 splits             which part of the data training and evaluation play
 directory/         the files of a run
 environments/      environments made from the run's data, in processes and behind servers
+resolved           what a run is, worked out once
 launch             the start of a trainer
 tracking/          progress and experiment trackers
 tasks              the episodes of a run, and the machine of each

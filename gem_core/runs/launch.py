@@ -1,18 +1,12 @@
-"""Start a trainer on a recipe."""
+"""Start a trainer on a resolved run."""
 
 from __future__ import annotations
 
 from gem_core.runs import trainers
 from gem_core.runs.directory.run_dir import RunDir
-from gem_core.runs.recipe.recipe import Recipe
+from gem_core.runs.resolved import ResolvedRun
 
 
-def launch(name: str, recipe: Recipe, run: RunDir, *, resume: bool = False) -> None:
-    """Train ``recipe`` with the trainer called ``name`` into ``run``.
-
-    Raises:
-        MissingDependencyError: the trainer cannot run here.
-    """
-    trainer = trainers.get_trainer(name)
-    trainers.require(trainer, recipe.hardware.device)
-    trainers.resolve(trainer.launch)(recipe, run, resume=resume)
+def launch(resolved: ResolvedRun, run: RunDir, *, resume: bool = False) -> None:
+    """Train what `gem_core.runs.resolved.resolve_run` made, into ``run``."""
+    trainers.resolve(resolved.trainer.launch)(resolved, run, resume=resume)

@@ -7,7 +7,8 @@ that no question is in both. An environment takes part in this if its class has 
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple, TypeAlias
 
 from gem_core.env.registration import spec
 from gem_core.envs.parts import Items
@@ -15,6 +16,42 @@ from gem_core.errors import RecipeError
 from gem_core.runs.recipe.recipe import EnvConfig, Recipe, Split
 
 _OTHER: dict[Split, Split] = {"train": "eval", "eval": "train"}
+
+
+class RunEnv(NamedTuple):
+    """An environment of a run.
+
+    Attributes:
+        config: its table, as the run makes it.
+        key: of its table in the recipe (``env.0``), for messages.
+    """
+
+    config: EnvConfig
+    key: str
+
+
+RunEnvs: TypeAlias = Mapping[Split, tuple[RunEnv, ...]]
+"""The environments of training and evaluation, in the recipe's order."""
+
+
+def run_envs(recipe: Recipe) -> RunEnvs:
+    """Return the environments of the training and of the evaluation.
+
+    Raises:
+        RecipeError: as `split_envs`.
+    """
+    return {split: _keyed(recipe, split) for split in _OTHER}
+
+
+def _keyed(recipe: Recipe, split: Split) -> tuple[RunEnv, ...]:
+    configs = enumerate(split_envs(recipe, split))
+    return tuple(RunEnv(config, env_key(recipe, split, number)) for number, config in configs)
+
+
+def env_key(recipe: Recipe, split: Split, position: int) -> str:
+    """Return the key of an environment's table in the recipe: ``env.0`` or ``eval.env.0``."""
+    table = "eval.env" if split == "eval" and recipe.eval.env else "env"
+    return f"{table}.{position}"
 
 
 def split_envs(recipe: Recipe, split: Split) -> list[EnvConfig]:

@@ -16,9 +16,9 @@ from gem_core.env.interface import Env
 from gem_core.envs.parts import normalised
 from gem_core.envs.single_turn import SingleTurn
 from gem_core.errors import DataError, MissingDependencyError
-from gem_core.runs.environments.data import env_key, make_for_run
-from gem_core.runs.recipe.recipe import Recipe, Split
-from gem_core.runs.splits import split_envs
+from gem_core.runs.environments.data import make_for_run
+from gem_core.runs.recipe.recipe import Recipe
+from gem_core.runs.splits import RunEnv, RunEnvs, run_envs
 from gem_core.runs.tasks import Task, eval_task, train_task
 
 MAX_TRAINING_TASKS = 20_000
@@ -27,7 +27,7 @@ _MAY_BLOCK = ("gem_core.envs.bridges.", "gem_core.execution.server.")
 """Packages whose environments call code of others, or another process."""
 
 
-def task_overlap(recipe: Recipe) -> dict[str, int] | None:
+def task_overlap(recipe: Recipe, envs: RunEnvs | None = None) -> dict[str, int] | None:
     """Count the distinct tasks of the evaluation, and how many of them the training plays.
 
     It resets environments and plays nothing. Two tasks are the same if the first observation and
@@ -38,6 +38,10 @@ def task_overlap(recipe: Recipe) -> dict[str, int] | None:
     the first move, counts as one task. Tasks of an earlier run (``train.start``) and of the tiny
     model's warm start are not counted.
 
+    Args:
+        recipe: the experiment.
+        envs: what `run_envs` returned for it; ``None`` = it is asked here.
+
     Returns:
         ``episodes`` of the evaluation, ``distinct`` tasks among them, ``seen_in_training`` of
         these, ``training_tasks`` of the run (one per group) and how many were ``compared``.
@@ -45,9 +49,10 @@ def task_overlap(recipe: Recipe) -> dict[str, int] | None:
         ``fast``: a call of it may block, and here is no deadline. Also where the run plays behind
         servers (``workers.backend``), and an environment cannot be made here.
     """
+    envs = run_envs(recipe) if envs is None else envs
     try:
-        training = _made(recipe, "train")
-        evaluation = _made(recipe, "eval")
+        training = _make(envs["train"])
+        evaluation = _make(envs["eval"])
     except (DataError, MissingDependencyError):
         if recipe.workers.backend != "server":
             raise
@@ -73,12 +78,11 @@ def task_overlap(recipe: Recipe) -> dict[str, int] | None:
     }
 
 
-def _made(recipe: Recipe, split: Split) -> list[Env]:
+def _make(envs: Iterable[RunEnv]) -> list[Env]:
+    """Make environments without their tools, which do not change the task."""
     from msgspec.structs import replace
 
-    # Without their tools, which do not change the task.
-    configs = [replace(config, tools=None) for config in split_envs(recipe, split)]
-    return [make_for_run(config, env_key(recipe, split, k)) for k, config in enumerate(configs)]
+    return [make_for_run(replace(config, tools=None), key) for config, key in envs]
 
 
 def overlap_in_words(counts: dict[str, int] | None) -> str:

@@ -31,13 +31,13 @@ from gem_core.episodes.data import Episode
 from gem_core.episodes.machine import EpisodeMachine
 from gem_core.errors import GemError, RecipeError, require_kind
 from gem_core.execution.server.opening import Wanted
-from gem_core.runs.environments.data import compare_served, env_key, make_for_run
+from gem_core.runs.environments.data import compare_served, make_for_run
 from gem_core.runs.environments.servers import wanted
 from gem_core.runs.environments.tools import count_tokens_with, native_functions
 from gem_core.runs.environments.workers import run_builder, session_env, worker_env
 from gem_core.runs.generation_config import read_eos_ids
 from gem_core.runs.recipe.recipe import EnvConfig, Recipe, Split
-from gem_core.runs.splits import split_envs
+from gem_core.runs.splits import RunEnvs, run_envs
 
 _SEEDS_PER_RUN = 1_000_000_000
 
@@ -115,6 +115,8 @@ class MachineFactory:
         one_segment: whether the trainer needs each episode as one token sequence.
         inline: play in this process whatever ``[workers]`` asks for, for scripted players, which
             look into their environment.
+        envs: the environments, where they are known (`gem_core.runs.resolved.ResolvedRun.envs`);
+            ``None`` = those of the recipe.
 
     Raises:
         RecipeError: the template cannot be used with this tokenizer, or with such a trainer;
@@ -128,15 +130,18 @@ class MachineFactory:
         *,
         one_segment: bool = False,
         inline: bool = False,
+        envs: RunEnvs | None = None,
     ) -> None:
-        require_kind("MachineFactory(recipe)", recipe, Recipe, "load_recipe(...) returns one.")
+        if envs is None:
+            require_kind("MachineFactory(recipe)", recipe, Recipe, "load_recipe(...) returns one.")
+            envs = run_envs(recipe)
         self.recipe = recipe
         self._backend = "inline" if inline else recipe.workers.backend
         self._builders: dict[tuple[Split, int], bytes] = {}
         self._wanted: dict[tuple[Split, int], Wanted] = {}
+        self._run_envs = envs
         self.envs: dict[Split, list[EnvConfig]] = {
-            "train": split_envs(recipe, "train"),
-            "eval": split_envs(recipe, "eval"),
+            split: [env.config for env in members] for split, members in self._run_envs.items()
         }
         context = recipe.context
         self.template: Template = get_template(context.template, tokenizer, context.system)
@@ -159,10 +164,10 @@ class MachineFactory:
     def _native_templates(self, tokenizer: Any) -> dict[tuple[Split, int], Template]:
         """Return the templates of the environments whose tools the chat template describes."""
         templates: dict[tuple[Split, int], Template] = {}
-        for split, configs in self.envs.items():
-            for number, config in enumerate(configs):
+        for split, members in self._run_envs.items():
+            for number, (config, key) in enumerate(members):
                 if config.tools and config.tool_use.native:
-                    env = make_for_run(config, env_key(self.recipe, split, number))
+                    env = make_for_run(config, key)
                     system = self.recipe.context.system
                     template = chat_template(tokenizer, system, native_functions(env))
                     templates[split, number] = template
@@ -202,8 +207,7 @@ class MachineFactory:
     def _env(self, task: Task, deadline_s: float | None) -> Env:
         """Return a fresh environment: here, in a worker or behind a server."""
         place = (task.split, task.env)
-        config = self.envs[task.split][task.env]
-        key = env_key(self.recipe, *place)
+        config, key = self._run_envs[task.split][task.env]
         encode = None if self.tokenizer is None else self.tokenizer.encode
         if self._backend == "server":
             if place not in self._wanted:

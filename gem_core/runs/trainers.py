@@ -31,7 +31,8 @@ class Trainer:
         tested: ``(lowest, below)`` versions of the tested range.
         python: ``(lowest, below)`` Python versions that the framework's releases support.
         install: the command that installs it for training on GPUs.
-        launch: ``module:function`` with the signature ``run(recipe, run_dir, *, resume=False)``.
+        launch: ``module:function`` with the signature ``run(resolved, run_dir, *, resume=False)``,
+            see `gem_core.runs.resolved.ResolvedRun`.
         translate: ``module:function``, ``recipe -> native configuration`` (list of arguments or a
             dict), raising RecipeError for a key that cannot be honoured.
         check_nodes: ``module:function``, ``recipe -> None``, called before anything is done for a

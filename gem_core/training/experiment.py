@@ -22,22 +22,21 @@ from gem_core.runs.directory.files import refuse_link
 from gem_core.runs.directory.lock import exclusive
 from gem_core.runs.directory.run_dir import IfExists, RunDir
 from gem_core.runs.environments.data import belonging_to
-from gem_core.runs.environments.description import describe_environments, in_run
 from gem_core.runs.launch import launch
 from gem_core.runs.recipe.recipe import Recipe
+from gem_core.runs.resolved import ResolvedRun, resolve_run
 from gem_core.runs.task_overlap import overlap_in_words, task_overlap
 from gem_core.runs.tracking import require_trackers, tracked
 from gem_core.training.allocator import keep_freed_memory
 from gem_core.training.device import require_device
 from gem_core.training.eval_engine import ENGINE_LOG, require_engine
-from gem_core.training.greedy import evaluate_greedily, greedy_figures
-from gem_core.training.sessions import SessionLog, read_sessions, recorded, total_seconds
+from gem_core.training.greedy import evaluate_greedily
+from gem_core.training.result import training_result
+from gem_core.training.sessions import SessionLog, recorded
 from gem_core.training.stopping import EXIT_CODE, RunStopped, stop_on_sigterm
 from gem_core.training.threads import limit_openmp_spin
 from gem_core.training.tiny import model_path
 
-RESULT_FORMAT = 2
-"""Increase it when the meaning of a field of ``result.json`` changes."""
 _TORCHRUN = "TORCHELASTIC_RUN_ID"
 """Environment variable of the processes that torchrun starts."""
 
@@ -79,14 +78,15 @@ def run_experiment(
     trainers.require(spec, recipe.hardware.device)
     require_trackers(recipe.track.to)
     require_engine(recipe, trainer)
-    trainers.resolve(spec.translate)(recipe)  # what the trainer refuses leaves no directory
+    # What the trainer refuses leaves no directory.
+    native = trainers.resolve(spec.translate)(recipe)
     trained = if_exists == "resume" and RunDir(path).trained
     if recipe.hardware.nodes > 1 and spec.check_nodes and not trained:
         trainers.resolve(spec.check_nodes)(recipe)
     if not trained:
         require_device(recipe, trainer)
     with exclusive(path):
-        return _run(recipe, trainer, path, if_exists, log)
+        return _run(recipe, trainer, native, path, if_exists, log)
 
 
 @contextmanager
@@ -102,14 +102,16 @@ def training(
 
     Args:
         path: the run directory.
-        recipe: the resolved recipe. Let the trainer check it first, so that a recipe that it
-            refuses leaves no directory.
+        recipe: the experiment; `gem_core.runs.resolved.read_resolved` says inside the block what
+            the run is. A recipe that the trainer refuses leaves no directory.
         trainer: name of the trainer.
         resume: whether to continue the run in the directory; without it there must be none.
 
     Raises:
+        DataError: the data of an environment are not available, or not those of the run.
         MissingDependencyError: a tracker of the recipe cannot run here.
-        RecipeError: there is no GPU for the recipe, or the model cannot be read or lacks weights.
+        RecipeError: the trainer refuses the recipe, there is no GPU for it, or the model cannot be
+            read or lacks weights.
         RunError: the directory cannot be used, or the model in it lacks weights.
         SystemExit: training was stopped.
     """
@@ -121,14 +123,15 @@ def training(
             raise SystemExit(0) from None  # the process that started this one says so
         return
     require_trackers(recipe.track.to)
+    native = trainers.resolve(trainers.get_trainer(trainer).translate)(recipe)
     require_device(recipe, trainer)
     require_complete(recipe)
     try:
         with exclusive(path):
-            run = RunDir.create(path, recipe, trainer, "resume" if resume else "error")
+            run, _ = _open(recipe, trainer, native, path, "resume" if resume else "error")
             with (
                 recorded(run) as session,
-                in_run(run),
+                belonging_to(run),
                 tracked(run, print),
                 session.phase("train"),
                 stop_on_sigterm(run),
@@ -141,10 +144,26 @@ def training(
         raise SystemExit(EXIT_CODE) from None
 
 
+def _open(
+    recipe: Recipe, trainer: str, native: Any, path: str | Path, if_exists: IfExists
+) -> tuple[RunDir, ResolvedRun]:
+    """Check data and directory; an error leaves both as they were. Record what the run is."""
+    resumed = RunDir(path) if if_exists == "resume" and RunDir(path).exists else None
+    resolved = resolve_run(recipe, trainer, resumed, native=native)
+    run = RunDir.create(path, recipe, trainer, if_exists)
+    run.record(resolved.record())
+    return run, resolved
+
+
 def _run(
-    recipe: Recipe, trainer: str, path: str | Path, if_exists: IfExists, log: Callable[[str], None]
+    recipe: Recipe,
+    trainer: str,
+    native: Any,
+    path: str | Path,
+    if_exists: IfExists,
+    log: Callable[[str], None],
 ) -> RunDir:
-    """Check data and directory; an error leaves both as they were."""
+    """Make the run, unless it is finished."""
     from gem_core.results.report.data import data_lines
 
     resume = if_exists == "resume" and RunDir(path).exists
@@ -153,17 +172,15 @@ def _run(
         log(f"{run.path} is finished; nothing to do.")
         return run
     require_complete(recipe)
-    environments = describe_environments(recipe, RunDir(path) if resume else None)
-    run = RunDir.create(path, recipe, trainer, if_exists)
-    for line in data_lines(environments):
+    run, resolved = _open(recipe, trainer, native, path, if_exists)
+    for line in data_lines(resolved.environments):
         log(line)
-    with recorded(run) as session, in_run(run, environments), tracked(run, log):
-        return _train(recipe, trainer, run, resume, session, log)
+    with recorded(run) as session, belonging_to(run), tracked(run, log):
+        return _train(resolved, run, resume, session, log)
 
 
 def _train(
-    recipe: Recipe,
-    trainer: str,
+    resolved: ResolvedRun,
     run: RunDir,
     resume: bool,
     session: SessionLog,
@@ -173,15 +190,17 @@ def _train(
     from gem_core.results.report import before_after
     from gem_core.runs.tracking.progress import progress
 
+    recipe, trainer = resolved.recipe, resolved.trainer.name
     if recipe.hardware.device == "cpu":
         keep_freed_memory()  # both also apply to the processes that a trainer starts
         limit_openmp_spin()
     with session.phase("model"):
-        source = model_path(recipe)
+        source = model_path(recipe, resolved.envs)
+        resolved = resolved.with_model(source)
     with session.phase("eval_before"):
-        before = _evaluate(run, recipe, source, "before", 0, log)
-        evaluate_greedily(run, recipe, source, "before", log)
-    overlap = task_overlap(recipe) if recipe.eval.episodes else None
+        before = _evaluate(run, resolved, source, "before", 0, log)
+        evaluate_greedily(run, resolved, source, "before", log)
+    overlap = task_overlap(recipe, resolved.envs) if recipe.eval.episodes else None
     if recipe.eval.episodes:
         log(overlap_in_words(overlap))
     if run.trained:
@@ -189,14 +208,14 @@ def _train(
     else:
         log(f"Training {recipe.name} with {trainer} for {recipe.train.steps} steps into {run.path}")
         with session.phase("train"), progress(run, recipe.train.steps, log), stop_on_sigterm(run):
-            launch(trainer, recipe, run, resume=resume)
+            launch(resolved, run, resume=resume)
         require_export(trainer, run.model)
         copy_source_files(source, recipe.model.revision, run.model)
         run.mark_trained()
     with session.phase("eval_after"):
-        after = _evaluate(run, recipe, run.model, "after", recipe.train.steps, log)
-        evaluate_greedily(run, recipe, run.model, "after", log)
-    result = _result(run, recipe, before, after)
+        after = _evaluate(run, resolved, run.model, "after", recipe.train.steps, log)
+        evaluate_greedily(run, resolved, run.model, "after", log)
+    result = training_result(run, recipe, source, before, after)
     run.finish({**result, "environments": run.info["environments"], "eval_tasks": overlap})
     log(before_after([run]))
     return run
@@ -204,7 +223,7 @@ def _train(
 
 def _evaluate(
     run: RunDir,
-    recipe: Recipe,
+    resolved: ResolvedRun,
     model: str | Path,
     when: str,
     step: int,
@@ -214,11 +233,14 @@ def _evaluate(
     for row in run.evals():
         if row["when"] == when:
             return {k: v for k, v in row.items() if k not in ("when", "step", "engine")}
+    recipe = resolved.recipe
     if recipe.eval.episodes == 0:
         return None
     from gem_core.evaluation.measure import measure
 
-    metrics, engine, outcomes = measure(recipe, model, refuse_link(run.path / ENGINE_LOG))
+    metrics, engine, outcomes = measure(
+        recipe, model, refuse_link(run.path / ENGINE_LOG), resolved.envs
+    )
     add_outcome(run, Outcome(when, False, engine, outcomes))
     run.log_eval(step, when, metrics, engine)
     low = metrics["success/low"]
@@ -235,45 +257,3 @@ def _evaluate(
             "evaluate on a machine with less other load."
         )
     return metrics
-
-
-def _result(
-    run: RunDir,
-    recipe: Recipe,
-    before: dict[str, float] | None,
-    after: dict[str, float] | None,
-) -> dict[str, Any]:
-    info = run.info
-    sessions = read_sessions(run)
-    sessions[-1].outcome = "finished"
-    seconds = total_seconds(sessions)
-    rows = run.metrics()
-    for phase in ("rollout", "update", "sync"):
-        spent = [row[f"time/{phase}"] for row in rows if f"time/{phase}" in row]
-        if spent:
-            seconds[phase] = sum(spent)
-    return {
-        "format": RESULT_FORMAT,
-        "name": recipe.name,
-        "trainer": info["trainer"],
-        "estimator": recipe.algorithm.estimator,
-        "seed": recipe.seed,
-        "n": recipe.eval.episodes,
-        "before": before,
-        "after": after,
-        "greedy": greedy_figures(run),
-        "eval_engines": {
-            row["when"]: row.get("engine") for row in run.evals() if row["when"] != "during"
-        },
-        "steps": recipe.train.steps,
-        "episodes": recipe.train.steps * recipe.batch.episodes,
-        "model": recipe.model.path,
-        "start": Path(model_path(recipe)).name,
-        # Of all sessions; rollout, update and sync without the steps that a later one repeated.
-        "seconds": {phase: round(value, 2) for phase, value in seconds.items()},
-        "sessions": [session.summary() for session in sessions],
-        "versions": info["versions"],
-        "hardware": {key: info[key] for key in ("platform", "processor", "cores", "gpus")},
-        "python": info["python"],
-        "commit": info["commit"],
-    }

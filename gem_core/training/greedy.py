@@ -9,12 +9,12 @@ from gem_core.evaluation.outcomes import Outcome, add_outcome, read_outcomes
 from gem_core.evaluation.stats import wilson
 from gem_core.runs.directory.files import refuse_link
 from gem_core.runs.directory.run_dir import RunDir
-from gem_core.runs.recipe.recipe import Recipe
+from gem_core.runs.resolved import ResolvedRun
 from gem_core.training.eval_engine import ENGINE_LOG
 
 
 def evaluate_greedily(
-    run: RunDir, recipe: Recipe, model: str | Path, when: str, log: Callable[[str], None]
+    run: RunDir, resolved: ResolvedRun, model: str | Path, when: str, log: Callable[[str], None]
 ) -> None:
     """Play the evaluation greedily and keep its outcomes, if ``eval.greedy`` asks for that.
 
@@ -22,7 +22,7 @@ def evaluate_greedily(
 
     Args:
         run: the run.
-        recipe: its recipe.
+        resolved: what it is.
         model: directory or id of the model.
         when: ``before`` or ``after`` training.
         log: receives a line with the success.
@@ -32,12 +32,13 @@ def evaluate_greedily(
     """
     from msgspec.structs import replace
 
+    recipe = resolved.recipe
     if not recipe.eval.greedy or recipe.eval.episodes == 0 or (when, True) in read_outcomes(run):
         return
     from gem_core.evaluation.measure import measure
 
     greedy = replace(recipe, eval=replace(recipe.eval, temperature=0.0, greedy=False))
-    _, engine, outcomes = measure(greedy, model, refuse_link(run.path / ENGINE_LOG))
+    _, engine, outcomes = measure(greedy, model, refuse_link(run.path / ENGINE_LOG), resolved.envs)
     add_outcome(run, Outcome(when, True, engine, outcomes))
     rate, low, high = _figures(outcomes).values()
     log(f"{when.capitalize()}, greedy: success {rate:.3f} [{low:.3f}, {high:.3f}]")

@@ -8,26 +8,28 @@ from typing import Any
 from gem_core.errors import GemError
 from gem_core.runs.directory.run_dir import RunDir
 from gem_core.runs.recipe.recipe import Recipe
+from gem_core.runs.resolved import ResolvedRun
 from gem_core.training.tiny import model_source
 from gem_oat import _compat, config, nodes
 from gem_oat.values import real_parts
 
 
-def run(recipe: Recipe, run: RunDir, *, resume: bool = False) -> None:
-    """Train ``recipe`` into ``run`` with Oat.
+def run(resolved: ResolvedRun, run: RunDir, *, resume: bool = False) -> None:
+    """Train what is resolved into ``run`` with Oat.
 
     Args:
-        recipe: the experiment; ``hardware.device = "cpu"`` runs Oat's loop in this process, with
-            stand-ins for vLLM and launchpad, unless `gem_oat.values.REAL_VARIABLE` is set.
+        resolved: the recipe and Oat's arguments; ``hardware.device = "cpu"`` runs Oat's loop in
+            this process, with stand-ins for vLLM and launchpad, unless
+            `gem_oat.values.REAL_VARIABLE` is set.
         run: where metrics, episodes, checkpoints and the model go.
         resume: continue after the newest checkpoint, if there is one.
 
     Raises:
         MissingDependencyError: wrong Python, or a part of Oat's GPU stack is missing.
-        RecipeError: the recipe asks for what Oat cannot do.
+        RecipeError: Oat does not take a value.
         GemError: Oat ended without a trained model.
     """
-    config.translate(recipe)  # refuse before anything is imported
+    recipe = resolved.recipe
     start = last_checkpoint(run) if resume else 0
     if start == recipe.train.steps:
         return  # the model was written before this checkpoint
@@ -35,20 +37,21 @@ def run(recipe: Recipe, run: RunDir, *, resume: bool = False) -> None:
     if on_cpu and not real_parts():
         from gem_oat.cpu import in_process
 
-        in_process.launch(arguments(recipe, run, start))
+        in_process.launch(arguments(recipe, run, start, resolved.model))
     else:
         _compat.require_parts(real_parts()) if on_cpu else _compat.require_gpu_stack()
         nodes.run_watched([sys.executable, "-m", "gem_oat.program", str(run.path), str(start)])
     require_model(recipe, run)
 
 
-def arguments(recipe: Recipe, run: RunDir, start: int = 0) -> Any:
+def arguments(recipe: Recipe, run: RunDir, start: int = 0, model: str | None = None) -> Any:
     """Oat's arguments with what the adapter's actors and learners read (``args.gem``).
 
     Args:
         recipe: the experiment.
         run: the run directory.
         start: training steps behind the checkpoint to resume from.
+        model: what training starts from, where it is known.
 
     Raises:
         RecipeError: as `gem_oat.config.arguments`.
@@ -56,10 +59,10 @@ def arguments(recipe: Recipe, run: RunDir, start: int = 0) -> Any:
     from gem_oat.learner import GemRun
 
     args = config.arguments(recipe)
-    model = model_source(recipe)
-    args.pretrain = model
-    args.ref_pretrain = model
-    args.critic_pretrain = model
+    source = model_source(recipe, model)
+    args.pretrain = source
+    args.ref_pretrain = source
+    args.critic_pretrain = source
     args.save_path = str(run.path / "oat")
     args.gem = GemRun(recipe, run, start)
     return args

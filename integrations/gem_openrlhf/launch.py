@@ -16,48 +16,50 @@ from gem_core.env.registration.references import passed_on
 from gem_core.runs.directory.run_dir import RUN_VARIABLE, RunDir
 from gem_core.runs.recipe.files import merge
 from gem_core.runs.recipe.recipe import Recipe
+from gem_core.runs.resolved import ResolvedRun
 from gem_core.runs.tasks import MachineFactory
 from gem_core.training.stopping import retake_sigterm
 from gem_core.training.tiny import model_source
 from gem_openrlhf._compat import require_gpu_packages
 from gem_openrlhf.command_line import check_arguments, run_command_line
-from gem_openrlhf.config import flags, render, translate
+from gem_openrlhf.config import render
 
 
-def run(recipe: Recipe, run: RunDir, *, resume: bool = False) -> None:
-    """Train ``recipe`` with ``openrlhf.cli.train_ppo_ray`` into ``run``.
+def run(resolved: ResolvedRun, run: RunDir, *, resume: bool = False) -> None:
+    """Train what is resolved with ``openrlhf.cli.train_ppo_ray`` into ``run``.
 
     On several nodes start Ray first and set RAY_ADDRESS; all of them must see the run directory.
 
     Args:
-        recipe: the experiment.
+        resolved: the recipe and OpenRLHF's arguments.
         run: its run directory.
         resume: continue from the newest checkpoint in ``run.checkpoints``.
 
     Raises:
-        RecipeError: OpenRLHF cannot honour a key, or refuses a native flag or its value.
+        RecipeError: OpenRLHF refuses a native flag or its value.
         MissingDependencyError: flash-attn, vLLM or DeepSpeed is missing on a GPU machine.
     """
-    check_arguments(translate(recipe))
-    check_template(recipe)
+    recipe, model = resolved.recipe, model_source(resolved.recipe, resolved.model)
+    check_arguments(resolved.native)
+    check_template(recipe, model)
     with ray_options(recipe, run) as options:
         # Not at the top: it imports flash_attn and vllm, which a CPU has only from here on.
         from gem_openrlhf.actors import installed
 
-        arguments = render({**flags(recipe), **run_flags(recipe, run, resume)})
+        arguments = [*resolved.native, *render(run_flags(recipe, run, resume, model))]
         with ray.init(**options), installed():
             retake_sigterm()
             run_command_line(arguments)
 
 
-def check_template(recipe: Recipe) -> None:
+def check_template(recipe: Recipe, model: str | None = None) -> None:
     """Check before Ray starts that the tokenizer's chat template can be used.
 
     Raises:
         RecipeError: it ends no turn, or makes several token sequences of an episode.
     """
     if recipe.context.template == "chat":
-        tokenizer = AutoTokenizer.from_pretrained(model_source(recipe))
+        tokenizer = AutoTokenizer.from_pretrained(model_source(recipe, model))
         MachineFactory(recipe, tokenizer, one_segment=True)
 
 
@@ -91,12 +93,22 @@ def _variables() -> dict[str, str]:
     }
 
 
-def run_flags(recipe: Recipe, run: RunDir, resume: bool = False) -> dict[str, Any]:
-    """Return the flags that name files, and write those files: prompt rows, model, checkpoints."""
+def run_flags(
+    recipe: Recipe, run: RunDir, resume: bool = False, model: str | None = None
+) -> dict[str, Any]:
+    """Return the flags that name files, and write those files: prompt rows, model, checkpoints.
+
+    Args:
+        recipe: the experiment.
+        run: its run directory.
+        resume: continue from the newest checkpoint.
+        model: what training starts from, where it is known.
+    """
+    source = model_source(recipe, model)
     paths: dict[str, Any] = {
-        "actor.model_name_or_path": model_source(recipe),
+        "actor.model_name_or_path": source,
         "data.prompt_dataset": write_rows(recipe, run, "train"),
-        "data.max_len": longest_context(recipe),
+        "data.max_len": longest_context(recipe, source),
         "train.agent_func_path": rollout.__file__,
         "ckpt.path": str(run.checkpoints.resolve()),
         "ckpt.output_dir": str(run.model.resolve()),
@@ -107,11 +119,11 @@ def run_flags(recipe: Recipe, run: RunDir, resume: bool = False) -> dict[str, An
     return paths
 
 
-def longest_context(recipe: Recipe) -> int:
+def longest_context(recipe: Recipe, source: str) -> int:
     """Return the most tokens of an episode: the recipe's limit, or the model's."""
     limit = recipe.limits.max_context_tokens
     if limit is None:
-        model: int = AutoConfig.from_pretrained(model_source(recipe)).max_position_embeddings
+        model: int = AutoConfig.from_pretrained(source).max_position_embeddings
         return model
     return limit
 

@@ -16,21 +16,20 @@ from gem_core.runs.directory.run_dir import RunDir
 from gem_core.runs.environments.data import belonging_to
 from gem_core.runs.program import run_program
 from gem_core.runs.recipe.recipe import Recipe
+from gem_core.runs.resolved import ResolvedRun
 from gem_core.training.stopping import RunStopped
 from gem_rl2._compat import MODEL, NEWER, end_children, prune_checkpoints
-from gem_rl2.config import translate
 
 
-def run(recipe: Recipe, run: RunDir, *, resume: bool = False) -> None:
-    """Train ``recipe`` into ``run``; RL2's own output goes to ``rl2.log`` there.
+def run(resolved: ResolvedRun, run: RunDir, *, resume: bool = False) -> None:
+    """Train what is resolved into ``run``; RL2's own output goes to ``rl2.log`` there.
 
     With ``resume`` RL2 continues at its latest checkpoint, or at step 1 where there is none.
 
     Raises:
-        RecipeError: RL2 cannot honour a key.
         GemError: RL2 ended with an error.
     """
-    translate(recipe)  # refuse before anything is started
+    recipe = resolved.recipe
     prune_checkpoints(run.checkpoints, recipe.train.keep_checkpoints)
     module, environment = program(recipe)
     command = [*torchrun(recipe), "-m", module, str(run.path.resolve())]

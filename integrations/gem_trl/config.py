@@ -6,7 +6,7 @@ recipe without ``[trainer.trl]`` needs no TRL.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -74,20 +74,26 @@ def native_keys(recipe: Recipe) -> dict[str, Any]:
     return native
 
 
-def native_config(recipe: Recipe, stop_ids: Sequence[int], folder: str | Path) -> GRPOConfig:
+def native_config(
+    recipe: Recipe,
+    stop_ids: Sequence[int],
+    folder: str | Path,
+    native: Mapping[str, Any] | None = None,
+) -> GRPOConfig:
     """Return the ``GRPOConfig`` of a run.
 
     Args:
         recipe: the experiment.
         stop_ids: token ids that end a turn.
         folder: directory of TRL's checkpoints.
+        native: what `translate` returned, where it was called before.
 
     Raises:
         RecipeError: as `translate`.
     """
     from gem_trl._compat import GRPOConfig
 
-    config = translate(recipe)
+    config = translate(recipe) if native is None else dict(native)
     stop = "stop_token_ids" if config["use_vllm"] else "eos_token_id"
     config["generation_kwargs"] = {stop: list(stop_ids), **config["generation_kwargs"]}
     return GRPOConfig(output_dir=str(folder), **config)

@@ -17,12 +17,12 @@ from gem_core.runs.directory.run_dir import RunDir
 from gem_core.runs.environments.data import belonging_to
 from gem_core.runs.program import run_process
 from gem_core.runs.recipe.recipe import Recipe
+from gem_core.runs.resolved import ResolvedRun, read_resolved
 from gem_core.training.allocator import keep_freed_memory
 from gem_core.training.stopping import RunStopped
 from gem_core.training.tiny import model_path
 from gem_trl.advantages import pool
 from gem_trl.batching import processes
-from gem_trl.config import translate
 from gem_trl.critic import FILE
 from gem_trl.metrics import RunLog
 from gem_trl.nodes import require_meeting_place, tell_the_others, torchrun
@@ -33,27 +33,35 @@ CPU_THREADS = 2
 """Threads of torch on a CPU: a fixed number, so that sums come out the same on every machine."""
 
 
-def run(recipe: Recipe, run: RunDir, *, resume: bool = False) -> None:
-    """Train ``recipe`` into ``run``, from its last checkpoint with ``resume``.
+def run(resolved: ResolvedRun, run: RunDir, *, resume: bool = False) -> None:
+    """Train what is resolved into ``run``, from its last checkpoint with ``resume``.
 
     Raises:
-        RecipeError: TRL cannot honour a key, or the hardware is not here.
+        RecipeError: the hardware is not here.
         RunError: a process of a run on several GPUs failed.
         RunStopped: training ended because it was asked to.
     """
+    recipe = resolved.recipe
     prepare(recipe)
     if needs_processes(recipe):
         # Without a checkpoint a resumed run begins: the other machines need no other command.
         arguments = [str(run.path.resolve()), "--resume"]
         start_processes(recipe, "gem_trl.launch", arguments, module=True)
         return
-    source = model_path(recipe)
+    source = resolved.model or model_path(recipe)
     tokenizer = AutoTokenizer.from_pretrained(source, revision=recipe.model.revision)
-    trainer = GemTrainer.from_recipe(recipe, source, tokenizer, run.checkpoints, [RunLog(run)])
+    trainer = GemTrainer.from_recipe(
+        recipe, source, tokenizer, run.checkpoints, [RunLog(run)], resolved
+    )
+    train(trainer, run, resume=resume)
+    leave_ranks()
+
+
+def train(trainer: GemTrainer, run: RunDir, *, resume: bool) -> None:
+    """Train to the end, from the last checkpoint with ``resume``; write the model of ``run``."""
     checkpoint = restore(trainer, run.checkpoints) if resume else None
     trainer.train(resume_from_checkpoint=checkpoint)
     trainer.save_model(str(run.model))
-    leave_ranks()
 
 
 def prepare(recipe: Recipe) -> None:
@@ -62,11 +70,9 @@ def prepare(recipe: Recipe) -> None:
     A CPU process gets its threads and its allocator; a rank ends with its ``torchrun``.
 
     Raises:
-        RecipeError: TRL cannot honour a key, the hardware is not here, or nothing says where the
-            nodes meet.
+        RecipeError: the hardware is not here, or nothing says where the nodes meet.
     """
     end_with_parent()
-    translate(recipe)
     if needs_processes(recipe):
         require_meeting_place(recipe)
     here = "gpu" if torch.cuda.is_available() else "cpu"
@@ -173,7 +179,7 @@ if __name__ == "__main__":
     directory = RunDir(sys.argv[1])
     try:
         with belonging_to(directory):  # on another node, nobody has set that for this process
-            run(directory.recipe, directory, resume="--resume" in sys.argv)
+            run(read_resolved(directory), directory, resume="--resume" in sys.argv)
     except RunStopped as stopped:
         print(stopped)
         leave_ranks()

@@ -13,7 +13,6 @@ from gem_adapters.run_log import log_evaluation, log_step
 from gem_core.runs.directory.run_dir import RunDir
 from gem_core.training.stopping import SaveClock, mark_stopped
 from gem_trl.advantages import StepBatch, pool
-from gem_trl.batching import updates_per_step
 
 if TYPE_CHECKING:
     from gem_trl.trainer import GemTrainer
@@ -46,7 +45,7 @@ class RunLog(TrainerCallback):
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Start the clock at the first update of a training step."""
-        if state.global_step % updates_per_step(self.trainer.recipe) == 0:
+        if state.global_step % self.trainer.step_updates == 0:
             self.began = time.perf_counter()
 
     def on_pre_optimizer_step(
@@ -59,7 +58,7 @@ class RunLog(TrainerCallback):
         """Stop the clock at the last update; evaluate and save where it is due."""
         self.trainer.updates.end_update()
         config = self.trainer.recipe.eval
-        step, remainder = divmod(state.global_step, updates_per_step(self.trainer.recipe))
+        step, remainder = divmod(state.global_step, self.trainer.step_updates)
         self.seconds = time.perf_counter() - self.began
         if remainder == 0 and config.every and step % config.every == 0:
             episodes = self.trainer.play_evaluation(config.inside_episodes)
@@ -98,11 +97,11 @@ class RunLog(TrainerCallback):
             return  # the summary at the end of training
         batch = self.trainer.step_batch
         assert batch is not None, "TRL logs a training step after it"
-        step, remainder = divmod(state.global_step - 1, updates_per_step(self.trainer.recipe))
+        step, remainder = divmod(state.global_step - 1, self.trainer.step_updates)
         # What is differentiated has the entropy bonus in it, the policy's loss has not.
         require_finite(step + 1, {"grad_norm": logs["grad_norm"], "loss/policy": logs["loss"]})
         self.trainer.updates.norms.append(logs["grad_norm"])
-        if remainder + 1 < updates_per_step(self.trainer.recipe):
+        if remainder + 1 < self.trainer.step_updates:
             return
         metrics = self._metrics(batch)
         require_finite(step + 1, metrics)

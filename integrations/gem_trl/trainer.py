@@ -18,6 +18,7 @@ from gem_core.episodes.data import Episode
 from gem_core.episodes.rollout import require_healthy
 from gem_core.errors import GemError, RecipeError
 from gem_core.runs.recipe.recipe import Recipe
+from gem_core.runs.resolved import ResolvedRun
 from gem_core.runs.tasks import MachineFactory, Task, eval_task, require_step, train_task
 from gem_trl._compat import GRPOTrainer
 from gem_trl.advantages import (
@@ -58,6 +59,7 @@ class GemTrainer(GRPOTrainer):
             `gem_core.episodes.machine.EpisodeMachine.bootstrap_state`.
         critic: ``None`` where the estimator needs none.
         updates: what the optimizer steps of the current training step saw.
+        step_updates: optimizer steps (TRL's ``global_step``) per training step.
         rank: number of this process.
         world: number of processes.
 
@@ -81,6 +83,7 @@ class GemTrainer(GRPOTrainer):
         self.rollout_seconds = 0.0
         self.bootstrap_states: list[list[int]] = []
         self.updates = Updates(recipe)
+        self.step_updates = updates_per_step(recipe)
         self._scores: Any = None
         callbacks = [AdvantageCheck(), CriticCheckpoint(), *callbacks]
         for callback in callbacks:
@@ -114,6 +117,7 @@ class GemTrainer(GRPOTrainer):
         tokenizer: Any,
         folder: str | Path,
         callbacks: Sequence[TrainerCallback] = (),
+        resolved: ResolvedRun | None = None,
     ) -> Self:
         """Return the trainer of a run.
 
@@ -123,14 +127,16 @@ class GemTrainer(GRPOTrainer):
             tokenizer: its Hugging Face tokenizer.
             folder: directory of the checkpoints.
             callbacks: as in the constructor.
+            resolved: the run, where it is resolved: its environments and TRL's configuration.
         """
-        machines = MachineFactory(recipe, tokenizer, one_segment=True)
+        envs, native = (resolved.envs, resolved.native) if resolved else (None, None)
+        machines = MachineFactory(recipe, tokenizer, one_segment=True, envs=envs)
         return cls(
             recipe,
             machines,
             model=model,
             callbacks=callbacks,
-            args=native_config(recipe, machines.stop_ids, folder),
+            args=native_config(recipe, machines.stop_ids, folder, native),
             train_dataset=task_rows(recipe),
             rollout_func=rollout,
             reward_funcs=episode_return,
@@ -211,7 +217,7 @@ class GemTrainer(GRPOTrainer):
 
     def first_task(self, count: int) -> int:
         """Return the task of this rank's first slot, where each rank has ``count``."""
-        step = int(self.state.global_step) // updates_per_step(self.recipe)
+        step = int(self.state.global_step) // self.step_updates
         return step * self.recipe.batch.episodes + self.rank * count
 
     def require_rows(self, rows: list[int]) -> None:

@@ -14,34 +14,34 @@ from gem_core.env.registration.references import passed_on
 from gem_core.runs.directory.run_dir import RUN_VARIABLE, RunDir
 from gem_core.runs.program import run_program
 from gem_core.runs.recipe.recipe import Recipe
+from gem_core.runs.resolved import ResolvedRun
 from gem_core.runs.trainers import require
 from gem_core.training.tiny import model_source
 from gem_verl import TRAINER
-from gem_verl.config import payload, translate
+from gem_verl.config import payload
 
 RAY_VARIABLES = "+ray_kwargs.ray_init.runtime_env.env_vars"
 RAY_RUN = f"{RAY_VARIABLES}.{RUN_VARIABLE}"
 """The run directory for all processes of Ray, also of a cluster that was started before."""
 
 
-def run(recipe: Recipe, run: RunDir, *, resume: bool = False) -> None:
-    """Train ``recipe`` into ``run``; verl's own output goes to ``verl.log`` there.
+def run(resolved: ResolvedRun, run: RunDir, *, resume: bool = False) -> None:
+    """Train what is resolved into ``run``; verl's own output goes to ``verl.log`` there.
 
     Args:
-        recipe: the experiment.
+        resolved: the recipe and verl's overrides.
         run: its run directory.
         resume: continue from verl's latest checkpoint, or from step 1 where there is none.
 
     Raises:
         MissingDependencyError: verl is missing, or outside the tested range.
-        RecipeError: verl cannot honour a key.
         GemError: verl ended with an error.
         RunError: verl left no model.
     """
     require(TRAINER)
-    arguments = translate(recipe)
+    recipe, arguments = resolved.recipe, [*resolved.native]
     with session(recipe) as (settings, environment):
-        settings = {**settings, **run_settings(recipe, run, resume)}
+        settings = {**settings, **run_settings(recipe, run, resume, resolved.model)}
         arguments += [override(key, value) for key, value in settings.items()]
         command = [sys.executable, "-m", "verl.trainer.main_ppo", *arguments]
         run_program("verl", command, environment, run.path / "verl.log")
@@ -64,12 +64,21 @@ def session(recipe: Recipe) -> Iterator[tuple[dict[str, Any], dict[str, str]]]:
         yield {}, dict(os.environ)
 
 
-def run_settings(recipe: Recipe, run: RunDir, resume: bool = False) -> dict[str, Any]:
-    """Return the native keys and values of what belongs to a run rather than to the recipe."""
-    model = model_source(recipe)
+def run_settings(
+    recipe: Recipe, run: RunDir, resume: bool = False, model: str | None = None
+) -> dict[str, Any]:
+    """Return the native keys and values of what belongs to a run rather than to the recipe.
+
+    Args:
+        recipe: the experiment.
+        run: its run directory.
+        resume: continue from verl's latest checkpoint.
+        model: what training starts from, where it is known.
+    """
+    source = model_source(recipe, model)
     return {
-        "actor_rollout_ref.model.path": model,
-        "critic.model.path": model,
+        "actor_rollout_ref.model.path": source,
+        "critic.model.path": source,
         "+data.gem_recipe": payload(recipe),
         "+data.gem_run": str(run.path.resolve()),
         RAY_RUN: str(run.path.resolve()),

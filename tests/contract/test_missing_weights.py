@@ -53,7 +53,7 @@ def test_a_script_refuses_it_and_leaves_no_directory(recipe, trainer_name, tmp_p
 def test_a_trainer_that_exports_half_a_model_fails(
     tiny, trainer_name, tmp_path, incomplete, monkeypatch
 ):
-    def launch(trainer, recipe, run, *, resume):
+    def launch(resolved, run, *, resume):
         shutil.copytree(incomplete, run.model)
 
     monkeypatch.setattr("gem_core.training.experiment.launch", launch)

@@ -11,6 +11,7 @@ import os, sys
 from pathlib import Path
 from gem_core.envs import _data_source
 from gem_core.runs.launch import launch
+from gem_core.runs.resolved import read_resolved
 from gem_core.runs.recipe.load import load_recipe
 from gem_core.runs.environments.description import in_run
 from gem_core.runs.directory.run_dir import RunDir
@@ -33,7 +34,7 @@ if __name__ == "__main__":
         os.replace(folder / "other.jsonl", data)  # this process goes on with what it has read
         if trainer in ("trl", "oat"):  # one process on a CPU: let it read the file again
             _data_source._tables.clear()
-        launch(trainer, recipe, run)
+        launch(read_resolved(run), run)
 """
 """Records the data of a run, replaces them and trains."""
 

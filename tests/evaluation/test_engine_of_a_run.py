@@ -34,7 +34,7 @@ def started(monkeypatch, recipe, model_dir):
     below = []
     before = children()  # those that other tests have left
 
-    def launch(trainer, recipe, run, *, resume):
+    def launch(resolved, run, *, resume):
         below.append(sorted(children() - before))
         run.log(1, {"success/mean": 0.5})
         shutil.copytree(model_dir, run.model)

@@ -18,9 +18,10 @@ from gem_core.errors import DataError, RecipeError
 from gem_core.results.report.data import data_lines, environments_of
 from gem_core.runs.directory.run_dir import RUN_VARIABLE, RunDir
 from gem_core.runs.environments import data as run_data
-from gem_core.runs.environments.data import belonging_to, env_key, make_for_run
+from gem_core.runs.environments.data import belonging_to, make_for_run
 from gem_core.runs.environments.description import describe_environments, in_run
 from gem_core.runs.recipe.load import load_recipe
+from gem_core.runs.splits import env_key
 from gem_core.runs.task_overlap import task_overlap
 from gem_core.runs.tasks import MachineFactory
 

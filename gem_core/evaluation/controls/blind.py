@@ -28,9 +28,9 @@ from typing import Any, NamedTuple, TypeAlias
 from gem_core.envs.players import get_player
 from gem_core.errors import UnknownNameError
 from gem_core.evaluation.controls.players import random_legal_action
-from gem_core.runs.environments.data import env_key, make_for_run
+from gem_core.runs.environments.data import make_for_run
 from gem_core.runs.recipe.recipe import EnvConfig, Recipe
-from gem_core.runs.splits import split_envs
+from gem_core.runs.splits import env_key, split_envs
 from gem_core.runs.tasks import Task, train_task
 
 Actions: TypeAlias = tuple[str, ...]

@@ -37,6 +37,7 @@ class InfoFile(msgspec.Struct):
     command: list[str] = []
     started: float | None = None
     environments: list[dict[str, Any]] | None = None
+    native: list[str] | dict[str, Any] | None = None
 
 
 class _Env(msgspec.Struct):

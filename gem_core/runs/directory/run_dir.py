@@ -1,7 +1,8 @@
 """The run directory: all files of a run, readable without any trainer.
 
 recipe.json      the resolved recipe
-run.json         trainer, versions, hardware, git commit, command, environments and their data
+run.json         trainer, versions, hardware, git commit, command, environments and their data, the
+                 trainer's native configuration
 metrics.jsonl    one JSON object per step: {"step": 3, "time": 12.5, "reward/mean": 0.4, ...}
 episodes.jsonl.gz  sampled episodes, {"step": 3, "split": "train", **episode}, and "advantages", one
                  per turn, where they are known; see `gem_core.runs.directory.episode_store`
@@ -75,6 +76,7 @@ class RunDir:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
+        self._recipe: Recipe | None = None  # of `create`, which need not read it again
 
     @classmethod
     def create(
@@ -107,12 +109,14 @@ class RunDir:
             if if_exists == "resume":
                 run._check_same(recipe, trainer)
                 run._repair()
+                run._recipe = recipe
                 return run
             run.clear()
         run.path.mkdir(parents=True, exist_ok=True)
         run._require_own_folder()
         run._write("run.json", {"trainer": trainer, **describe_machine()})
         run._write("recipe.json", recipe.to_dict())
+        run._recipe = recipe
         return run
 
     # -- reading ---------------------------------------------------------------------------------
@@ -140,6 +144,8 @@ class RunDir:
             RunError: there is none, or its file is damaged.
             RecipeError: it is not a recipe of this version.
         """
+        if self._recipe is not None:
+            return self._recipe
         data = self._read("recipe.json")
         try:
             return stored_recipe(data)
@@ -285,9 +291,11 @@ class RunDir:
         config["dtype"] = self.recipe.model.dtype
         path.write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
 
-    def record_environments(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Add to ``run.json`` what the environments were made from; see `run_data`."""
-        self._write("run.json", {**self.info, "environments": list(rows)})
+    def record(self, facts: Mapping[str, Any]) -> None:
+        """Add to ``run.json`` what the run is, see `gem_core.runs.resolved.ResolvedRun.record`."""
+        info = self.info
+        if any(info.get(name) != fact for name, fact in facts.items()):
+            self._write("run.json", {**info, **facts})
 
     def finish(self, result: Mapping[str, Any]) -> None:
         """Write the result; from then on the run counts as finished."""

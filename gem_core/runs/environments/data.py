@@ -23,7 +23,7 @@ from gem_core.runs.directory.run_dir import RUN_VARIABLE, RunDir
 from gem_core.runs.environments.pools import close_run_pools
 from gem_core.runs.environments.rows import Row, commit_of, config_key, row_key
 from gem_core.runs.environments.tools import Tools, described_tools, task_digest, with_tools
-from gem_core.runs.recipe.recipe import EnvConfig, Recipe, Split
+from gem_core.runs.recipe.recipe import EnvConfig
 
 
 class RunData:
@@ -128,7 +128,7 @@ def make_for_run(config: EnvConfig, key: str) -> Env:
 
     Args:
         config: id and parameters.
-        key: of its table in the recipe (``env.0``), for messages; see `env_key`.
+        key: of its table in the recipe (``env.0``), for messages: `gem_core.runs.splits.env_key`.
 
     Raises:
         DataError: its data are not available, or are not those of the run.
@@ -158,12 +158,6 @@ def task_fingerprint(config: EnvConfig, key: str) -> str:
         return task_digest(spec_of(env), config, env)
     finally:
         env.close()
-
-
-def env_key(recipe: Recipe, split: Split, position: int) -> str:
-    """Return the key of an environment's table in the recipe: ``env.0`` or ``eval.env.0``."""
-    table = "eval.env" if split == "eval" and recipe.eval.env else "env"
-    return f"{table}.{position}"
 
 
 @contextmanager

@@ -10,7 +10,6 @@ from gem_core.runs.directory.run_dir import RunDir
 from gem_core.runs.environments.data import (
     RunData,
     belonging_to,
-    env_key,
     make_with,
     provenance,
     recorded_data,
@@ -20,10 +19,12 @@ from gem_core.runs.environments.rows import Row, as_json, commit_of, config_key,
 from gem_core.runs.environments.servers import described_there, wanted
 from gem_core.runs.environments.tools import described_tools, task_digest, tools_key
 from gem_core.runs.recipe.recipe import EnvConfig, Recipe, Split
-from gem_core.runs.splits import split_envs
+from gem_core.runs.splits import RunEnvs, run_envs
 
 
-def describe_environments(recipe: Recipe, resumed: RunDir | None = None) -> list[Row]:
+def describe_environments(
+    recipe: Recipe, resumed: RunDir | None = None, envs: RunEnvs | None = None
+) -> list[Row]:
     """Make every environment of a recipe, which checks its parameters and its data.
 
     With ``workers.backend = "server"`` the servers make them, and say what they are.
@@ -31,6 +32,7 @@ def describe_environments(recipe: Recipe, resumed: RunDir | None = None) -> list
     Args:
         recipe: the experiment.
         resumed: a run that continues; its data must be those that it began with.
+        envs: what `run_envs` returned for the recipe; ``None`` = it is asked here.
 
     Returns:
         One row per environment of the training, in the recipe's order, then those that only the
@@ -50,17 +52,17 @@ def describe_environments(recipe: Recipe, resumed: RunDir | None = None) -> list
     record = recorded_data(resumed) if resumed is not None else None
     data = record or RunData()
     rows: list[Row] = []
+    envs = run_envs(recipe) if envs is None else envs
     splits: list[Split] = ["train"]
     if recipe.eval.episodes or recipe.eval.every:
         splits.append("eval")
     for split in splits:
-        for position, config in enumerate(split_envs(recipe, split)):
+        for config, key in envs[split]:
             same = [row for row in rows if row_key(row) == config_key(config)]
             if split == "eval" and same:
                 for row in same:
                     row["used_in"] = ["train", "eval"]
                 continue
-            key = env_key(recipe, split, position)
             if recipe.workers.backend == "server":
                 row = _describe_served(data, recipe, config, key, split)
             else:
@@ -84,8 +86,7 @@ def in_run(run: RunDir, rows: Sequence[Row] | None = None) -> Iterator[None]:
     """
     if rows is None:
         rows = describe_environments(run.recipe, run)
-    if run.info.get("environments") != rows:
-        run.record_environments(rows)
+    run.record({"environments": list(rows)})
     with belonging_to(run):
         yield
 

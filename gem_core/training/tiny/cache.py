@@ -16,16 +16,21 @@ from gem_core.errors import RecipeError
 from gem_core.policies.models.source import reading_model, require_hf
 from gem_core.runs.cache import cache_root
 from gem_core.runs.recipe.recipe import Recipe, TinyConfig
+from gem_core.runs.splits import RunEnvs, run_envs
 
 BUILD = 1
 """Increase it when the same settings give different weights."""
 
 
-def model_path(recipe: Recipe) -> str:
+def model_path(recipe: Recipe, envs: RunEnvs | None = None) -> str:
     """Return the argument of ``from_pretrained``: the recipe's model, or the tiny one's directory.
 
     With ``model.path = "tiny"``, the model is built if it is not in the cache, which takes about
     twenty seconds; other processes wait for the one that builds it.
+
+    Args:
+        recipe: the experiment.
+        envs: its environments, where they are known (`gem_core.runs.splits.run_envs`).
 
     Raises:
         MissingDependencyError: torch, transformers or tokenizers is missing.
@@ -35,7 +40,7 @@ def model_path(recipe: Recipe) -> str:
     if recipe.model.path != "tiny":
         return recipe.model.path
     _check(recipe.model.tiny, recipe.limits.max_context_tokens)
-    settings = _settings(recipe)
+    settings = _settings(recipe, run_envs(recipe) if envs is None else envs)
     folder = cache_root() / "tiny" / _digest(json.dumps(settings, sort_keys=True))
     if not folder.exists():
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -45,15 +50,19 @@ def model_path(recipe: Recipe) -> str:
     return str(folder)
 
 
-def model_source(recipe: Recipe) -> str:
+def model_source(recipe: Recipe, path: str | None = None) -> str:
     """Return what a trainer without a key for a revision loads the model from.
+
+    Args:
+        recipe: the experiment.
+        path: its `model_path`, where it is known.
 
     Returns:
         `model_path`; with ``model.revision`` the directory of that revision of a Hugging Face id,
         which is downloaded to the local cache, or found there. On several nodes the cache must be
         on a disk that they share.
     """
-    name = model_path(recipe)
+    name = path or model_path(recipe)
     revision = recipe.model.revision
     if revision is None or Path(name).is_dir():
         return name
@@ -80,11 +89,10 @@ def _check(config: TinyConfig, context: int | None) -> None:
         )
 
 
-def _settings(recipe: Recipe) -> dict[str, Any]:
+def _settings(recipe: Recipe, envs: RunEnvs) -> dict[str, Any]:
     """Return everything that the weights depend on, long texts as hashes."""
     from gem_core.episodes.context import TEMPLATES
-    from gem_core.runs.environments.data import env_key, task_fingerprint
-    from gem_core.runs.splits import split_envs
+    from gem_core.runs.environments.data import task_fingerprint
     from gem_core.training.tiny.expert import sample_actions
 
     resolved = recipe.to_dict()
@@ -101,12 +109,10 @@ def _settings(recipe: Recipe) -> dict[str, Any]:
         "env": [
             {
                 **table,
-                "fingerprint": task_fingerprint(e, env_key(recipe, "train", number)),
-                "expert": _digest(sample_actions(e, teacher=teacher)) if warm else None,
+                "fingerprint": task_fingerprint(config, key),
+                "expert": _digest(sample_actions(config, teacher=teacher)) if warm else None,
             }
-            for number, (e, table) in enumerate(
-                zip(split_envs(recipe, "train"), resolved["env"], strict=True)
-            )
+            for (config, key), table in zip(envs["train"], resolved["env"], strict=True)
         ],
     }
 

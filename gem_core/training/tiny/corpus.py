@@ -57,8 +57,8 @@ def own_corpus(recipe: Recipe) -> list[str]:
     They depend only on the environments and the template; ``chat`` is rendered as
     ``qwen3_general``, of which the tiny tokenizer's chat template has the same marks.
     """
-    from gem_core.runs.environments.data import env_key, make_for_run
-    from gem_core.runs.splits import split_envs
+    from gem_core.runs.environments.data import make_for_run
+    from gem_core.runs.splits import env_key, split_envs
 
     template = recipe.context.template
     template = "qwen3_general" if template == "chat" else template

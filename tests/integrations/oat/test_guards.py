@@ -20,6 +20,7 @@ import gem_core.runs.trainers
 from gem_core.errors import GemError, MissingDependencyError, UnknownNameError
 from gem_core.runs.directory.run_dir import RunDir
 from gem_core.runs.recipe.recipe import SamplingConfig
+from gem_core.runs.resolved import resolve_run
 from gem_oat import _compat, launch
 from gem_oat.cpu import in_process, install
 from gem_oat.values import REAL_VARIABLE
@@ -144,7 +145,7 @@ def test_a_gpu_recipe_on_the_wrong_python_says_which(recipe, tmp_path):
     with pytest.raises(
         MissingDependencyError, match=r"Python >=3\.10,<3\.11; this is 3\.11.*python3\.10 -m venv"
     ):
-        launch.run(gpu, run)
+        launch.run(resolve_run(gpu, "oat"), run)
 
 
 def test_a_run_that_leaves_no_model_is_an_error(recipe, tmp_path, monkeypatch):
@@ -152,7 +153,7 @@ def test_a_run_that_leaves_no_model_is_an_error(recipe, tmp_path, monkeypatch):
     run = RunDir.create(tmp_path / "run", recipe(), "oat")
     monkeypatch.setattr(in_process, "launch", lambda args: None)
     with pytest.raises(GemError, match=r"ended before step 2.*--resume"):
-        launch.run(recipe(), run)
+        launch.run(resolve_run(recipe(), "oat"), run)
 
 
 def test_missing_parts_of_the_gpu_stack_are_named(monkeypatch):
@@ -219,11 +220,11 @@ def test_what_is_to_be_real_must_be_known_and_installed(recipe, tmp_path, monkey
     run = RunDir.create(tmp_path / "run", recipe(), "oat")
     monkeypatch.setenv(REAL_VARIABLE, "vlm")
     with pytest.raises(UnknownNameError, match="vllm"):
-        launch.run(recipe(), run)
+        launch.run(resolve_run(recipe(), "oat"), run)
     monkeypatch.setenv(REAL_VARIABLE, "vllm,launchpad")
     for name in ("vllm", "launchpad"):  # the stand-ins, which have no module specification
         monkeypatch.delitem(sys.modules, name)
     with pytest.raises(
         MissingDependencyError, match=r"make_env\.py launchpad;.*make_env\.py oat-vllm"
     ):
-        launch.run(recipe("hardware.engine=vllm"), run)
+        launch.run(resolve_run(recipe("hardware.engine=vllm"), "oat"), run)

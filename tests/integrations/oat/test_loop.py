@@ -12,6 +12,7 @@ import transformers
 
 from gem_core.episodes.metric_names import COMMON
 from gem_core.runs.directory.run_dir import RunDir
+from gem_core.runs.resolved import resolve_run
 from gem_core.training.tiny import model_path
 from gem_oat import launch
 from gem_oat.cpu.in_process import InProcessLearner
@@ -134,7 +135,7 @@ class Killed(Exception):
 def test_a_killed_run_continues_from_its_checkpoint(recipe, tmp_path, monkeypatch):
     small = recipe("train.steps=4", "train.save_every=2")
     whole = RunDir.create(tmp_path / "whole", small, "oat")
-    launch.run(small, whole)
+    launch.run(resolve_run(small, "oat"), whole)
 
     cut = RunDir.create(tmp_path / "cut", small, "oat")
     learn = GemLearner.learn
@@ -149,10 +150,10 @@ def test_a_killed_run_continues_from_its_checkpoint(recipe, tmp_path, monkeypatc
     with monkeypatch.context() as patch:
         patch.setattr(GemLearner, "learn", killed)
         with pytest.raises(Killed):
-            launch.run(small, cut)
+            launch.run(resolve_run(small, "oat"), cut)
     assert [row["step"] for row in cut.metrics()] == [1, 2, 3] and not cut.model.exists()
     assert launch.last_checkpoint(cut) == 2
-    launch.run(small, cut, resume=True)
+    launch.run(resolve_run(small, "oat"), cut, resume=True)
 
     assert [row["step"] for row in cut.metrics()] == [1, 2, 3, 4]
     for one, other in zip(whole.metrics(), cut.metrics(), strict=True):
@@ -166,7 +167,7 @@ def test_a_killed_run_continues_from_its_checkpoint(recipe, tmp_path, monkeypatc
         torch.testing.assert_close(weights[0][name], weights[1][name], rtol=1e-4, atol=1e-5)
     lines = (cut.path / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(line)["step"] for line in lines] == [1, 2, 3, 3, 4]
-    launch.run(small, cut, resume=True)  # finished: nothing to do
+    launch.run(resolve_run(small, "oat"), cut, resume=True)  # finished: nothing to do
     assert (cut.path / "metrics.jsonl").read_text().splitlines() == lines
 
 

@@ -9,6 +9,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from gem_core.errors import RecipeError
 from gem_core.policies.models.weights import missing_weights
 from gem_core.runs.directory.run_dir import RunDir
+from gem_core.runs.resolved import resolve_run
 from gem_core.training.tiny import model_path
 from gem_oat import launch
 from gem_oat.config import translate
@@ -76,7 +77,7 @@ LINEAR = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_
 def test_a_killed_run_continues_its_adapters(recipe, tmp_path, monkeypatch):
     small = recipe(*LORA, "train.steps=2", "train.save_every=1")
     whole = RunDir.create(tmp_path / "whole", small, "oat")
-    launch.run(small, whole)
+    launch.run(resolve_run(small, "oat"), whole)
     cut = RunDir.create(tmp_path / "cut", small, "oat")
     learn = GemLearner.learn
 
@@ -90,8 +91,8 @@ def test_a_killed_run_continues_its_adapters(recipe, tmp_path, monkeypatch):
         patch.setattr(GemLearner, "steps_done", 0, raising=False)
         patch.setattr(GemLearner, "learn", killed)
         with pytest.raises(KeyboardInterrupt):
-            launch.run(small, cut)
-    launch.run(small, cut, resume=True)
+            launch.run(resolve_run(small, "oat"), cut)
+    launch.run(resolve_run(small, "oat"), cut, resume=True)
     expected, resumed = (
         AutoModelForCausalLM.from_pretrained(run.model).state_dict() for run in (whole, cut)
     )

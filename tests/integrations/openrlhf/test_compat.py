@@ -21,16 +21,18 @@ MISSING = """
 from gem_core.runs.recipe.load import load_recipe
 from gem_core.runs.directory.run_dir import RunDir
 from gem_core.runs.launch import launch
+from gem_core.runs.resolved import resolve_run
 recipe = load_recipe("guess-the-number-easy", "paper")
-launch("openrlhf", recipe, RunDir.create({path!r}, recipe, "openrlhf"))
+launch(resolve_run(recipe, "openrlhf"), RunDir.create({path!r}, recipe, "openrlhf"))
 """
 HIDDEN = """
 import gem_core.runs.trainers as trainers
 from gem_core.runs.launch import launch
 from gem_core.runs.recipe.load import load_recipe
+from gem_core.runs.resolved import resolve_run
 original = trainers.find_spec
 trainers.find_spec = lambda name: None if name == "deepspeed" else original(name)
-launch("openrlhf", load_recipe("guess-the-number-easy", "tiny"), None)
+launch(resolve_run(load_recipe("guess-the-number-easy", "tiny"), "openrlhf"), None)
 """
 GPU = """
 import torch

@@ -180,7 +180,7 @@ def test_the_message_names_recipe_keys_that_exist():
     ids=["tiny", "paper", "critic", "async"],
 )
 def test_every_flag_that_is_set_is_owned_or_a_default(recipe, tmp_path, monkeypatch, untrained):
-    monkeypatch.setattr("gem_openrlhf.launch.model_source", lambda recipe: untrained)
+    monkeypatch.setattr("gem_openrlhf.launch.model_source", lambda recipe, *_: untrained)
     run = RunDir.create(tmp_path / "run", recipe, "openrlhf")
     names = {**flags(recipe), **run_flags(recipe, run)}.keys()
     assert names - NATIVE_OWNED.keys() - NATIVE_DEFAULTS.keys() <= {"train.async_enable"}

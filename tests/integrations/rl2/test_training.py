@@ -15,6 +15,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from gem_core.episodes.metric_names import COMMON
 from gem_core.errors import GemError
 from gem_core.runs.directory.run_dir import RunDir
+from gem_core.runs.resolved import resolve_run
 from gem_core.runs.tasks import step_tasks
 from gem_core.training.tiny import model_path
 from gem_rl2.launch import run
@@ -29,7 +30,7 @@ def train(tiny, tmp_path_factory):
     def start(name, *overrides):
         recipe = tiny(*SMALL, *overrides)
         directory = RunDir.create(tmp_path_factory.mktemp("runs") / name, recipe, "rl2")
-        run(recipe, directory)
+        run(resolve_run(recipe, "rl2"), directory)
         return recipe, directory
 
     return start
@@ -128,7 +129,7 @@ def test_resume_continues_at_the_next_task(plain, tmp_path):
     shutil.rmtree(copy.model)
     for name in ("metrics.jsonl", "episodes.jsonl.gz"):
         (copy.path / name).unlink()
-    run(recipe, copy, resume=True)
+    run(resolve_run(recipe, "rl2"), copy, resume=True)
     assert [row["step"] for row in copy.metrics()] == [3]
     assert [e.index for _, e in copy.episodes()] == list(range(16, 24))
     assert (copy.model / "config.json").exists()
@@ -245,13 +246,13 @@ def test_divided_runs_resume_where_they_stopped(tiny, tmp_path, keys):
     """Each rank's moments of AdamW are in the checkpoint: the resumed step is the same step."""
     recipe = tiny(*SMALL, *keys)
     whole = RunDir.create(tmp_path / "whole", recipe, "rl2")
-    run(recipe, whole)
+    run(resolve_run(recipe, "rl2"), whole)
     copy = RunDir(tmp_path / "copy")
     shutil.copytree(whole.path, copy.path)
     shutil.rmtree(copy.checkpoints / "step3")
     shutil.rmtree(copy.model)
     (copy.path / "metrics.jsonl").unlink()
-    run(recipe, copy, resume=True)
+    run(resolve_run(recipe, "rl2"), copy, resume=True)
     (again,) = copy.metrics()
     first = whole.metrics()[2]
     assert again["step"] == 3
@@ -273,7 +274,7 @@ def test_a_run_that_fails_says_why(tiny, tmp_path):
     recipe = tiny(*SMALL, "trainer.rl2.actor.ddp_size=3")
     directory = RunDir.create(tmp_path / "fails", recipe, "rl2")
     with pytest.raises(GemError, match="World_size 1 must be divisible by ddp_size 3"):
-        run(recipe, directory)
+        run(resolve_run(recipe, "rl2"), directory)
     assert children(directory.path) == []
     assert not os.path.exists(directory.path / "metrics.jsonl")
 

@@ -9,6 +9,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from gem_core.policies.models.weights import missing_weights
 from gem_core.runs.directory.run_dir import RunDir
+from gem_core.runs.resolved import resolve_run
 from gem_core.training.tiny import model_path
 from gem_trl import launch
 from gem_trl.trainer import GemTrainer
@@ -58,14 +59,14 @@ def test_a_stopped_run_continues_its_adapters(make_recipe, tmp_path):
     keys = ["train.steps=2", "train.save_every=1", "algorithm.lr_schedule=constant"]
     recipe = make_recipe(*LORA, *keys)
     whole = RunDir.create(tmp_path / "whole", recipe, "trl")
-    launch.run(recipe, whole)
+    launch.run(resolve_run(recipe, "trl"), whole)
     part = RunDir.create(tmp_path / "part", recipe, "trl")
     source = model_path(recipe)
     tokenizer = AutoTokenizer.from_pretrained(source)
     trainer = GemTrainer.from_recipe(recipe, source, tokenizer, part.checkpoints)
     trainer.args.max_steps = 1
     trainer.train()
-    launch.run(recipe, part, resume=True)
+    launch.run(resolve_run(recipe, "trl"), part, resume=True)
     expected = load_file(whole.model / "model.safetensors")
     start = AutoModelForCausalLM.from_pretrained(source).state_dict()
     assert any(not torch.equal(start[name], expected[name]) for name in expected)

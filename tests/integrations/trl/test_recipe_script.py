@@ -12,6 +12,7 @@ from transformers import AutoModelForCausalLM
 from gem_core.errors import RecipeError, RunError
 from gem_core.runs.directory.run_dir import RunDir
 from gem_core.runs.recipe.load import load_recipe
+from gem_core.runs.resolved import resolve_run
 from gem_trl import launch
 
 SCRIPT = Path(__file__).parents[3] / "recipes" / "trl" / "train.py"
@@ -37,7 +38,7 @@ def test_the_script_trains_what_the_launcher_trains(script, tmp_path, capsys, es
     opened = script(keys=[*KEYS, f"algorithm.estimator={estimator}"])
     assert f"model in {opened.model}" in capsys.readouterr().out
     launched = RunDir.create(tmp_path / "launched", opened.recipe, "trl")
-    launch.run(opened.recipe, launched)
+    launch.run(resolve_run(opened.recipe, "trl"), launched)
     assert [figures(row) for row in opened.metrics()] == [figures(r) for r in launched.metrics()]
     assert [e.segments for _, e in opened.episodes()] == [
         e.segments for _, e in launched.episodes()

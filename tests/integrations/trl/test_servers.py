@@ -10,6 +10,7 @@ from gem_core.errors import GemError, RecipeError
 from gem_core.execution.server import opening
 from gem_core.runs.directory.run_dir import RunDir
 from gem_core.runs.environments.description import in_run
+from gem_core.runs.resolved import resolve_run
 from gem_core.training.experiment import run_experiment
 from gem_trl import launch
 
@@ -25,7 +26,7 @@ def train(make_recipe, tmp_path):
         recipe = make_recipe(*SMALL, *overrides)
         run = RunDir.create(tmp_path / name, recipe, "trl")
         with in_run(run):
-            launch.run(recipe, run)
+            launch.run(resolve_run(recipe, "trl"), run)
         return run
 
     return start
@@ -61,7 +62,7 @@ def test_a_server_that_is_gone_stops_the_run_and_says_so(serve, make_recipe, mon
     with in_run(run):
         server.end()
         with pytest.raises(GemError, match=r"100% of the batch's 8 episodes failed.*No server at"):
-            launch.run(recipe, run)
+            launch.run(resolve_run(recipe, "trl"), run)
 
 
 def test_a_wrong_token_is_refused_before_anything_is_made(

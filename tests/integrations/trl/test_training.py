@@ -20,6 +20,7 @@ from trl import GRPOTrainer
 from gem_core.episodes.metric_names import COMMON
 from gem_core.errors import GemError, RecipeError, RunError
 from gem_core.runs.directory.run_dir import RunDir
+from gem_core.runs.resolved import resolve_run
 from gem_core.runs.tasks import train_task
 from gem_parity.frozen import frozen_episodes
 from gem_parity.reference import compare, reference
@@ -77,7 +78,7 @@ def train(make_recipe, tmp_path):
         recipe = make_recipe(*overrides)
         if_exists = "resume" if resume else "error"
         run = RunDir.create(tmp_path / name, recipe, "trl", if_exists)
-        launch.run(recipe, run, resume=resume)
+        launch.run(resolve_run(recipe, "trl"), run, resume=resume)
         return run
 
     return start
@@ -206,7 +207,7 @@ def test_the_launcher_starts_the_recipes_processes(make_recipe, tmp_path, monkey
     started = []
     start = launch.run_process
     monkeypatch.setattr(launch, "run_process", lambda line: started.append(line) or start(line))
-    launch.run(recipe, run)
+    launch.run(resolve_run(recipe, "trl"), run)
     (command,) = started
     assert "--nproc-per-node=2" in command
     assert [row["step"] for row in run.metrics()] == [1]
@@ -304,7 +305,7 @@ def test_hardware_that_is_not_here_is_refused(make_recipe, tmp_path):
     recipe = make_recipe("hardware.device=gpu", "hardware.engine=default")
     run = RunDir.create(tmp_path / "run", recipe, "trl")
     with pytest.raises(RecipeError, match=r"hardware\.device"):
-        launch.run(recipe, run)
+        launch.run(resolve_run(recipe, "trl"), run)
 
 
 def test_trained_model_directory_says_what_it_is(train):

@@ -19,6 +19,7 @@ from gem_adapters.turn_batch import turn_batch
 from gem_core.episodes.metric_names import COMMON
 from gem_core.errors import GemError
 from gem_core.runs.directory.run_dir import RunDir
+from gem_core.runs.resolved import resolve_run
 from gem_core.runs.tasks import train_task
 from gem_verl.launch import run as train
 
@@ -111,7 +112,7 @@ def test_two_ranks_train_on_episodes_some_of_which_fail(tiny, faulty, tmp_path, 
         "eval.inside_episodes=4",
     )
     run = RunDir.create(tmp_path / "run", recipe, "verl")
-    train(recipe, run)
+    train(resolve_run(recipe, "verl"), run)
 
     episodes = [(tags, e) for tags, e in run.episodes() if tags["split"] == "train"]
     numbers = [(tags["step"], e.index, e.seed) for tags, e in episodes]
@@ -151,13 +152,14 @@ def test_an_estimator_of_another_plugin_stops_the_run_before_its_first_step(
     recipe = tiny()
     run = RunDir.create(tmp_path / "run", recipe, "verl")
     with pytest.raises(GemError, match="gem_rebn"):
-        train(recipe, run)
+        train(resolve_run(recipe, "verl"), run)
     assert run.metrics() == []
     assert not run.model.exists()
 
 
 RUN = "import sys; from gem_core.runs.directory.run_dir import RunDir; "
-RUN += "from gem_verl.launch import run; d = RunDir(sys.argv[1]); run(d.recipe, d)"
+RUN += "from gem_core.runs.resolved import read_resolved; "
+RUN += "from gem_verl.launch import run; d = RunDir(sys.argv[1]); run(read_resolved(d), d)"
 
 
 @pytest.mark.slow
@@ -179,7 +181,7 @@ def test_a_killed_run_resumes_with_the_next_tasks(tiny, tmp_path):
     assert 2 <= step < 40 and step >= len(run.metrics()) - 1
 
     first_line = len((run.path / "metrics.jsonl").read_text().splitlines())
-    train(recipe, run, resume=True)
+    train(resolve_run(recipe, "verl"), run, resume=True)
     rows = [json.loads(x) for x in (run.path / "metrics.jsonl").read_text().splitlines()]
     assert [row["step"] for row in rows[first_line:]] == list(range(step + 1, 41))
     assert [row["step"] for row in run.metrics()] == list(range(1, 41))
