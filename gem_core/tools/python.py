@@ -7,7 +7,14 @@ from typing import Any, ClassVar
 
 from gem_core.env.registration.references import check_level
 from gem_core.errors import StateError
-from gem_core.execution.sandbox import KINDS, Backend, BackendSession, Limits, Result, shared
+from gem_core.execution.sandbox import (
+    KINDS,
+    Backend,
+    BackendSession,
+    Limits,
+    Result,
+    get_shared_backend,
+)
 from gem_core.execution.sandbox.backends import NATIVE, choose_backend
 from gem_core.tools.base import Call, Tool, ToolResult
 
@@ -55,13 +62,13 @@ class PythonTool(Tool):
 
     def start(self) -> _Interpreter | None:
         """Start the sandbox, which all episodes of the process share; see `Tool.start`."""
-        sandbox = shared(self.level)
+        sandbox = get_shared_backend(self.level)
         return _Interpreter(sandbox, []) if self.keep else None
 
     def describe(self) -> dict[str, Any]:
         """Return the sandbox's level, and its back end where that is not gem-core's."""
         backend = choose_backend()
-        level = {"level": shared(self.level).level}
+        level = {"level": get_shared_backend(self.level).level}
         return level if backend == NATIVE else {**level, "backend": backend}
 
     def stop(self, session: _Interpreter | None) -> None:
@@ -82,7 +89,7 @@ class PythonTool(Tool):
 
     def load(self, state: list[str] | None) -> _Interpreter | None:
         """Return an interpreter that repeats the programs at its first call."""
-        sandbox = shared(self.level)
+        sandbox = get_shared_backend(self.level)
         return None if state is None else _Interpreter(sandbox, list(state))
 
     def run(self, call: Call, session: _Interpreter | None, seconds: float) -> ToolResult:
@@ -90,7 +97,7 @@ class PythonTool(Tool):
         limits = self.limits._replace(seconds=min(seconds, self.limits.seconds))
         code = call.arguments["code"].encode(errors="replace").decode()
         if session is None:
-            result = shared(self.level).run(code, limits=limits)
+            result = get_shared_backend(self.level).run(code, limits=limits)
         else:
             result = session.run(code, limits)
         text = result.output.rstrip("\n")

@@ -75,14 +75,14 @@ def _kind(name: str) -> Any:
     points = _points()
     if name not in points:
         raise unknown("tool", name, list_tools(), f"There are: {', '.join(list_tools())}.")
-    return _loaded(points[name])
+    return _load(points[name])
 
 
 def _points() -> dict[str, EntryPoint]:
     return {point.name: point for point in entry_points(group=GROUP)}
 
 
-def _loaded(point: EntryPoint) -> Any:
+def _load(point: EntryPoint) -> Any:
     try:
         return point.load()
     except BaseException as error:

@@ -142,13 +142,13 @@ class ToolEnv(Wrapper):
         """Start an episode; the observation ends with the instructions."""
         obs, info = self.env.reset(seed=seed, options=options)
         self._stop_sessions()
-        self._sessions = self._shared({t.name: t.start() for t in self._owners()})
+        self._sessions = self._assign_sessions({t.name: t.start() for t in self._owners()})
         self.calls = 0
         self.failures = 0
         self.seconds = 0.0
         self.running = True
         if self.instructions:
-            obs = f"{obs}\n\n{self._described()}"
+            obs = f"{obs}\n\n{self._describe_tools()}"
         return obs, {**info, **self._counters()}
 
     def step(self, action: str) -> StepResult:
@@ -158,7 +158,7 @@ class ToolEnv(Wrapper):
             return self._run_calls(calls)
         if not self.running and self._sessions is not None:
             raise EpisodeStateError("The episode is over: call reset() before the next step().")
-        obs, reward, terminated, truncated, info = self.env.step(self._passed_on(action))
+        obs, reward, terminated, truncated, info = self.env.step(self._convert_answer(action))
         self.running = not (terminated or truncated)
         return obs, reward, terminated, truncated, {**info, **self._counters()}
 
@@ -184,7 +184,9 @@ class ToolEnv(Wrapper):
         self._stop_sessions()
         saved = state["tools"]
         if saved is not None:
-            self._sessions = self._shared({t.name: t.load(saved[t.name]) for t in self._owners()})
+            self._sessions = self._assign_sessions(
+                {t.name: t.load(saved[t.name]) for t in self._owners()}
+            )
 
     def _check_state(self, state: State) -> None:
         super()._check_state(state)
@@ -230,12 +232,12 @@ class ToolEnv(Wrapper):
         results = []
         for call in calls:
             result = self._run(call)
-            results.append(self._noted(call, result))
+            results.append(self._note(call, result))
             self.calls += 1
             self.failures += not result.ok
             self.seconds += result.seconds
             reward += self.rewards.call if result.ok else self.rewards.failed_call
-            text = self._shortened(result.text)
+            text = self._shorten(result.text)
             if not self.native:
                 text = FORMATS[call.format].result(text, self.tools.get(call.tool))
             texts.append(text)
@@ -265,7 +267,7 @@ class ToolEnv(Wrapper):
             text = f"[The tool failed: {error_line(error):.300}]"
             return ToolResult(text, "tool_exception", time.monotonic() - started)
 
-    def _noted(self, call: Call, result: ToolResult) -> dict[str, Any]:
+    def _note(self, call: Call, result: ToolResult) -> dict[str, Any]:
         tokens = self.count_tokens(result.text)
         return {
             "name": call.tool,
@@ -276,7 +278,7 @@ class ToolEnv(Wrapper):
             **result.fields,
         }
 
-    def _shortened(self, text: str) -> str:
+    def _shorten(self, text: str) -> str:
         """Leave out the middle of a text that has more tokens than a result may have."""
         tokens = self.count_tokens(text)
         most = self.budget.output_tokens
@@ -300,7 +302,7 @@ class ToolEnv(Wrapper):
             "tool_seconds": self.seconds,
         }
 
-    def _described(self) -> str:
+    def _describe_tools(self) -> str:
         lines = [f"You may use tools, up to {self.budget.calls} times, before you answer."]
         for tool in self.tools.values():
             lines.append(f"{tool.name}: {tool.description} Write a call as")
@@ -308,7 +310,7 @@ class ToolEnv(Wrapper):
         lines.append("The result is given to you in the next message.")
         return "\n".join(lines)
 
-    def _passed_on(self, action: str) -> str:
+    def _convert_answer(self, action: str) -> str:
         """Return an action in the inner environment's own format of answers."""
         if self._parse_answer is None or not isinstance(action, str):
             return action
@@ -335,7 +337,7 @@ class ToolEnv(Wrapper):
         others = [o for o in self.tools.values() if o.shares == tool.shares is not None]
         return others[0] if others else tool
 
-    def _shared(self, sessions: dict[str, Any]) -> dict[str, Any]:
+    def _assign_sessions(self, sessions: dict[str, Any]) -> dict[str, Any]:
         """Return the session of every tool, given those of the owners."""
         return {name: sessions[self._owner(tool).name] for name, tool in self.tools.items()}
 

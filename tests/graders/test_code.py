@@ -15,7 +15,7 @@ from gem_core.envs.code import fenced
 from gem_core.envs.graders._code_runner import PROVIDED
 from gem_core.envs.graders.code import Limits, grade_code, read_tests, same_output
 from gem_core.errors import DataError
-from gem_core.execution.sandbox import shared
+from gem_core.execution.sandbox import get_shared_backend
 
 ROOT = Path(__file__).resolve().parents[2]
 ADD = [{"input": "1 2\n", "output": "3\n"}, {"input": "5 6\n", "output": "11\n"}]
@@ -81,7 +81,7 @@ def test_what_a_program_does_is_named(program: str, status: str, level: str | No
     if level == "guarded" and "getppid" in program:
         status = "runner_died"
     assert verdict.status == status, verdict
-    assert verdict.level == (level or shared().level)
+    assert verdict.level == (level or get_shared_backend().level)
     assert verdict.correct is (status == "passed")
     assert verdict.total == 2 and len(verdict.error) <= 200
     Path("/tmp/gem-core-code-test").unlink(missing_ok=True)
@@ -105,7 +105,7 @@ print(a + b)
 def test_detached_descendants_are_ended_and_do_not_hold_up_the_verdict() -> None:
     assert grade_code(DETACHED, ADD, limits=ROOMY, level="guarded").correct
     assert runners() == []
-    refused = grade_code(DETACHED, ADD, limits=ROOMY, level=shared("confined").level)
+    refused = grade_code(DETACHED, ADD, limits=ROOMY, level=get_shared_backend("confined").level)
     assert refused.status == "error" and "not permitted" in refused.error
 
 

@@ -12,7 +12,13 @@ import pytest
 import gem_core
 from gem_core.envs.graders.code import grade_code
 from gem_core.errors import UnknownNameError
-from gem_core.execution.sandbox import Sandbox, SandboxError, backends, make_backend, shared
+from gem_core.execution.sandbox import (
+    Sandbox,
+    SandboxError,
+    backends,
+    get_shared_backend,
+    make_backend,
+)
 from gem_core.tools import make_tool
 from gem_core.tools.base import Call
 
@@ -84,7 +90,7 @@ def test_the_python_tool_runs_in_it(
     result = tool.run(call, tool.start(), 5.0)
     assert result.text == "False 42" and result.fields == {"level": promised}
     assert tool.describe() == {"level": promised, "backend": name}
-    assert type(shared()).__name__.lower() == name
+    assert type(get_shared_backend()).__name__.lower() == name
 
 
 @CHOICES
@@ -117,7 +123,7 @@ def test_one_that_promises_less_is_refused(
     needed = level or "container"
     message = f"'plain' promises the level 'guarded', and '{needed}' is needed: .*BACKEND"
     with pytest.raises(SandboxError, match=message):
-        shared()
+        get_shared_backend()
     with pytest.raises(SandboxError, match=message):
         make_tool("python").start()
     env = gem_core.make("terminal:text-v0")
@@ -130,7 +136,7 @@ def test_the_level_that_a_caller_needs_is_that_of_its_argument(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     choose(monkeypatch, "plain", "guarded")
-    assert shared().run("print(1)").ok
+    assert get_shared_backend().run("print(1)").ok
     with pytest.raises(SandboxError, match="'strict' is needed"):
         make_tool("python", level="strict").start()
 

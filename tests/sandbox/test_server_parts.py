@@ -172,7 +172,7 @@ def test_capabilities_are_given_up() -> None:
     ("version", "bits"), [(1, 13), (2, 14), (3, 15), (4, 15), (5, 16), (7, 16)]
 )
 def test_older_kernels_handle_fewer_rights(version: int, bits: int) -> None:
-    assert landlock.handled(version) == (1 << bits) - 1
+    assert landlock.rights_of_version(version) == (1 << bits) - 1
 
 
 def test_bubblewrap_is_used_where_the_server_cannot_make_namespaces(

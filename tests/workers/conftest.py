@@ -93,6 +93,6 @@ def make_in():
     """``make_in(pool, *arguments)``: an environment with faults in a worker."""
 
     def make(pool, *arguments, target="faulty_env:make", deadline_s=20.0):
-        return WorkerEnv(pool, Builder(target, arguments).pickled(), deadline_s=deadline_s)
+        return WorkerEnv(pool, Builder(target, arguments).pack(), deadline_s=deadline_s)
 
     return make

@@ -100,11 +100,11 @@ def test_an_environment_that_exits_while_a_worker_makes_it_is_an_error_of_its_ep
 
 
 def test_a_result_that_ends_its_reader_is_an_error_and_the_pool_serves_on(shared_pool):
-    env = WorkerEnv(shared_pool, Builder("faulty_env:ends_caller", ()).pickled())
+    env = WorkerEnv(shared_pool, Builder("faulty_env:ends_caller", ()).pack())
     env.reset(seed=1)
     with pytest.raises(TypeError, match="cannot be read here: SystemExit: 6"):
         env.step("a")
-    assert WorkerEnv(shared_pool, Builder("faulty_env:make", ()).pickled()).reset(seed=1)
+    assert WorkerEnv(shared_pool, Builder("faulty_env:make", ()).pack()).reset(seed=1)
     env.close()
 
 

@@ -15,7 +15,7 @@ import pytest
 from gem_core.env.remote.outcome import Outcome
 from gem_core.execution.workers import WorkerDiedError, WorkerPool
 from gem_core.execution.workers.job_threads import JobThreads
-from gem_core.execution.workers.marks import SLOTS, Marks, shared_memory
+from gem_core.execution.workers.marks import SLOTS, Marks, create_memory
 from gem_core.execution.workers.messages import PIECE, Unpacker, pack
 from gem_core.execution.workers.replies import Replies
 
@@ -23,7 +23,7 @@ from gem_core.execution.workers.replies import Replies
 @pytest.fixture
 def marks():
     """The marks of one memory, as a worker and as its parent see them."""
-    number = shared_memory()
+    number = create_memory()
     yield Marks(number), Marks(number)
     os.close(number)
 
@@ -55,7 +55,7 @@ while True:
 
 def test_no_call_ever_has_the_beginning_of_another_one():
     """A call's number is the time before its beginning, which the mark must not precede."""
-    number = shared_memory()
+    number = create_memory()
     parent = Marks(number)
     writer = subprocess.Popen([sys.executable, "-c", WRITER, str(number)], pass_fds=[number])
     seen = set()

@@ -33,7 +33,7 @@ from gem_core.execution.workers.ray_process import RayProcess, join_cluster
 if sys.argv[3] == "ray":
     join_cluster(None)
 pool = WorkerPool(2, new_process=RayProcess if sys.argv[3] == "ray" else None)
-envs = [WorkerEnv(pool, Builder("faulty_env:make", (True,)).pickled()) for _ in range(4)]
+envs = [WorkerEnv(pool, Builder("faulty_env:make", (True,)).pack()) for _ in range(4)]
 for env in envs:
     env.reset(seed=1)
 envs[0].submit("step", sys.argv[2])
@@ -59,7 +59,7 @@ def wait_until(holds, seconds=10.0):
 
 def test_it_plays_as_the_environment_itself(pool):
     here = make("game:Mastermind-v0-easy")
-    builder = Builder("gem_core.env.registration:make", ("game:Mastermind-v0-easy",)).pickled()
+    builder = Builder("gem_core.env.registration:make", ("game:Mastermind-v0-easy",)).pack()
     there = WorkerEnv(pool, builder)
     assert there.slow and there.spec is None
     rng_here, rng_there = Random(1), Random(1)

@@ -48,7 +48,7 @@ def test_functions_lambdas_and_local_classes_reach_workers(pool):
         return Local(prefix)
 
     for target in (Local, make, lambda prefix: make(prefix)):
-        env = WorkerEnv(pool, Builder(target, (lambda text: f"> {text}",)).pickled())
+        env = WorkerEnv(pool, Builder(target, (lambda text: f"> {text}",)).pack())
         text, info = env.reset(seed=1, options={"say": lambda: "hello"})
         assert text == "> start" and info["pid"] in pool.pids and info["said"] == "hello"
         assert env.step("go")[0] == "> go"

@@ -28,8 +28,8 @@ from gem_core.envs.graders._code_runner import PROGRAM, PROVIDED
 from gem_core.errors import DataError
 from gem_core.execution.sandbox import guarded
 from gem_core.execution.sandbox.backend import Backend
-from gem_core.execution.sandbox.backends import NATIVE, choose_backend, shared
-from gem_core.execution.sandbox.levels import chosen_level
+from gem_core.execution.sandbox.backends import NATIVE, choose_backend, get_shared_backend
+from gem_core.execution.sandbox.levels import choose_level
 
 _STATUSES = {
     "error": "error",
@@ -113,11 +113,11 @@ def grade_code(
     limits = limits or Limits()
     # Lone surrogates cannot be sent to another process.
     code = code.encode(errors="replace").decode()
-    name = chosen_level(level)
+    name = choose_level(level)
     if name == "guarded" and choose_backend() == NATIVE:
         results = _run_guarded(code, tests, limits, stop_early)
     else:
-        sandbox = shared(name)
+        sandbox = get_shared_backend(name)
         name = sandbox.level
         results = _run_in(sandbox, code, tests, limits, stop_early)
     return _verdict(results, tests, name)

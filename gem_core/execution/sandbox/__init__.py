@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 from gem_core.execution.sandbox.backend import Backend, BackendSession
-from gem_core.execution.sandbox.backends import make_backend, shared
+from gem_core.execution.sandbox.backends import get_shared_backend, make_backend
 from gem_core.execution.sandbox.levels import DEFAULTS, LEVELS
 from gem_core.execution.sandbox.offers import Offer, offers
 from gem_core.execution.sandbox.results import (
@@ -35,7 +35,7 @@ __all__ = [
     "SandboxError",
     "SandboxUnavailable",
     "Session",
+    "get_shared_backend",
     "make_backend",
     "offers",
-    "shared",
 ]

@@ -147,11 +147,11 @@ def keep_library_open() -> bool:
     sys.path_importer_cache.clear()
     for module in list(sys.modules.values()):  # packages may import more modules later
         if isinstance(getattr(module, "__path__", None), list):
-            module.__path__[:] = [moved_path(path, moved) for path in module.__path__]
+            module.__path__[:] = [move_path(path, moved) for path in module.__path__]
     return True
 
 
-def moved_path(path: str, moved: dict[str, str]) -> str:
+def move_path(path: str, moved: dict[str, str]) -> str:
     for folder in sorted(moved, key=len, reverse=True):
         if path.startswith(folder + "/"):
             return moved[folder] + path[len(folder) :]

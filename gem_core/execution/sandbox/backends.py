@@ -11,7 +11,7 @@ from importlib.metadata import EntryPoint, entry_points
 
 from gem_core.errors import did_you_mean
 from gem_core.execution.sandbox.backend import Backend
-from gem_core.execution.sandbox.levels import LEVELS, chosen_level, fulfills
+from gem_core.execution.sandbox.levels import LEVELS, choose_level, fulfills
 from gem_core.execution.sandbox.results import SandboxError
 from gem_core.execution.sandbox.sandbox import Sandbox
 
@@ -37,7 +37,7 @@ def choose_backend(name: str | None = None) -> str:
         SandboxError: no installed package registers it.
     """
     chosen = name or os.environ.get(VARIABLE) or NATIVE
-    known = {NATIVE, *_installed()}
+    known = {NATIVE, *_find_installed()}
     if chosen not in known:
         raise SandboxError(
             f"There is no sandbox back end {chosen!r}: choose {', '.join(sorted(known))}, or "
@@ -62,7 +62,7 @@ def make_backend(
         SandboxError: there is no such back end or level, or it promises less.
     """
     chosen = choose_backend(name)
-    needed = chosen_level(level)
+    needed = choose_level(level)
     if chosen == NATIVE:
         preload = _FOR_PROGRAMS if programs else ()
         return Sandbox(needed, programs=programs, preload=preload)
@@ -75,7 +75,7 @@ def make_backend(
     return backend
 
 
-def shared(
+def get_shared_backend(
     level: str | None = None, *, programs: bool = False, backend: str | None = None
 ) -> Backend:
     """Return the back end that the parts of this process share, made at the first call.
@@ -90,7 +90,7 @@ def shared(
         SandboxError: see `make_backend`.
     """
     name = choose_backend(backend)
-    needed = chosen_level(level)
+    needed = choose_level(level)
     with _lock:
         key = (os.getpid(), name, needed, programs)
         if key not in _shared:
@@ -98,12 +98,12 @@ def shared(
         return _shared[key]
 
 
-def _installed() -> dict[str, EntryPoint]:
+def _find_installed() -> dict[str, EntryPoint]:
     return {point.name: point for point in entry_points(group=GROUP)}
 
 
 def _load(name: str) -> type:
-    point = _installed()[name]
+    point = _find_installed()[name]
     found = point.load()
     if not isinstance(found, type):
         raise SandboxError(f"The sandbox back end {name!r}, {point.value}, is no class.")

@@ -29,7 +29,7 @@ SERVED = ("strict", "confined", "limited", "container")
 """The levels with a server: those that have sessions."""
 
 
-def chosen_level(level: str | None) -> str | None:
+def choose_level(level: str | None) -> str | None:
     """Return the level that is asked for, by an argument or by `VARIABLE`; ``None``: the default.
 
     Raises:

@@ -11,7 +11,7 @@ from typing import Any
 from gem_core.execution.sandbox import guarded
 from gem_core.execution.sandbox.connection import Connection
 from gem_core.execution.sandbox.launch import Options, ways
-from gem_core.execution.sandbox.levels import DEFAULTS, chosen_level
+from gem_core.execution.sandbox.levels import DEFAULTS, choose_level
 from gem_core.execution.sandbox.messages import request, result_of
 from gem_core.execution.sandbox.process import ServerProcess
 from gem_core.execution.sandbox.results import Limits, Result, SandboxError, SandboxUnavailable
@@ -66,7 +66,7 @@ class Sandbox:
         programs: bool = False,
     ):
         self.limits = limits or Limits()
-        chosen = chosen_level(level)
+        chosen = choose_level(level)
         self._lock = threading.Lock()
         self._servers: list[ServerProcess | None] = [None] * servers
         self._next = 0
@@ -140,7 +140,7 @@ class Sandbox:
                 "used any more, or make the sandbox with more slots."
             )
         try:
-            server, connection = self._connected()
+            server, connection = self._connect()
         except BaseException:
             self._slots.release()
             raise
@@ -162,7 +162,7 @@ class Sandbox:
         server = None
         connection = None
         try:
-            server, connection = self._connected()
+            server, connection = self._connect()
             answer = connection.ask(message, limits.seconds)
         except SandboxError as error:
             self._replace(server)
@@ -172,7 +172,7 @@ class Sandbox:
                 connection.close()
         return result_of(answer, self.level)
 
-    def _connected(self) -> tuple[ServerProcess, Connection]:
+    def _connect(self) -> tuple[ServerProcess, Connection]:
         """Return a server and a new connection to it; one that has ended is started again."""
         server = self._server()
         try:

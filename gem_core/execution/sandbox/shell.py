@@ -15,7 +15,7 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gem_core.execution.sandbox.backends import shared
+from gem_core.execution.sandbox.backends import get_shared_backend
 from gem_core.execution.sandbox.results import Limits, Result, SandboxError
 from gem_core.execution.sandbox.shell_state import check_shell
 
@@ -216,7 +216,7 @@ class Shell:
             output_kb=12 * (given.files_kb + given.output_kb),  # as JSON
         )
         for _ in range(2):  # a server that has died is started again
-            sandbox = shared(self.level, programs=True)
+            sandbox = get_shared_backend(self.level, programs=True)
             result = sandbox.run(_PROGRAM, names={"request": request}, limits=limits)
             if result.error not in _BROKEN:
                 return result

@@ -22,7 +22,7 @@ from gem_core.execution.server import messages
 from gem_core.execution.server.access import refusal
 from gem_core.execution.server.limits import RefusedError, ServerLimits
 from gem_core.execution.server.metrics import ServerMetrics
-from gem_core.execution.server.sessions import Session, Sessions, is_served, served
+from gem_core.execution.server.sessions import Session, Sessions, is_served, list_served
 
 _log = logging.getLogger(__name__)
 _POLICY = 1008  # WebSocket's code of a refused message
@@ -50,17 +50,17 @@ class EnvServer:
 
     def app(self) -> Starlette:
         """Return the application."""
-        guarded = self._guarded
+        guard = self._guard
         routes = [
             Route("/health", self._health),
             Route("/env/{id}/health", self._health),
-            Route("/metrics", guarded(self._metrics)),
-            Route("/environments", guarded(self._environments)),
-            Route("/env/{id}/schema", guarded(self._schema)),
-            Route("/env/{id}/metadata", guarded(self._about)),
-            Route("/sessions", guarded(self._open), methods=["POST"]),
-            Route("/sessions/{name}", guarded(self._delete), methods=["DELETE"]),
-            Route("/sessions/{name}/{kind}", guarded(self._call), methods=["POST"]),
+            Route("/metrics", guard(self._metrics)),
+            Route("/environments", guard(self._environments)),
+            Route("/env/{id}/schema", guard(self._schema)),
+            Route("/env/{id}/metadata", guard(self._about)),
+            Route("/sessions", guard(self._open), methods=["POST"]),
+            Route("/sessions/{name}", guard(self._delete), methods=["DELETE"]),
+            Route("/sessions/{name}/{kind}", guard(self._call), methods=["POST"]),
             WebSocketRoute("/env/{id}/ws", self._socket),
         ]
         return Starlette(routes=routes, lifespan=self._lifespan)
@@ -82,10 +82,10 @@ class EnvServer:
             self.metrics.count("refused_total", reason)
         return reason
 
-    def _guarded(
+    def _guard(
         self, handler: Callable[[Request], Awaitable[Response]]
     ) -> Callable[[Request], Awaitable[Response]]:
-        async def guarded(request: Request) -> Response:
+        async def handle(request: Request) -> Response:
             reason = self._refusal(request)
             if reason is not None:
                 return JSONResponse({"error": f"refused: {reason}"}, 401)
@@ -97,7 +97,7 @@ class EnvServer:
                 self.metrics.count("errors_total", error.code)
                 return JSONResponse({"error": str(error), "code": error.code}, error.status)
 
-        return guarded
+        return handle
 
     # --- HTTP ----------------------------------------------------------------------------------
 
@@ -112,7 +112,7 @@ class EnvServer:
         return Response(content, media_type=content_type)
 
     async def _environments(self, request: Request) -> Response:
-        return JSONResponse(served(self.limits.environments))
+        return JSONResponse(list_served(self.limits.environments))
 
     async def _schema(self, request: Request) -> Response:
         name = request.path_params["id"]

@@ -58,11 +58,11 @@ class RemoteEnv(Env):
 
     def get_state(self) -> State:
         """See `Env.get_state`; the state is that of the environment without a server."""
-        return self._connected().request("save", {})
+        return self._connect().request("save", {})
 
     def set_state(self, state: State) -> None:
         """See `Env.set_state`."""
-        self._connected().request("load", dict(state))
+        self._connect().request("load", dict(state))
         self._status = int(_innermost(state)["status"])
 
     def random_action(self, rng: Random) -> str:
@@ -85,11 +85,11 @@ class RemoteEnv(Env):
         data: dict[str, Any] = {"seed": seed}
         if options is not None:
             data["options"] = options
-        result = self._connected().request("reset", data)["observation"]
+        result = self._connect().request("reset", data)["observation"]
         return result["text"], result["info"]
 
     def _step(self, action: str) -> StepResult:
-        answer = self._connected().request("step", {"text": action})
+        answer = self._connect().request("step", {"text": action})
         result = answer["observation"]
         reward = float(answer["reward"])
         return result["text"], reward, result["terminated"], result["truncated"], result["info"]
@@ -101,7 +101,7 @@ class RemoteEnv(Env):
         if self._local is not None:
             self._local.close()
 
-    def _connected(self) -> SocketClient:
+    def _connect(self) -> SocketClient:
         if self._client is None:
             self._client = self._client_of_a_session()
         return self._client

@@ -34,14 +34,14 @@ class Directory:
 
         return sorted(self.addresses, key=rank)
 
-    def took(self, address: str) -> None:
+    def add_session(self, address: str) -> None:
         """Note that a session is being opened."""
         self._open[address] += 1
 
-    def left(self, address: str) -> None:
+    def remove_session(self, address: str) -> None:
         """Note that a session is over, or was not opened."""
         self._open[address] -= 1
 
-    def failed(self, address: str, now: float) -> None:
+    def mark_down(self, address: str, now: float) -> None:
         """Note that a server could not be reached."""
         self._down_until[address] = now + DOWN_S

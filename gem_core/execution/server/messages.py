@@ -119,7 +119,7 @@ async def _reset(sessions: Sessions, session: Session, data: dict[str, Any]) -> 
     text, info, known = await sessions.call(session, start)
     session.steps = 0
     session.episode_id = episode_id or session.name
-    result = described((text, 0.0, False, False, info))
+    result = step_as_observation((text, 0.0, False, False, info))
     return {**result, "reward": None, "metadata": known}
 
 
@@ -129,10 +129,10 @@ async def _step(sessions: Sessions, session: Session, data: dict[str, Any]) -> d
         raise RefusedError('An action is {"text": "..."}.')
     result = await sessions.call(session, lambda env: env.step(action))
     session.steps += 1
-    return described(result)
+    return step_as_observation(result)
 
 
-def described(result: StepResult) -> dict[str, Any]:
+def step_as_observation(result: StepResult) -> dict[str, Any]:
     """Return the result of a step as OpenEnv's observation."""
     text, reward, terminated, truncated, info = result
     inner = {

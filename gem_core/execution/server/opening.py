@@ -72,7 +72,7 @@ class Opener:
                     if error.code not in _PATIENCE:
                         raise
                     if error.code != "CAPACITY_REACHED":
-                        self.directory.failed(address, time.monotonic())
+                        self.directory.mark_down(address, time.monotonic())
                     last = error
             assert last is not None
             if time.monotonic() - began >= _PATIENCE[last.code]:
@@ -83,7 +83,7 @@ class Opener:
     async def _open_on(self, address: str, wanted: Wanted) -> AsyncClient:
         if self._gate is None:
             self._gate = asyncio.Semaphore(CONNECTING)
-        self.directory.took(address)
+        self.directory.add_session(address)
         client = None
         try:
             async with self._gate:
@@ -92,7 +92,7 @@ class Opener:
             await asyncio.wait_for(client.request("state", {}), OPEN_S)
             return client
         except BaseException as error:
-            self.directory.left(address)
+            self.directory.remove_session(address)
             if client is not None:
                 client.abort()
             if isinstance(error, asyncio.TimeoutError):
@@ -104,10 +104,10 @@ class Opener:
 
     async def close(self, client: AsyncClient) -> None:
         """End a session."""
-        self.directory.left(client.address)
+        self.directory.remove_session(client.address)
         await client.close()
 
     def abort(self, client: AsyncClient) -> None:
         """Drop the connection of a session."""
-        self.directory.left(client.address)
+        self.directory.remove_session(client.address)
         client.abort()

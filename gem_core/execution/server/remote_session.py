@@ -64,9 +64,9 @@ class RemoteSession:
         kind = _KINDS[method]
         if kind in _LOSES_HISTORY:
             self._history, self._gone = [], None
-        client = await self._connected()
+        client = await self._connect()
         try:
-            answer = await self._asked(client, kind, data, deadline_s)
+            answer = await self._ask(client, kind, data, deadline_s)
         finally:
             if self._client is client and kind in _CHANGES:
                 self._history.append((kind, data))
@@ -94,7 +94,7 @@ class RemoteSession:
         if client is not None:
             self._opener.abort(client)
 
-    async def _connected(self) -> AsyncClient:
+    async def _connect(self) -> AsyncClient:
         """Return the connection; where it was lost, a new one in the same state."""
         if self._client is not None and self._client.is_open:
             return self._client
@@ -116,14 +116,14 @@ class RemoteSession:
     async def _repeat(self, client: AsyncClient, kind: str, data: dict[str, Any]) -> None:
         """Repeat a call; one that failed for its caller fails again, and the episode knows."""
         try:
-            answer = await self._asked(client, kind, data, REPEAT_S)
+            answer = await self._ask(client, kind, data, REPEAT_S)
         except (RemoteError, ServerError, EnvDeadlineError):
             if self._client is not client:  # the session is lost again
                 raise
         else:
             self._result(kind, answer)
 
-    async def _asked(
+    async def _ask(
         self, client: AsyncClient, kind: str, data: dict[str, Any], deadline_s: float
     ) -> dict[str, Any]:
         """Send a message and return its answer; a session that cannot go on is dropped."""

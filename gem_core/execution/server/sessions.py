@@ -293,7 +293,7 @@ def is_served(environment: str, patterns: tuple[str, ...]) -> bool:
     return environment in list_envs() or any(glob.startswith(namespace) for glob in matching)
 
 
-def served(patterns: tuple[str, ...]) -> list[str]:
+def list_served(patterns: tuple[str, ...]) -> list[str]:
     """Return the registered ids that are served."""
     return [name for name in list_envs() if any(fnmatchcase(name, glob) for glob in patterns)]
 

@@ -21,8 +21,8 @@ from gem_core.execution.vector.env import (
     Steps,
     VectorEnv,
     close_each,
-    failed_step,
-    stacked,
+    make_failed_step,
+    stack,
     with_final,
 )
 from gem_core.execution.vector.slots import Slot
@@ -45,7 +45,7 @@ class _Arrivals:
         if len(self._items) >= self._enough:
             self._wake.set()
 
-    def taken(self) -> Iterator[tuple[int, Any]]:
+    def take(self) -> Iterator[tuple[int, Any]]:
         """Take and yield what is there."""
         while self._items:
             yield self._items.popleft()
@@ -95,7 +95,7 @@ class AsyncVectorEnv(VectorEnv):
         indices: Iterable[int] | None = None,
     ) -> tuple[list[str], list[dict[str, Any]]]:
         """See `VectorEnv.reset`."""
-        chosen = self._chosen(indices)
+        chosen = self._choose(indices)
         self._require_received(self._pending if indices is None else chosen)
         seeds = self._seeds(seed, chosen)
         with self._together():
@@ -106,20 +106,20 @@ class AsyncVectorEnv(VectorEnv):
 
     def step(self, actions: Sequence[str], indices: Iterable[int] | None = None) -> Steps:
         """See `VectorEnv.step`."""
-        chosen = self._chosen(indices)
+        chosen = self._choose(indices)
         self._send(actions, chosen)
         ready = dict(self._collect(chosen, len(chosen), None))
-        return stacked([ready[index] for index in chosen])
+        return stack([ready[index] for index in chosen])
 
     def send(self, actions: Sequence[str], indices: Iterable[int] | None = None) -> None:
         """See `VectorEnv.send`."""
-        self._send(actions, self._chosen(indices))
+        self._send(actions, self._choose(indices))
 
     def recv(self, *, min_ready: int = 1, timeout: float | None = None) -> Ready:
         """See `VectorEnv.recv`."""
         self._require_open()
         ready = self._collect(list(self._pending), min_ready, timeout)
-        return Ready([index for index, _ in ready], stacked([one for _, one in ready]))
+        return Ready([index for index, _ in ready], stack([one for _, one in ready]))
 
     def close(self) -> None:
         """See `VectorEnv.close`."""
@@ -138,7 +138,7 @@ class AsyncVectorEnv(VectorEnv):
 
     def _send(self, actions: Sequence[str], chosen: Sequence[int]) -> None:
         self._require_received(chosen)
-        checked = self._checked(actions, chosen)
+        checked = self._check_actions(actions, chosen)
         with self._together():
             for index, action in zip(chosen, checked, strict=True):
                 if index in self._over:
@@ -168,9 +168,9 @@ class AsyncVectorEnv(VectorEnv):
         try:
             result = self._slots[index].receive(call)
         except BaseException as error:
-            return self._ended(index, failed_step(error), begins=doing != "step")
+            return self._handle_end(index, make_failed_step(error), begins=doing != "step")
         if doing == "step":
-            return self._ended(index, result)
+            return self._handle_end(index, result)
         self._begun.add(index)
         self._over.discard(index)
         obs, info = result
@@ -178,7 +178,7 @@ class AsyncVectorEnv(VectorEnv):
             return with_final(self._last.pop(index), obs, info)
         return obs, 0.0, False, False, info
 
-    def _ended(self, index: int, result: One, *, begins: bool = False) -> One | None:
+    def _handle_end(self, index: int, result: One, *, begins: bool = False) -> One | None:
         """Note the end of an episode; begin the next one where that is asked for."""
         if not (result[2] or result[3]):
             return result
@@ -205,7 +205,7 @@ class AsyncVectorEnv(VectorEnv):
         ready: list[tuple[int, One]] = []
         others: list[tuple[int, Any]] = []
         while True:
-            for index, call in self._arrivals.taken():
+            for index, call in self._arrivals.take():
                 if index not in wanted:
                     if self._pending.get(index, (None, None))[1] is call:
                         others.append((index, call))

@@ -151,7 +151,7 @@ class VectorEnv(ABC):
             return list(seed)
         return [operator.index(seed) + index for index in indices]
 
-    def _chosen(self, indices: Iterable[int] | None) -> list[int]:
+    def _choose(self, indices: Iterable[int] | None) -> list[int]:
         self._require_open()
         if indices is None:
             return list(range(self.num_envs))
@@ -173,7 +173,7 @@ class VectorEnv(ABC):
             f"The last steps of the environments {sorted(indices)} were not received: call recv()."
         )
 
-    def _checked(self, actions: Sequence[str], indices: Sequence[int]) -> Sequence[str]:
+    def _check_actions(self, actions: Sequence[str], indices: Sequence[int]) -> Sequence[str]:
         """Return the actions if there is one per environment and each can be stepped."""
         if isinstance(actions, str) or len(actions) != len(indices):
             raise ValueError(f"{len(indices)} environments need as many actions, one str each.")
@@ -189,7 +189,7 @@ class VectorEnv(ABC):
         return actions
 
 
-def failed_step(error: BaseException) -> One:
+def make_failed_step(error: BaseException) -> One:
     """Return the step of an environment that failed.
 
     Raises:
@@ -229,7 +229,7 @@ def with_final(result: One, obs: str, info: dict[str, Any]) -> One:
     return obs, reward, terminated, truncated, merged
 
 
-def stacked(results: Sequence[One]) -> Steps:
+def stack(results: Sequence[One]) -> Steps:
     """Return the steps of several environments as arrays."""
     if not results:
         none = np.zeros(0, dtype=bool)

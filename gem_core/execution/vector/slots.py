@@ -218,7 +218,7 @@ class ProcessSlot:
 def worker_builder(spec: EnvSpec, kwargs: dict[str, Any]) -> bytes:
     """Return how a worker makes an environment of a vector."""
     target = "gem_core.execution.vector.slots:make_in_worker"
-    return Builder(target, (spec, kwargs), pack_definition(spec)).pickled()
+    return Builder(target, (spec, kwargs), pack_definition(spec)).pack()
 
 
 def make_in_worker(spec: EnvSpec, kwargs: dict[str, Any]) -> Env:

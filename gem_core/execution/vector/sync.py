@@ -18,8 +18,8 @@ from gem_core.execution.vector.env import (
     Steps,
     VectorEnv,
     close_each,
-    failed_step,
-    stacked,
+    make_failed_step,
+    stack,
     with_final,
 )
 
@@ -69,7 +69,7 @@ class SyncVectorEnv(VectorEnv):
         indices: Iterable[int] | None = None,
     ) -> tuple[list[str], list[dict[str, Any]]]:
         """See `VectorEnv.reset`."""
-        chosen = self._chosen(indices)
+        chosen = self._choose(indices)
         obs: list[str] = []
         infos: list[dict[str, Any]] = []
         for index, one in zip(chosen, self._seeds(seed, chosen), strict=True):
@@ -104,7 +104,7 @@ class SyncVectorEnv(VectorEnv):
             self._begin_next(over, results, texts, dicts)
         else:
             for index in over:
-                self._ended(index, results[index])
+                self._handle_end(index, results[index])
         return Steps(texts, values, ends, cuts, dicts)
 
     def _begin_next(
@@ -121,25 +121,25 @@ class SyncVectorEnv(VectorEnv):
             try:
                 texts[index], info = self._resets[index]()
             except BaseException as error:
-                texts[index], _, _, _, info = failed_step(error)
+                texts[index], _, _, _, info = make_failed_step(error)
                 self._stop(index)
             last = results[index]
             infos[index] = {**info, "final_obs": last[0], "final_info": last[4]}
 
     def send(self, actions: Sequence[str], indices: Iterable[int] | None = None) -> None:
         """See `VectorEnv.send`; the steps are made at once."""
-        chosen = self._chosen(indices)
+        chosen = self._choose(indices)
         waiting = {index for index, _ in self._sent}
         if waiting.intersection(chosen):
             raise self._not_received(waiting.intersection(chosen))
-        self._sent += self._results(self._checked(actions, chosen), chosen)
+        self._sent += self._results(self._check_actions(actions, chosen), chosen)
 
     def recv(self, *, min_ready: int = 1, timeout: float | None = None) -> Ready:
         """See `VectorEnv.recv`; nothing is waited for."""
         self._require_open()
         sent = self._sent
         self._sent = []
-        return Ready([index for index, _ in sent], stacked([one for _, one in sent]))
+        return Ready([index for index, _ in sent], stack([one for _, one in sent]))
 
     def close(self) -> None:
         """See `VectorEnv.close`."""
@@ -157,9 +157,9 @@ class SyncVectorEnv(VectorEnv):
         return not stands and len(self._begun) == self.num_envs
 
     def _step_some(self, actions: Sequence[str], indices: Iterable[int] | None) -> Steps:
-        chosen = self._chosen(indices)
-        results = self._results(self._checked(actions, chosen), chosen)
-        return stacked([one for _, one in results])
+        chosen = self._choose(indices)
+        results = self._results(self._check_actions(actions, chosen), chosen)
+        return stack([one for _, one in results])
 
     def _results(self, actions: Sequence[str], chosen: Sequence[int]) -> list[tuple[int, One]]:
         return [(i, self._one(i, action)) for i, action in zip(chosen, actions, strict=True)]
@@ -171,8 +171,8 @@ class SyncVectorEnv(VectorEnv):
         try:
             result = self.envs[index].step(action)
         except BaseException as error:
-            result = failed_step(error)
-        return self._ended(index, result)
+            result = make_failed_step(error)
+        return self._handle_end(index, result)
 
     def _begin(self, index: int, **named: Any) -> One:
         """Reset one environment; return its first observation as a step."""
@@ -180,7 +180,7 @@ class SyncVectorEnv(VectorEnv):
         try:
             obs, info = self.envs[index].reset(**named)
         except BaseException as error:
-            failed = failed_step(error)
+            failed = make_failed_step(error)
             self._stop(index)
             return failed
         self._over.discard(index)
@@ -195,7 +195,7 @@ class SyncVectorEnv(VectorEnv):
         self._over.add(index)
         self._steps[index] = self._beginner(index)
 
-    def _ended(self, index: int, result: One) -> One:
+    def _handle_end(self, index: int, result: One) -> One:
         """Note the end of an episode; begin the next one where that is asked for."""
         if not (result[2] or result[3]):
             return result
@@ -205,7 +205,7 @@ class SyncVectorEnv(VectorEnv):
             try:
                 obs, info = self.envs[index].reset()
             except BaseException as error:
-                obs, _, _, _, info = failed_step(error)
+                obs, _, _, _, info = make_failed_step(error)
                 self._stop(index)
             return with_final(result, obs, info)
         end_episode(self.envs[index])
@@ -217,7 +217,7 @@ class SyncVectorEnv(VectorEnv):
     ) -> list[One]:
         """Step the environments behind one that raised."""
         while True:
-            results = [*results, failed_step(error)]
+            results = [*results, make_failed_step(error)]
             rest = len(results)
             try:
                 results.extend(map(call, self._steps[rest:], actions[rest:]))

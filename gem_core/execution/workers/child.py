@@ -201,7 +201,7 @@ class Child:
                 _repeat(env, pickle.loads(history))
             positional, named = pickle.loads(arguments)
             self._begins(slot, call, builds=False)
-            result = _pickled(_call(env, method, positional, named))
+            result = _pickle_result(_call(env, method, positional, named))
             facts = self._facts(key, env, method)
             reply = ("done", call, facts, result, blocks, time.perf_counter() - began)
         except BaseException as error:
@@ -258,7 +258,7 @@ def _repeat(env: Env, history: list[tuple[str, bytes]]) -> None:
             sys.stderr.write(f"gem-core worker: a repeated {method} failed: {error_line(error)}\n")
 
 
-def _pickled(result: Any) -> bytes:
+def _pickle_result(result: Any) -> bytes:
     try:
         return pickle.dumps(result, protocol=pickle.HIGHEST_PROTOCOL)
     except Exception as error:

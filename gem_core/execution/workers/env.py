@@ -24,7 +24,7 @@ class WorkerEnv(RemoteCallsEnv):
     Args:
         pool: the workers.
         builder: how a worker makes the environment, see
-            `gem_core.execution.workers.records.Builder.pickled`.
+            `gem_core.execution.workers.records.Builder.pack`.
         deadline_s: wall seconds of one call.
         answer: ``answer(name, value)`` is what the environment gets from
             `gem_core.execution.workers.child.ask`; it is called in a thread of this process.

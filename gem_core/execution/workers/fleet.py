@@ -210,7 +210,7 @@ class Fleet:
             return
         call = worker.calls[rest[0]]
         if kind in ("building", "started"):
-            call.begun(time.monotonic(), builds=kind == "building")
+            call.begin(time.monotonic(), builds=kind == "building")
             if call.ends_at is not None:
                 self._look_by(call.ends_at)
         elif kind == "ask":
@@ -264,7 +264,7 @@ class Fleet:
             self._kinds[builder] = Kind(blocks, seconds)
         else:
             kind.blocks = blocks
-            kind.took(seconds)
+            kind.note_time(seconds)
 
     def fail(self, call: Call, error: BaseException) -> None:
         """Let a call raise an error."""

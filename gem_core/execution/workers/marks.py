@@ -25,7 +25,7 @@ class Marks:
     """The slots of one worker, in the worker or in its parent.
 
     Args:
-        number: the file descriptor of the memory, see `shared_memory`.
+        number: the file descriptor of the memory, see `create_memory`.
     """
 
     def __init__(self, number: int) -> None:
@@ -61,7 +61,7 @@ class Marks:
         self._memory.close()
 
 
-def shared_memory() -> int:
+def create_memory() -> int:
     """Return a new file descriptor of memory for `Marks`, which a child process may inherit."""
     if hasattr(os, "memfd_create"):
         number = os.memfd_create("gem-worker")

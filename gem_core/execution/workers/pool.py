@@ -76,7 +76,7 @@ class WorkerPool:
         """Return the handle of a new environment; its worker builds it at the first call.
 
         Args:
-            builder: how it is made, see `Builder.pickled`.
+            builder: how it is made, see `Builder.pack`.
             answer: called in the pool's thread with what the environment asks, see
                 `gem_core.execution.workers.child.ask`.
         """
@@ -114,7 +114,7 @@ class WorkerPool:
         Raises:
             WorkerPoolError: the pool is closed, or too many workers had to be replaced.
         """
-        packed, error = _packed(method, arguments, named)
+        packed, error = _pack(method, arguments, named)
         call = Call(handle, method, packed, deadline_s)
         with self._lock:
             self._fleet.require_usable()
@@ -163,7 +163,7 @@ def default_number() -> int:
     return min(8, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2)
 
 
-def _packed(
+def _pack(
     method: str, arguments: tuple[Any, ...], named: dict[str, Any]
 ) -> tuple[bytes, TypeError | None]:
     """Return the pickle of a call's arguments, or why there is none."""

@@ -12,7 +12,7 @@ import sys
 import time
 
 from gem_core.execution.workers.channel import Channel
-from gem_core.execution.workers.marks import Marks, shared_memory
+from gem_core.execution.workers.marks import Marks, create_memory
 
 _PROGRAM = (
     "import json, sys; sys.path[:] = json.loads(sys.argv.pop()); "
@@ -29,7 +29,7 @@ class Process(Channel):
 
     def __init__(self) -> None:
         super().__init__()
-        self._memory = shared_memory()
+        self._memory = create_memory()
         self.marks = Marks(self._memory)
         self._socket, self._theirs = socket.socketpair()
         self._socket.setblocking(False)

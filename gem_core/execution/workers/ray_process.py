@@ -137,9 +137,9 @@ class RayProcess(Channel):
             self._node, self._actor = _new_launcher()
         variables = {k: v for k, v in os.environ.items() if k.startswith(_VARIABLES)}
         started = self._actor.start.remote(address, self._token, sys.path, variables)
-        started.future().add_done_callback(lambda done: self._launched(done, address, reused))
+        started.future().add_done_callback(lambda done: self._on_launch(done, address, reused))
 
-    def _launched(self, done: Any, address: tuple[str, int], reused: bool) -> None:
+    def _on_launch(self, done: Any, address: tuple[str, int], reused: bool) -> None:
         """Note the process, or wake the pool's thread by a connection.
 
         This is in a thread of Ray's, which waits for ever if it calls Ray.
@@ -177,11 +177,11 @@ class RayProcess(Channel):
             EOFError: the worker has ended, or could not be started.
         """
         if self._socket is None:
-            self._socket = self._accepted()
+            self._socket = self._accept()
         if self._socket is not None:
             yield from super().receive()
 
-    def _accepted(self) -> socket.socket | None:
+    def _accept(self) -> socket.socket | None:
         """Return the connection of the worker, if it has come."""
         assert self._listener is not None  # it is waited at
         while True:

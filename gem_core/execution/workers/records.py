@@ -31,7 +31,7 @@ class Builder(NamedTuple):
     arguments: tuple[Any, ...]
     definition: bytes = b""
 
-    def pickled(self) -> bytes:
+    def pack(self) -> bytes:
         """Return it as the pool takes it."""
         return pack_by_value(tuple(self))
 
@@ -50,7 +50,7 @@ class Kind:
         self.blocks = blocks
         self.first_s = first_s
 
-    def took(self, seconds: float) -> None:
+    def note_time(self, seconds: float) -> None:
         """Note how long another first call took."""
         self.first_s += 0.2 * (seconds - self.first_s)
 
@@ -119,7 +119,7 @@ class Call:
         self.ends_at: float | None = None
         self.expected_s = 0.0
 
-    def begun(self, since: float, *, builds: bool) -> None:
+    def begin(self, since: float, *, builds: bool) -> None:
         """Note when the worker began it, or the building of its environment."""
         self.ends_at = since + (max(START_S, self.seconds) if builds else self.seconds)
 
@@ -144,7 +144,7 @@ class Worker:
             call.ends_at = None
             since, builds = running.get(number, (0.0, False))
             if since >= call.given_at:
-                call.begun(since, builds=builds)
+                call.begin(since, builds=builds)
 
     def starts_too_long(self, now: float) -> bool:
         """Return whether it should have been ready by now."""

@@ -34,7 +34,7 @@ def run_builder(config: EnvConfig, key: str, *, counts: bool) -> bytes:
     registered = spec(config.id)
     arguments = (config, key, registered, counts, trusted())
     target = "gem_core.runs.environments.workers:make_in_worker"
-    return Builder(target, arguments, pack_definition(registered)).pickled()
+    return Builder(target, arguments, pack_definition(registered)).pack()
 
 
 def make_in_worker(

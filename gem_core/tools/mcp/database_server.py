@@ -17,7 +17,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from gem_core.tools.mcp.sqlite_guard import DatabaseError, SqlLimits, guarded, prepare
+from gem_core.tools.mcp.sqlite_guard import DatabaseError, SqlLimits, guard, prepare
 
 ROWS = 50
 """Rows of an answer."""
@@ -70,7 +70,7 @@ class Sqlite:
             raise DatabaseError(str(error)) from error
         try:
             prepare(connection, self.limits)
-            with guarded(connection, self.limits, changes=changes):
+            with guard(connection, self.limits, changes=changes):
                 yield connection
         finally:
             connection.close()
@@ -85,7 +85,7 @@ class InMemory(Sqlite):
 
     @contextlib.contextmanager
     def _open(self, *, changes: bool) -> Iterator[sqlite3.Connection]:
-        with guarded(self.connection, self.limits, changes=changes):
+        with guard(self.connection, self.limits, changes=changes):
             yield self.connection
 
 

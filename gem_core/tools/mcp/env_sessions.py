@@ -117,7 +117,7 @@ class EnvSessions:
             found.used_at = time.monotonic()
         finally:
             found.lock.release()
-        return described(result)
+        return step_as_json(result)
 
     def close(self, session: str) -> None:
         """End a session.
@@ -174,7 +174,7 @@ class EnvSessions:
             self._sessions.pop(name, None)
 
 
-def described(result: StepResult) -> dict[str, Any]:
+def step_as_json(result: StepResult) -> dict[str, Any]:
     """Return the result of a step as JSON data."""
     observation, reward, terminated, truncated, info = result
     return {

@@ -70,7 +70,7 @@ def bound_heap(connection: sqlite3.Connection) -> None:
 
 
 @contextlib.contextmanager
-def guarded(
+def guard(
     connection: sqlite3.Connection, limits: SqlLimits, *, changes: bool
 ) -> Iterator[sqlite3.Connection]:
     """Lend a prepared connection for one statement from outside.

@@ -96,12 +96,12 @@ class DenseSearch:
                 states = self._model(
                     input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"]
                 ).last_hidden_state
-                pooled = _pooled(states, inputs["attention_mask"], self._encoder.pooling)
+                pooled = _pool(states, inputs["attention_mask"], self._encoder.pooling)
                 rows.append(torch.nn.functional.normalize(pooled.float(), dim=-1).numpy())
         return np.concatenate(rows)
 
 
-def _pooled(states: Any, mask: Any, pooling: Pooling) -> Any:
+def _pool(states: Any, mask: Any, pooling: Pooling) -> Any:
     """Return one vector for each row of ``states``, [rows, tokens, hidden]."""
     if pooling == "cls":
         return states[:, 0]

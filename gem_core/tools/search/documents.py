@@ -60,7 +60,7 @@ def document_of(row: Any) -> Document:
     raise ValueError("a document needs 'text' and 'title', or 'contents'")
 
 
-def shown(documents: Sequence[Document]) -> str:
+def format_documents(documents: Sequence[Document]) -> str:
     """Return documents as the agent reads them.
 
     >>> shown([Document("Osk", "A river."), Document("", "A town.")])

@@ -123,10 +123,10 @@ def _documents(answer: Any, count: int, topk: int) -> list[list[Document]]:
     if not isinstance(rows, list) or len(rows) != count:
         raise SearchError("bad_response", "the server's answer has not one result per query")
     try:
-        return [[document_of(_unscored(entry)) for entry in row[:topk]] for row in rows]
+        return [[document_of(_without_score(entry)) for entry in row[:topk]] for row in rows]
     except (TypeError, ValueError):
         raise SearchError("bad_response", "the server's results are not documents") from None
 
 
-def _unscored(entry: Any) -> Any:
+def _without_score(entry: Any) -> Any:
     return entry["document"] if isinstance(entry, dict) and "document" in entry else entry

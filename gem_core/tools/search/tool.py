@@ -18,7 +18,7 @@ from gem_core.tools.search.dense import (
     dense_search,
     require_transformers,
 )
-from gem_core.tools.search.documents import Document, SearchError, shown
+from gem_core.tools.search.documents import Document, SearchError, format_documents
 from gem_core.tools.search.local import local_search, require_bm25s, revision_of
 from gem_core.tools.search.server import ServerSearch
 from gem_core.tools.search.web import SERVICES, WebSearch
@@ -118,7 +118,7 @@ class SearchTool(Tool):
             if encoder
             else None
         )
-        self._memory = _shared(
+        self._memory = _share(
             _memories, (self._source, topk, remembered), lambda: _Memory(remembered)
         )
         if self._where == "corpus":
@@ -157,7 +157,7 @@ class SearchTool(Tool):
                 text = f"[The search failed: {error}.]"
                 return ToolResult(text, error.kind, time.monotonic() - began)
             self._memory.put(query, documents)
-        text = shown(documents) or "[Nothing was found.]"
+        text = format_documents(documents) or "[Nothing was found.]"
         fields = {"found": len(documents), "cached": cached}
         return ToolResult(text, None, time.monotonic() - began, fields=fields)
 
@@ -176,7 +176,7 @@ class SearchTool(Tool):
                 return ServerSearch(str(place), retries=retries)
             return WebSearch(where, place, retries=retries)
 
-        return _shared(_connections, key, connect)
+        return _share(_connections, key, connect)
 
 
 class _Memory:
@@ -206,7 +206,7 @@ _connections: dict[tuple[int, Any], Search] = {}
 _Kept = TypeVar("_Kept")
 
 
-def _shared(kept: dict[tuple[int, Any], _Kept], key: Any, make: Callable[[], _Kept]) -> _Kept:
+def _share(kept: dict[tuple[int, Any], _Kept], key: Any, make: Callable[[], _Kept]) -> _Kept:
     """Return what the tools of this process share; a forked process has its own."""
     with _lock:
         if (os.getpid(), key) not in kept:

@@ -71,7 +71,7 @@ def played():
     pool = WorkerPool(1, new_process=RayProcess)
     try:
         builder = Builder("gem_core.env.registration:make", ("game:GuessTheNumber-v0-easy",))
-        env = WorkerEnv(pool, builder.pickled())
+        env = WorkerEnv(pool, builder.pack())
         env.reset(seed=0)
         env.step("\\boxed{1}")
         env.close()

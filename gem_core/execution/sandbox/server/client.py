@@ -111,9 +111,9 @@ class Client:
     def begin(self, interpreter: Interpreter) -> None:
         """Run the program that waits in this interpreter."""
         self._interpreter = interpreter
-        interpreter.on_output = self._printed
+        interpreter.on_output = self._on_output
         interpreter.on_status = self._status
-        interpreter.on_end = self._ended
+        interpreter.on_end = self._on_end
         self._run()
 
     def tick(self, now: float) -> None:
@@ -167,7 +167,7 @@ class Client:
         self._cpu_time = None
         self.wake_at = min(self._until, self._started + _FIRST_LOOK)
 
-    def _printed(self, part: bytes) -> None:
+    def _on_output(self, part: bytes) -> None:
         if self._request is None:
             return  # a thread of a session prints between two calls
         self._output += part
@@ -182,26 +182,26 @@ class Client:
         if self._request is None:
             return
         if self._request["op"] == "branch":
-            self._branched(data)
+            self._on_branch(data)
             return
         if self._mark:  # what a program wrote earlier is no answer to this call
             self._answer += data
             at = self._answer.find(self._mark)
             if 0 <= at < len(self._answer) - _MARK:
-                self._answered(self._answer[at + _MARK])
+                self._on_answer(self._answer[at + _MARK])
             self._noise += len(data)
             del self._answer[: -2 * _MARK]
             if self._request is not None and self._noise > _MOST_NOISE:
                 self._stop("killed")
 
-    def _answered(self, status: int) -> None:
+    def _on_answer(self, status: int) -> None:
         """Finish a call of a session: its interpreter says that it ended, and how."""
         assert self._interpreter is not None
         self._interpreter.drain()
         if self._request is not None:  # the output was not too long
             self._finish(_kind_of_status(status, volumes=self._server.slots.volumes))
 
-    def _ended(self) -> None:
+    def _on_end(self) -> None:
         """Handle the end of the interpreter, or that it closed its socket."""
         if self._request is None:
             self._drop()
@@ -220,7 +220,7 @@ class Client:
         """Answer as soon as the exit status is known."""
         assert self._interpreter is not None
         family = self._interpreter.family
-        family.gone()
+        family.is_gone()
         status = family.exit_status
         if self._interpreter.pid != family.leader:
             status = signal.SIGKILL  # the status of a branch is its parent's
@@ -326,11 +326,11 @@ class Client:
         self._start(_BRANCH_SECONDS)
         interpreter = Interpreter(self._server.loop, family, ours, output, forks=True, branch=True)
         self._interpreter = interpreter
-        interpreter.on_output = self._printed
+        interpreter.on_output = self._on_output
         interpreter.on_status = self._status
-        interpreter.on_end = self._ended
+        interpreter.on_end = self._on_end
 
-    def _branched(self, data: bytes) -> None:
+    def _on_branch(self, data: bytes) -> None:
         """Take the branch's answer: a status and its process id."""
         self._answer += data
         if len(self._answer) < 5:

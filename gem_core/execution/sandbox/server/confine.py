@@ -188,7 +188,7 @@ def _may_trace() -> bool:
 def tasks_of_user() -> int:
     """Return the number of threads of our user, as far as /proc shows them."""
     count = 0
-    for name in filter(str.isdigit, _listed("/proc")):
+    for name in filter(str.isdigit, _list_folder("/proc")):
         try:
             if os.stat(f"/proc/{name}").st_uid == os.getuid():
                 count += len(os.listdir(f"/proc/{name}/task"))
@@ -197,7 +197,7 @@ def tasks_of_user() -> int:
     return count
 
 
-def _listed(folder: str) -> list[str]:
+def _list_folder(folder: str) -> list[str]:
     try:
         return os.listdir(folder)
     except FileNotFoundError:

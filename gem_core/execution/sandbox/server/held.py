@@ -19,7 +19,7 @@ class Unseen(Exception):
     """A process that cannot be looked at: it ends now, or hides itself."""
 
 
-def held(pid: int, seen: set[int], most: int) -> int | None:
+def count_held_bytes(pid: int, seen: set[int], most: int) -> int | None:
     """Return the bytes of the files without a name that a process holds.
 
     The size of one that is mapped but not open is not known; the largest that it may have counts.
@@ -36,8 +36,8 @@ def held(pid: int, seen: set[int], most: int) -> int | None:
         Unseen: see there.
     """
     try:
-        total = _opened(pid, seen)
-        mapped = _mapped(pid)
+        total = _count_open(pid, seen)
+        mapped = _find_mapped(pid)
     except (FileNotFoundError, ProcessLookupError):
         return 0
     except PermissionError as error:
@@ -63,7 +63,7 @@ def group(leader: int) -> list[int]:
     return found
 
 
-def _opened(pid: int, seen: set[int]) -> int:
+def _count_open(pid: int, seen: set[int]) -> int:
     total = 0
     folder = f"/proc/{pid}/fd"
     for name in os.listdir(folder):
@@ -77,8 +77,8 @@ def _opened(pid: int, seen: set[int]) -> int:
     return total
 
 
-def _mapped(pid: int) -> set[int] | None:
-    """Return the inodes of removed files that are mapped; ``None``: see `held`."""
+def _find_mapped(pid: int) -> set[int] | None:
+    """Return the inodes of removed files that are mapped; ``None``: see `count_held_bytes`."""
     with open(f"/proc/{pid}/maps", "rb") as file:
         text = file.read(_MOST_MAPS)
     if len(text) == _MOST_MAPS or _SHARED_MEMORY in text:

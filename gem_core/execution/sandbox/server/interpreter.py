@@ -70,7 +70,7 @@ class Family:
             elif self.owns(pid):
                 os.kill(pid, number)
 
-    def gone(self) -> bool:
+    def is_gone(self) -> bool:
         """Return whether no process is left; those that have ended are removed from the system."""
         while self.leader:
             try:
@@ -132,7 +132,7 @@ class Interpreter:
         self._channel = Channel(
             loop,
             requests,
-            on_bytes=self._received,
+            on_bytes=self._on_data,
             on_end=lambda: self.on_end(),
         )
         os.set_blocking(output, False)
@@ -182,7 +182,7 @@ class Interpreter:
             self._exit = os.pidfd_open(self.pid)
         except OSError:  # before Linux 5.3
             return
-        self._loop.watch(self._exit, select.POLLIN, lambda event: self._exited())
+        self._loop.watch(self._exit, select.POLLIN, lambda event: self._on_exit())
 
     def close(self) -> None:
         """Close our ends; the process, if it waits for a request, ends."""
@@ -191,7 +191,7 @@ class Interpreter:
         self._close_output()
         self._close_exit()
 
-    def _exited(self) -> None:
+    def _on_exit(self) -> None:
         self._close_exit()
         self._channel.close()
         self.on_end()
@@ -202,7 +202,7 @@ class Interpreter:
             os.close(self._exit)
             self._exit = -1
 
-    def _received(self, data: bytes) -> None:
+    def _on_data(self, data: bytes) -> None:
         """Take the process id and the byte that says that it is ready; then answers to requests."""
         if len(self._hello) == _HELLO:
             self.on_status(data)

@@ -49,7 +49,7 @@ def abi() -> int:
         return 0
 
 
-def handled(version: int) -> int:
+def rights_of_version(version: int) -> int:
     """Return the rights on files that a version of Landlock can restrict."""
     bits = 13 if version == 1 else 14 if version == 2 else 15 if version < 5 else 16
     return (1 << bits) - 1
@@ -67,7 +67,7 @@ def ruleset(rules: Iterable[tuple[str, int]], version: int) -> int:
     Raises:
         OSError: a path cannot be opened, or the kernel refuses.
     """
-    files = handled(version)
+    files = rights_of_version(version)
     network = 3 if version >= 4 else 0
     scoped = 3 if version >= SCOPES_SIGNALS else 0
     size = 8 if version < 4 else 16 if version < SCOPES_SIGNALS else 24

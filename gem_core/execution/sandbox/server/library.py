@@ -90,7 +90,7 @@ def open_folders(packages: tuple[str, ...] = ()) -> int:
     for module in list(sys.modules.values()):  # packages may import more modules later
         where = getattr(module, "__path__", None)
         if isinstance(where, list):
-            where[:] = [_moved(path, moved) for path in where]
+            where[:] = [_move_path(path, moved) for path in where]
     return len(folders)
 
 
@@ -100,7 +100,7 @@ def _library_folders() -> list[str]:
     return [library, *dynamic]
 
 
-def _moved(path: str, moved: Mapping[str, str]) -> str:
+def _move_path(path: str, moved: Mapping[str, str]) -> str:
     for folder in sorted(moved, key=len, reverse=True):
         if path.startswith(folder + "/"):
             return moved[folder] + path[len(folder) :]

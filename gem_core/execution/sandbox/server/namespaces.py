@@ -99,11 +99,14 @@ def _show(root: str, path: str) -> None:
     libc.mount(path, target, None, _BIND | _RECURSIVE)
     if path not in _DEVICES:
         libc.mount(
-            "none", target, None, _BIND | _REMOUNT | _READ_ONLY | _NO_SUID | _inherited(path)
+            "none",
+            target,
+            None,
+            _BIND | _REMOUNT | _READ_ONLY | _NO_SUID | _find_locked_flags(path),
         )
 
 
-def _inherited(path: str) -> int:
+def _find_locked_flags(path: str) -> int:
     """Return the mount flags that a user namespace may not take away."""
     known = (
         (os.ST_NODEV, _NO_DEVICES),

@@ -103,11 +103,6 @@ Instruction = tuple[int, int, int, int]
 """``(code, jump if true, jump if false, operand)``."""
 
 
-def supported() -> bool:
-    """Return whether this architecture has a table of system calls."""
-    return MACHINE in AUDIT_ARCHITECTURE
-
-
 class Filter:
     """The filter of a program, built once; `install` puts the process id in.
 

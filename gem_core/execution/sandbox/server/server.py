@@ -81,7 +81,7 @@ class Server:
     def serve(self) -> None:
         """Serve until the client has gone; then end every program and remove the folders."""
         self.loop.watch(self._control.fileno(), select.POLLIN | select.POLLHUP, self._connect)
-        self.loop.watch(self._spawner.fileno(), READ, self._lost_spawner)
+        self.loop.watch(self._spawner.fileno(), READ, self._on_spawner_lost)
         while not self._ended:
             idle = not self.loop.turn(self._pause())
             now = time.monotonic()
@@ -134,7 +134,7 @@ class Server:
             peer = socket.socket(fileno=descriptor)
             self.clients[self._connections] = Client(self, self._connections, peer)
 
-    def _lost_spawner(self, event: int) -> None:
+    def _on_spawner_lost(self, event: int) -> None:
         """End: nothing can be started any more, and the client starts another server."""
         self._ended = True
 
@@ -200,25 +200,25 @@ class Server:
         interpreter = Interpreter(self.loop, Family(slot.number), ours, output, forks=forks)
         said = bytearray()  # why it could not be confined
         interpreter.on_output = said.extend
-        interpreter.on_ready = lambda: self._started(interpreter, said)
-        interpreter.on_end = lambda: self._failed(interpreter, said)
+        interpreter.on_ready = lambda: self._on_start(interpreter, said)
+        interpreter.on_end = lambda: self._on_failure(interpreter, said)
         self._starting.append(interpreter)
         return True
 
-    def _started(self, interpreter: Interpreter, said: bytearray) -> None:
+    def _on_start(self, interpreter: Interpreter, said: bytearray) -> None:
         if not self._looked:
             try:
                 self.slots.try_to_look(interpreter.family)
             except Unseen as error:
                 said += f"what programs hold open cannot be seen: {error}".encode()
-                self._failed(interpreter, said)
+                self._on_failure(interpreter, said)
                 return
             self._looked = True
         self._starting.remove(interpreter)
         interpreter.on_end = lambda: None
         self._ready[interpreter.forks].append(interpreter)
 
-    def _failed(self, interpreter: Interpreter, said: bytearray) -> None:
+    def _on_failure(self, interpreter: Interpreter, said: bytearray) -> None:
         """Refuse a client whose child could not be confined: it has run no program."""
         interpreter.on_end = lambda: None
         interpreter.drain()
@@ -238,7 +238,7 @@ class Server:
         """Empty the slots whose processes are all gone."""
         left = []
         for family in self._dying:
-            if family.gone():
+            if family.is_gone():
                 self.slots.give_back(family.slot)
             else:
                 family.kill()  # one may have been forked while the others were ended

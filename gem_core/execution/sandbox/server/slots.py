@@ -105,7 +105,7 @@ class Slots:
             pids = held.processes(family.leader, several=several)
             for pid in set(pids) - family.ending:
                 try:
-                    without_name = held.held(pid, seen, most_file)
+                    without_name = held.count_held_bytes(pid, seen, most_file)
                 except held.Unseen:
                     family.unseen[pid] = family.unseen.get(pid, 0) + 1
                     without_name = 0 if family.unseen[pid] < _LOOKS else None
@@ -124,7 +124,7 @@ class Slots:
             with libc.as_user(
                 self._made[family.slot].uid if self._confinement.looks_as_user else None
             ):
-                held.held(family.leader, set(), 0)
+                held.count_held_bytes(family.leader, set(), 0)
 
     def give_back(self, number: int) -> None:
         """Empty a slot whose processes are all gone; one that cannot be emptied is left alone."""
