@@ -262,7 +262,7 @@ def versions() -> dict[str, str]:
 
     return {
         "gem_core": gem_core.__version__,
-        "reasoning_gym": _rg_items.installed_version(),
+        "reasoning_gym": _rg_items.find_version(),
         "python": platform.python_version(),
     }
 

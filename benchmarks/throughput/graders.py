@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from gem_core.envs.graders.pool import shared_pool
+from gem_core.envs.graders.pool import get_pool
 from gem_core.runs import provenance
 
 HERE = Path(__file__).resolve().parent
@@ -62,7 +62,7 @@ def forget() -> None:
     """Clear the caches of the grader and its workers, which keep 512 parsed expressions each."""
     from gem_core.envs.graders import grade_math, math
 
-    for n in range(600 * shared_pool(math._WORKER).size):
+    for n in range(600 * get_pool(math._WORKER).size):
         grade_math(f"|{n}q|", "|q|", deadline_s=60)
     math._verdict.cache_clear()
 
@@ -84,7 +84,7 @@ def start_s() -> float:
     """Return the seconds from nothing to the first verdict: interpreter, imports, workers."""
     from gem_core.envs.graders import grade_math, math
 
-    shared_pool(math._WORKER).close()
+    get_pool(math._WORKER).close()
     math._verdict.cache_clear()
     begun = time.perf_counter()
     grade_math("1", "2", deadline_s=60)
@@ -108,7 +108,7 @@ def worker_seconds() -> float:
     """Return the CPU seconds of the processes of the grader's pool, all in one session."""
     from gem_core.envs.graders.math import _WORKER
 
-    server = shared_pool(_WORKER)._server
+    server = get_pool(_WORKER)._server
     if server is None:
         return 0.0
     ticks = 0

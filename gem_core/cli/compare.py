@@ -10,11 +10,11 @@ from pathlib import Path
 
 from gem_core.errors import GemError
 from gem_core.results.compare.agreement import side_by_side
-from gem_core.results.compare.folder import claimed
+from gem_core.results.compare.folder import claim
 from gem_core.results.compare.grid import Cell, make_grid
 from gem_core.results.compare.lockstep.recipe import LOCKSTEP, STEPS, overrides
 from gem_core.results.compare.lockstep.report import lockstep_report
-from gem_core.results.compare.recipes import mark_stale, mixed_experiments
+from gem_core.results.compare.recipes import find_mixed_experiments, mark_stale
 from gem_core.results.compare.results import CellResult, csv_text, markdown, read_cells
 from gem_core.results.compare.runner import Plan, command, run_grid
 from gem_core.results.report import markdown_table, origin_lines
@@ -56,7 +56,7 @@ def compare(args: argparse.Namespace) -> int:
     if args.report_only:
         return report(plan.out, read_cells(plan.out))
     require_clean(args.allow_dirty or args.quick)  # --quick measures nothing
-    with claimed(plan.out, args.quick):
+    with claim(plan.out, args.quick):
         if on_terminal():
             with progress_bar(len(cells)) as update:
                 run_grid(cells, plan, update=update)
@@ -138,7 +138,7 @@ def report(out: Path, cells: Sequence[CellResult]) -> int:
     page = write_page(out, cells, pictures, out / "report.html")
     print("\n".join([tables, *lockstep.lines, str(page)]))
     problems = [f"{c.name}: {c.status}, {c.reason}" for c in cells if c.status != "done"]
-    problems += [f"different recipes in one experiment: {m}" for m in mixed_experiments(cells)]
+    problems += [f"different recipes in one experiment: {m}" for m in find_mixed_experiments(cells)]
     if problems or not cells:
         print("\n".join(["Not a whole comparison:", *(problems or ["no cells"])]))
     return int(bool(problems) or not cells or bool(lockstep.faults))

@@ -31,7 +31,7 @@ def refuse_idle_options(arguments: argparse.Namespace) -> None:
     Raises:
         GemError: the first of them, and what it goes with.
     """
-    given = _given(arguments)
+    given = _find_given(arguments)
     for mode, read in _READ.items():
         if mode in given and given - read:
             raise _idle(min(given - read), f"an evaluation, not with --{mode}")
@@ -48,7 +48,7 @@ def refuse_idle_options(arguments: argparse.Namespace) -> None:
         raise _idle("markdown", "tables, and --json prints none")
 
 
-def _given(arguments: argparse.Namespace) -> set[str]:
+def _find_given(arguments: argparse.Namespace) -> set[str]:
     """Return the names of the options that differ from their defaults."""
     parser = argparse.ArgumentParser()
     add_eval_options(parser)

@@ -60,7 +60,7 @@ def _evaluate(arguments: argparse.Namespace) -> int:
     from gem_core.evaluation.progress import no_progress, show_progress
 
     quiet_libraries()
-    subject = _limited(
+    subject = _limit_item(
         read_subject(arguments.sources, arguments.profile, arguments.overrides), arguments
     )
     contender = _contender(arguments, subject)
@@ -177,7 +177,7 @@ def _body(text: str | None) -> dict[str, Any]:
     return body
 
 
-def _limited(subject: Subject, arguments: argparse.Namespace) -> Subject:
+def _limit_item(subject: Subject, arguments: argparse.Namespace) -> Subject:
     """Return the subject with the wall seconds of an item."""
     from msgspec.structs import replace
 

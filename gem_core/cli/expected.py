@@ -73,14 +73,14 @@ def _missing_module(error: ModuleNotFoundError) -> str | None:
     """Return the line for a package that is not installed; a missing module of one that is, is a
     defect."""
     package = (error.name or "").partition(".")[0]
-    if not package or package.startswith("gem_") or _installed(package):
+    if not package or package.startswith("gem_") or _is_installed(package):
         return None
     extra = _EXTRA_OF.get(package)
     how = f"pip install 'gem-core[{extra}]'" if extra else "install it in this environment"
     return f"The package {package} is missing in {sys.prefix}: {how}."
 
 
-def _installed(package: str) -> bool:
+def _is_installed(package: str) -> bool:
     try:
         return find_spec(package) is not None
     except ValueError:  # what an adapter puts in the place of a module has no specification

@@ -20,10 +20,10 @@ def play(arguments: argparse.Namespace) -> int:
         screen = open_screen(arguments.plain)
         if arguments.player == "person":
             return _person(session, screen, arguments.raw)
-        return _scripted(session, screen, arguments.player)
+        return _play_scripted(session, screen, arguments.player)
 
 
-def _scripted(session: PlaySession, screen: Screen, kind: str) -> int:
+def _play_scripted(session: PlaySession, screen: Screen, kind: str) -> int:
     """Let a scripted player play."""
     from gem_core.envs.players import get_player
 
@@ -34,7 +34,7 @@ def _scripted(session: PlaySession, screen: Screen, kind: str) -> int:
         action = player.act(*session.latest)
         print(f"> {visible(action)}")
         session.step(action)
-        screen.played(session)
+        screen.show_turn(session)
     screen.end(session)
     return 0
 
@@ -54,8 +54,10 @@ def _person(session: PlaySession, screen: Screen, raw: bool) -> int:
             screen.tell(_command(session, line))
             screen.show(session)
             continue
-        session.step(_typed(line.removeprefix(":") if line[:2] == "::" else line, session.env, raw))
-        screen.played(session)
+        session.step(
+            _format_line(line.removeprefix(":") if line[:2] == "::" else line, session.env, raw)
+        )
+        screen.show_turn(session)
         if session.over:
             screen.end(session)
             return 0
@@ -85,7 +87,7 @@ def _read() -> str:
     return "\n".join(lines)
 
 
-def _typed(line: str, env: Env, raw: bool) -> str:
+def _format_line(line: str, env: Env, raw: bool) -> str:
     r"""Return the line in the environment's answer format: a person need not type ``\boxed{}``."""
     answer_format = getattr(env.unwrapped, "answer_format", "plain")
     if raw or answer_format not in FORMATS or get_parser(answer_format)(line) is not None:

@@ -61,7 +61,7 @@ class Screen(Protocol):
     def tell(self, text: str) -> None:
         """Show a message of the game's frame: a hint, an error, the help."""
 
-    def played(self, session: PlaySession) -> None:
+    def show_turn(self, session: PlaySession) -> None:
         """Show the turn that was just played."""
 
     def end(self, session: PlaySession) -> None:
@@ -79,7 +79,7 @@ class PlainScreen:
         """Print a message."""
         print(visible(text))
 
-    def played(self, session: PlaySession) -> None:
+    def show_turn(self, session: PlaySession) -> None:
         """Print the reward of the last turn."""
         print(f"  [reward {session.turns[-1].reward:g}]")
 
@@ -118,7 +118,7 @@ class RichScreen:
         """Keep a message for the next drawing."""
         self._message = visible(text)
 
-    def played(self, session: PlaySession) -> None:
+    def show_turn(self, session: PlaySession) -> None:
         """Do nothing: the history shows it."""
 
     def end(self, session: PlaySession) -> None:

@@ -46,7 +46,7 @@ def _serve_http(arguments: argparse.Namespace) -> int:
         connections=sessions + MORE_CONNECTIONS,
         memory_mb=arguments.memory_mb,
         parameters=arguments.parameters or bool(arguments.recipe),
-        allowed=_allowed(arguments.recipe),
+        allowed=_list_allowed(arguments.recipe),
     )
     _require_environments(arguments.environments)
     port = PORT if arguments.port is None else arguments.port
@@ -68,7 +68,7 @@ def _require_environments(patterns: Sequence[str]) -> None:
         raise GemError(f"No environment matches {' '.join(patterns)}; `gem-core list` has all ids.")
 
 
-def _allowed(recipes: Sequence[str]) -> tuple[tuple[str, Mapping[str, Any]], ...]:
+def _list_allowed(recipes: Sequence[str]) -> tuple[tuple[str, Mapping[str, Any]], ...]:
     """Return id and parameters of every environment of the operator's recipes."""
     if not recipes:
         return ()
@@ -90,7 +90,7 @@ def _serve_mcp(arguments: argparse.Namespace) -> int:
         idle_s=arguments.idle,
         call_s=arguments.deadline,
         parameters=arguments.parameters or bool(arguments.recipe),
-        allowed=_allowed(arguments.recipe),
+        allowed=_list_allowed(arguments.recipe),
     )
     sessions = EnvSessions(limits)
     if not sessions.environments():

@@ -109,15 +109,15 @@ def load(source: Source, strict: bool) -> Table:
         MissingDependencyError: the package that reads the data is missing and ``strict`` is true.
     """
     if source.dataset == "sample":
-        return _remembered(source, lambda: _sample(source.sample))
+        return _remember(source, lambda: _sample(source.sample))
     if is_file(source.dataset):
-        return _remembered(source, lambda: _read_file(source))
+        return _remember(source, lambda: _read_file(source))
     strict = is_strict(strict)
     source = _at_agreed_commit(source)
     try:
         if not strict and source in _absent:
             raise _absent[source]
-        table = _remembered(source, lambda: _read_hub(source))
+        table = _remember(source, lambda: _read_hub(source))
     except DataUnavailableError as error:
         if strict:
             raise
@@ -152,7 +152,7 @@ _absent: dict[Source, DataUnavailableError] = {}
 _lock = threading.RLock()
 
 
-def _remembered(source: Source, read: Callable[[], Table]) -> Table:
+def _remember(source: Source, read: Callable[[], Table]) -> Table:
     with _lock:
         table = _tables.get(source)
         if table is None:

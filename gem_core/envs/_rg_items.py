@@ -34,7 +34,7 @@ _CLOCK = re.compile(
 )
 
 
-def installed_version() -> str:
+def find_version() -> str:
     """Return the version of reasoning-gym."""
     try:
         return version("reasoning-gym")

@@ -18,10 +18,10 @@ _GEM_TESTS = 12
 _FENCE = re.compile(r"^```[ \t]*([\w+.-]*)[ \t]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
-def fenced(text: str) -> str | None:
+def find_fenced(text: str) -> str | None:
     """Return the content of the last complete fenced block that is not empty, or ``None``.
 
-    >>> fenced("x\\n```python\\nprint(1)\\n```\\n")
+    >>> find_fenced("x\\n```python\\nprint(1)\\n```\\n")
     'print(1)\\n'
     """
     blocks = [content for _, content in _FENCE.findall(text) if content.strip()]
@@ -71,7 +71,7 @@ class CodeEnv(DatasetEnv):
         self.max_tests = _GEM_TESTS if max_tests is None and self.compat else max_tests
         self.limits = Limits(test_s=test_s, total_s=total_s, memory_mb=memory_mb)
         self.partial = partial
-        self._parse = fenced
+        self._parse = find_fenced
         self.answer_format = "fenced"
 
     def _load(self) -> None:

@@ -42,7 +42,7 @@ def eval_items(
     >>> eval_items("eval:AIME24", dataset="sample", part=1, parts=10)[0]
     {'index': 1}
     """
-    indices = _indices(_made(env, kwargs))
+    indices = _indices(_make_env(env, kwargs))
     if not 0 <= part < parts:
         raise ValueError(f"part must be from 0 to parts - 1 = {parts - 1}, not {part}.")
     return [{"index": index} for index in indices[part::parts]]
@@ -54,7 +54,7 @@ def eval_seeds(env: str | Env, **kwargs: Any) -> range:
     Raises:
         TypeError: the environment draws its items at random.
     """
-    made = _made(env, kwargs)
+    made = _make_env(env, kwargs)
     count = len(_indices(made))
     if getattr(made.unwrapped, "pick", None) != "seed":
         raise TypeError(
@@ -69,10 +69,10 @@ def item_count(env: str | Env, **kwargs: Any) -> int:
     Raises:
         TypeError: the environment has no numbered items.
     """
-    return len(_indices(_made(env, kwargs)))
+    return len(_indices(_make_env(env, kwargs)))
 
 
-def _made(env: str | Env, kwargs: dict[str, Any]) -> Env:
+def _make_env(env: str | Env, kwargs: dict[str, Any]) -> Env:
     return make(env, **kwargs) if isinstance(env, str) else env
 
 

@@ -53,7 +53,7 @@ class Items(NamedTuple):
         return self[:2] == other[:2] and len(splits) <= 1
 
 
-def normalised(text: str) -> str:
+def normalise(text: str) -> str:
     """Return a text without differences that do not make another task: white space, case."""
     return " ".join(text.split()).casefold()
 
@@ -133,7 +133,7 @@ def in_part(text: str, part: str, share: float) -> bool:
 
 def _place(text: str) -> float:
     """Return a number from 0 to 1 that depends on the normalised text alone."""
-    encoded = normalised(text).encode(errors="surrogatepass")
+    encoded = normalise(text).encode(errors="surrogatepass")
     return int.from_bytes(blake2b(encoded, digest_size=6).digest(), "big") / 2**48
 
 

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 from gem_core.envs import _rg_items, _rg_scores
 from gem_core.envs._rg_solvers import solve
 from gem_core.envs._rg_tables import DEFAULT_MIXTURE, IN_WORKER, NAMES, SCORES, SLOW
-from gem_core.envs.graders.pool import DeadlineError, WorkerError, require_pebble, shared_pool
+from gem_core.envs.graders.pool import DeadlineError, WorkerError, get_pool, require_pebble
 from gem_core.envs.single_turn import SingleTurn
 from gem_core.errors import GemError, unknown
 
@@ -94,7 +94,7 @@ class ReasoningGym(SingleTurn):
         self.name = name
         self._mixture = _mixture(name, config)
         self._count = pool or (500 if compat else _ALL)
-        self.data_revision = f"reasoning-gym-{_rg_items.installed_version()}"
+        self.data_revision = f"reasoning-gym-{_rg_items.find_version()}"
         names = {part for part, _, _ in self._mixture}
         if names & IN_WORKER:
             require_pebble("rg")
@@ -109,7 +109,7 @@ class ReasoningGym(SingleTurn):
         self._part, _, self._config = parts[chosen]
         job = {"do": "item", "name": self._part, "config": self._config, "draw": self._item}
         if self._part in IN_WORKER:
-            self._task = shared_pool(_WORKER).call(job, _GENERATE_S)
+            self._task = get_pool(_WORKER).call(job, _GENERATE_S)
             return
         entry = _rg_items.item(self._part, self._config, self._item)
         self._task = {"question": entry["question"], "solution": _rg_items.solution(entry)}
@@ -142,7 +142,7 @@ class ReasoningGym(SingleTurn):
             return _rg_scores.score(name, config, draw, answer)
         job = {"do": "score", "name": name, "config": config, "draw": draw}
         job["answer"] = answer.encode(errors="replace").decode()
-        own, right = shared_pool(_WORKER).call(job, SCORE_S)
+        own, right = get_pool(_WORKER).call(job, SCORE_S)
         return own, right
 
     def _solution(self) -> str:

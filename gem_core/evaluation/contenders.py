@@ -154,9 +154,9 @@ class LocalModel:
             with stepping(recipe, self.name) as (machines, steps):
                 _play(machines, items, steps, record, self._concurrency or CONCURRENCY)
             return
-        from gem_core.evaluation.local import loaded
+        from gem_core.evaluation.local import load_policy
 
-        with loaded(recipe, self.name) as (factory, policy, max_batch):
+        with load_policy(recipe, self.name) as (factory, policy, max_batch):
             play_items_in_batches(
                 items,
                 lambda item: factory(item.as_task()),

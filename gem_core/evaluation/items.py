@@ -62,10 +62,10 @@ def tasks_in_turn(counts: Sequence[int]) -> Iterator[tuple[int, int]]:
                 yield env, -1 - number
 
 
-def shared(total: int, environments: int) -> list[int]:
+def divide_tasks(total: int, environments: int) -> list[int]:
     """Return how many of ``total`` tasks each environment has, as a run's evaluation divides them.
 
-    >>> shared(5, 2)
+    >>> divide_tasks(5, 2)
     [3, 2]
     """
     return [total // environments + (k < total % environments) for k in range(environments)]

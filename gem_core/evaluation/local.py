@@ -76,7 +76,7 @@ def evaluation_episodes(
     """
     count = recipe.eval.episodes if episodes is None else episodes
     try:
-        with loaded(recipe, model_dir, envs) as (factory, policy, _):
+        with load_policy(recipe, model_dir, envs) as (factory, policy, _):
             played = play_batch([factory.evaluation(k) for k in range(count)], policy)
     finally:  # their memory, and a Ray cluster of this process, are in the way of a trainer
         close_run_pools(os.environ.get(RUN_VARIABLE))
@@ -85,7 +85,7 @@ def evaluation_episodes(
 
 
 @contextmanager
-def loaded(
+def load_policy(
     recipe: Recipe, model_dir: str | Path, envs: RunEnvs | None = None
 ) -> Iterator[tuple[MachineFactory, HFPolicy, int]]:
     """Load a saved model; yield what makes machines, the policy, and its sequences per pass.

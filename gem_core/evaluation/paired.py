@@ -75,9 +75,9 @@ def compare(first: EvalDir, second: EvalDir) -> list[Comparison]:
             env: _differences(keys, ours, theirs, value) for env, keys in sorted(groups.items())
         }
         if len(per_env) > 1:
-            comparisons.append(_compared("all", metric, list(per_env.values())))
+            comparisons.append(_compare("all", metric, list(per_env.values())))
         for env, pairs in per_env.items():
-            comparisons.append(_compared(json.loads(env)[0], metric, [pairs]))
+            comparisons.append(_compare(json.loads(env)[0], metric, [pairs]))
     return comparisons
 
 
@@ -107,7 +107,7 @@ def sign_flip_p(differences: Sequence[float], *, seed: int = 0) -> float:
 Pairs = list[tuple[float, float]]
 
 
-def _compared(env: str, metric: str, groups: Sequence[Pairs]) -> Comparison:
+def _compare(env: str, metric: str, groups: Sequence[Pairs]) -> Comparison:
     pairs = [pair for group in groups for pair in group]
     differences = [[b - a for a, b in group] for group in groups]
     flat = [value for group in differences for value in group]

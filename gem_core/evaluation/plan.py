@@ -76,7 +76,7 @@ def count_tasks(subject: Subject, episodes: int | None, tasks: int | None) -> li
     Raises:
         GemError: both numbers are given, or one is not positive.
     """
-    from gem_core.evaluation.items import shared
+    from gem_core.evaluation.items import divide_tasks
 
     configs = subject.recipe.env
     if episodes is not None and tasks is not None:
@@ -89,7 +89,7 @@ def count_tasks(subject: Subject, episodes: int | None, tasks: int | None) -> li
         if episodes == 0:
             raise GemError("eval.episodes is 0 in this recipe: give --episodes or --tasks.")
     if episodes is not None:
-        return shared(episodes, len(configs))
+        return divide_tasks(episodes, len(configs))
     return [_tasks_of(subject.recipe, k, tasks) for k in range(len(configs))]
 
 

@@ -61,7 +61,7 @@ def rescore(source: Path, out: Path, if_exists: IfExists = "error") -> Rescored:
     run = RunDir(source)
     if not run.exists:
         raise GemError(f"{source} is not a run directory (it has no recipe.json).")
-    stored = list(_stored(run))
+    stored = list(_read_stored(run))
     if not stored:
         raise GemError(f"{source} has no stored episodes: set train.log_episodes, or evaluate it.")
     recipe = run.recipe
@@ -96,11 +96,11 @@ def _model_of(run: RunDir) -> str:
     return str(run.path)
 
 
-def _stored(run: RunDir) -> Iterator[_Stored]:
+def _read_stored(run: RunDir) -> Iterator[_Stored]:
     """Yield the stored episodes with their environments; each is an item of its own."""
     recipe = run.recipe
     if run.info["trainer"] == TRAINER:
-        yield from _evaluated(EvalDir(run.path), recipe)
+        yield from _read_evaluated(EvalDir(run.path), recipe)
         return
     for number, (tags, episode) in enumerate(run.episodes()):
         split = tags["split"]
@@ -111,7 +111,7 @@ def _stored(run: RunDir) -> Iterator[_Stored]:
         yield _Stored(item, config, env_key(recipe, split, env), episode)
 
 
-def _evaluated(folder: EvalDir, recipe: Recipe) -> Iterator[_Stored]:
+def _read_evaluated(folder: EvalDir, recipe: Recipe) -> Iterator[_Stored]:
     rows = {row.item: row for row in folder.rows()}
     for _, episode in folder.run.episodes():
         row = rows.get(episode.index)
@@ -149,7 +149,7 @@ class _Replay:
         machine.abort(old.stop_reason, old.error, close=False)  # it was cut off here
         raise EpisodeOver("the episode was cut off here")
 
-    def finished(self, item: int) -> None:
+    def finish(self, item: int) -> None:
         """Do nothing: a stored action uses nothing."""
 
     async def close(self) -> None:

@@ -27,7 +27,7 @@ class ItemPolicy(Protocol):
     async def complete(self, request: Request) -> Completion:
         """See `gem_core.episodes.rollout.Policy`; `ItemError` gives up the item alone."""
 
-    def finished(self, item: int) -> Usage | None:
+    def finish(self, item: int) -> Usage | None:
         """Return what an item used, and forget the item."""
 
     async def close(self) -> None:
@@ -76,7 +76,7 @@ async def _play(item: Item, machine: EpisodeMachine, policy: ItemPolicy, record:
     except ItemError as error:
         failure = Failure(error.kind, str(error))
     seconds = time.perf_counter() - began
-    usage = policy.finished(item.index)
+    usage = policy.finish(item.index)
     if episode is not None:
         record(row_of(item, episode, seconds, usage), episode)
     else:

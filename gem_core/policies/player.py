@@ -31,7 +31,7 @@ class PlayerPolicy:
         action = self._players[machine.index].act(observation, info)
         return Completion([], text=action)
 
-    def finished(self, item: int) -> None:
+    def finish(self, item: int) -> None:
         """See `gem_core.evaluation.runner.ItemPolicy`."""
         self._players.pop(item, None)
 

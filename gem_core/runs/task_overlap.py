@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from gem_core.env.interface import Env
-from gem_core.envs.parts import normalised
+from gem_core.envs.parts import normalise
 from gem_core.envs.single_turn import SingleTurn
 from gem_core.errors import DataError, MissingDependencyError
 from gem_core.runs.environments.data import make_for_run
@@ -123,7 +123,7 @@ def _identity(env: Env, seed: int) -> str:
     observation, info = env.reset(seed=seed)
     inner = env.unwrapped
     if isinstance(inner, SingleTurn):
-        return normalised(inner.question)
+        return normalise(inner.question)
     state = _without_generator(env.get_state()) if hasattr(env, "get_state") else None
     return json.dumps([observation, info.get("suffix"), state], sort_keys=True)
 

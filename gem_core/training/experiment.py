@@ -16,7 +16,7 @@ from typing import Any
 from gem_core.evaluation.outcomes import Outcome, add_outcome
 from gem_core.policies.models.files import copy_source_files
 from gem_core.policies.models.weights import require_complete, require_export
-from gem_core.results.report.failures import failed_episodes
+from gem_core.results.report.failures import count_failures
 from gem_core.runs import trainers
 from gem_core.runs.directory.files import refuse_link
 from gem_core.runs.directory.lock import exclusive
@@ -249,7 +249,7 @@ def _evaluate(
         f"{when.capitalize()}: success {metrics['success/mean']:.3f} [{low:.3f}, {high:.3f}] on "
         f"{metrics['episodes']:.0f} evaluation episodes, by {engine}"
     )
-    failed = ", ".join(f"{name} {count}" for name, count in failed_episodes(metrics).items())
+    failed = ", ".join(f"{name} {count}" for name, count in count_failures(metrics).items())
     if failed:
         log(
             f"Warning: evaluation episodes that failed count as not solved ({failed}). The score "

@@ -17,7 +17,7 @@ from gem_core.results.compare.results import (
     markdown,
     mean_interval,
     read_cells,
-    shared_experiments,
+    select_shared,
 )
 from gem_core.results.compare.runner import Plan, run_grid
 
@@ -53,10 +53,10 @@ def test_csv_has_every_cell(grid):
 
 
 def test_times_compare_the_same_work(grid):
-    shared = shared_experiments([c for c in read_cells(grid) if c.result])
+    shared = select_shared([c for c in read_cells(grid) if c.result])
     assert [(c.trainer, c.seed) for c in shared] == [("oat", 0), ("oat", 1), ("trl", 0), ("trl", 1)]
     apart = [c for c in shared if (c.trainer == "oat") == (c.seed == 0)]
-    assert shared_experiments(apart) == apart
+    assert select_shared(apart) == apart
 
 
 def test_the_page_is_the_viewer_in_one_file(grid, tmp_path, unpacked):

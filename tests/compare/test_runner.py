@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from gem_core.errors import RunError, UnknownNameError
-from gem_core.results.compare.folder import claimed
+from gem_core.results.compare.folder import claim
 from gem_core.results.compare.grid import Cell, make_grid
 from gem_core.results.compare.reasons import error_line
-from gem_core.results.compare.recipes import mark_stale, mixed_experiments
+from gem_core.results.compare.recipes import find_mixed_experiments, mark_stale
 from gem_core.results.compare.results import read_cells
 from gem_core.results.compare.runner import (
     Plan,
@@ -180,23 +180,23 @@ def test_a_cell_of_another_recipe_is_neither_reported_nor_overwritten(
 
 def test_cells_of_one_experiment_with_different_recipes_are_named(tmp_path, cells, behave):
     run_grid(cells[:2], Plan(tmp_path), lambda _: None)
-    assert mixed_experiments(read_cells(tmp_path)) == []
+    assert find_mixed_experiments(read_cells(tmp_path)) == []
     run_grid(cells[2:], Plan(tmp_path, extra=("algorithm.lr=0.5",)), lambda _: None)
-    (line,) = mixed_experiments(read_cells(tmp_path))
+    (line,) = find_mixed_experiments(read_cells(tmp_path))
     assert "algorithm.lr" in line and "0.5: " in line and cells[0].name in line
 
 
 def test_one_runner_at_a_time_and_one_kind_of_comparison(tmp_path):
     holder = f"process {os.getpid()}"
     with (
-        claimed(tmp_path, quick=False),
+        claim(tmp_path, quick=False),
         pytest.raises(RunError, match=holder),
-        claimed(tmp_path, quick=False),
+        claim(tmp_path, quick=False),
     ):
         pass
-    with claimed(tmp_path, quick=False):
+    with claim(tmp_path, quick=False):
         pass
-    with pytest.raises(RunError, match="another directory"), claimed(tmp_path, quick=True):
+    with pytest.raises(RunError, match="another directory"), claim(tmp_path, quick=True):
         pass
 
 

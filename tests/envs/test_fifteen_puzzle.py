@@ -6,7 +6,7 @@ import pytest
 
 import gem_core
 from gem_core.env.interface import Env
-from gem_core.envs.games.fifteen_puzzle import _solved, _steps
+from gem_core.envs.games.fifteen_puzzle import _steps, _write_solved
 
 EASY, HARD = "game:FifteenPuzzle-v0-easy", "game:FifteenPuzzle-v0-hard"
 
@@ -38,7 +38,7 @@ def test_starts_can_be_solved_and_are_not(side: int) -> None:
     for seed in range(200):
         env.reset(seed=seed)
         board = tiles(env)
-        assert sorted(board) == list(range(side * side)) and env._text != _solved(side)
+        assert sorted(board) == list(range(side * side)) and env._text != _write_solved(side)
         assert solvable(board, side)
 
 

@@ -53,9 +53,9 @@ def ask(server, first=None, *, sampling=None, key=None, stop=None, price=None, *
             await policy.close()
 
     try:
-        return asyncio.run(complete()), policy.finished(7)
+        return asyncio.run(complete()), policy.finish(7)
     except BaseException as error:
-        error.usage = policy.finished(7)
+        error.usage = policy.finish(7)
         raise
 
 

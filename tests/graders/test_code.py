@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gem_core.envs.code import fenced
+from gem_core.envs.code import find_fenced
 from gem_core.envs.graders._code_runner import PROVIDED
 from gem_core.envs.graders.code import Limits, grade_code, read_tests, same_output
 from gem_core.errors import DataError
@@ -369,6 +369,6 @@ sys.exit(not verdict.correct)
 
 def test_an_empty_block_does_not_replace_the_program() -> None:
     program = "```python\nprint(1)\n```"
-    assert fenced(program) == "print(1)\n"
-    assert fenced(f"{program}\nI put it in a block:\n```python\n\n```\n") == "print(1)\n"
-    assert fenced("```\n\n```") is None
+    assert find_fenced(program) == "print(1)\n"
+    assert find_fenced(f"{program}\nI put it in a block:\n```python\n\n```\n") == "print(1)\n"
+    assert find_fenced("```\n\n```") is None

@@ -11,7 +11,7 @@ import gem_core
 from gem_core.envs.database import TASKS
 from gem_core.envs.database.env import DatabaseEnv, write_call
 from gem_core.envs.database.shop import draw_shop, in_memory, tables_of
-from gem_core.envs.database.tasks import expected
+from gem_core.envs.database.tasks import make_expected
 from gem_core.envs.players import get_player, play_episode
 from gem_core.errors import UnknownNameError
 
@@ -38,7 +38,7 @@ def test_every_task_is_solved_by_its_solution_and_not_before(name: str) -> None:
         rng = Random(seed)
         tables = draw_shop(rng)
         problem = TASKS[name].draw(rng, in_memory(tables))
-        assert tables_of(in_memory(tables)) != tables_of(expected(tables, problem)), seed
+        assert tables_of(in_memory(tables)) != tables_of(make_expected(tables, problem)), seed
 
 
 @pytest.mark.parametrize("name", TASKS)

@@ -36,7 +36,7 @@ def test_there_are_enough_tasks_of_four_groups() -> None:
 def test_the_solution_solves_it_and_nothing_does_not(name: str) -> None:
     env = make(name)
     env.reset(seed=5)
-    assert not env._solved()
+    assert not env._is_solved()
     player = get_player("expert", "terminal:files-v0", 0, env=env)
     result = play_episode(env, player, seed=5)
     assert result.success and result.turns == 2
@@ -57,7 +57,7 @@ def test_an_answer_that_is_wrong_in_one_place_is_wrong() -> None:
     env = make("replace_value")
     env.reset(seed=0)
     env.step(env.peek())
-    assert env._solved()
+    assert env._is_solved()
     env.step("<answer>echo extra = 1 >> settings.ini</answer>")
     assert not env.step(SUBMIT)[4]["success"]
 

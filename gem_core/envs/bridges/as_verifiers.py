@@ -51,7 +51,7 @@ class GemCoreTaskset(vf.Taskset[GemCoreTask, GemCoreConfig]):
             for seed in range(config.first_seed, config.first_seed + config.seeds):
                 data = GemCoreData(
                     name=f"{config.environment}#{seed}",
-                    prompt=_shown(*env.reset(seed=seed)),
+                    prompt=_format_observation(*env.reset(seed=seed)),
                     environment=config.environment,
                     kwargs=config.kwargs,
                     seed=seed,
@@ -89,14 +89,14 @@ class GemCoreEnv(vf.Env[GemCoreEnvConfig]):
                     if terminated or truncated:
                         success = bool(info.get("success", False))
                         break
-                    segment = await interaction.turn(_shown(observation, info))
+                    segment = await interaction.turn(_format_observation(observation, info))
         finally:
             env.close()
         interaction.trace.record_reward("episode_return", total)
         interaction.trace.record_metric("success", float(success))
 
 
-def _shown(observation: str, info: dict[str, Any]) -> str:
+def _format_observation(observation: str, info: dict[str, Any]) -> str:
     parts = [str(info.get("prefix", "")), observation, str(info.get("suffix", ""))]
     return "\n".join(part for part in parts if part)
 

@@ -58,7 +58,9 @@ class ForeignEnv(Env):
     def __init__(self, name: str, **kwargs: Any) -> None:
         self.name = name
         self.kwargs = kwargs
-        self.data_revision = f"{self.distribution}=={installed(self.distribution, self.extra)}"
+        self.data_revision = (
+            f"{self.distribution}=={require_version(self.distribution, self.extra)}"
+        )
         self._arguments: dict[str, Any] = {"name": name, **kwargs}
         self._next_seed: int | None = None
         self._global = GlobalRandom(0) if self.uses_global_random else None
@@ -182,7 +184,7 @@ class ForeignEnv(Env):
     def _calling(self) -> AbstractContextManager[None]:
         return nullcontext() if self._global is None else self._global.in_place()
 
-    def _drawn(self, rng: Random) -> AbstractContextManager[None]:
+    def _replace_random(self, rng: Random) -> AbstractContextManager[None]:
         """Let what is called draw from ``rng`` in place of the global generators."""
         return GlobalRandom(rng.getrandbits(32)).in_place()
 
@@ -198,7 +200,7 @@ def foreign_seed(seed: int) -> int:
     return int.from_bytes(sha256(str(seed).encode()).digest()[:4], "big")
 
 
-def installed(distribution: str, extra: str) -> str:
+def require_version(distribution: str, extra: str) -> str:
     """Return the version of a package.
 
     Raises:

@@ -54,7 +54,7 @@ class GemLlmEnv(ForeignEnv):
 
     def random_action(self, rng: Random) -> str:
         """Return an action of GEM's own ``sample_random_action``, or a number where it has none."""
-        with self._drawn(rng):
+        with self._replace_random(rng):
             try:
                 return str(self._made.sample_random_action())
             except NotImplementedError:
@@ -82,19 +82,19 @@ class GemLlmEnv(ForeignEnv):
             # GEM makes a new table after `size` resets: the seed alone must decide the task.
             inner.idx = 0
         observation, info = self._made.reset(seed=seed)
-        return observation, self._shown(info)
+        return observation, self._clean_info(info)
 
     def _foreign_step(self, action: str) -> StepResult:
         observation, reward, terminated, truncated, info = self._made.step(action)
         number = float(reward)
-        shown = self._shown(info)
+        shown = self._clean_info(info)
         # GEM sets both at the end of a game's own turn budget, which ends the task.
         truncated = bool(truncated) and not terminated
         if terminated or truncated:
             shown["success"] = bool(terminated) and number >= self.success_reward
         return observation, number, bool(terminated), truncated, shown
 
-    def _shown(self, info: Info) -> Info:
+    def _clean_info(self, info: Info) -> Info:
         """Return a copy of the info; what a wrapper has put into the observation is removed."""
         copy = dict(info)
         if any(wrapper.startswith("concat") for wrapper in self.wrappers):

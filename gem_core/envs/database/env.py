@@ -18,7 +18,7 @@ from gem_core.envs.database.shop import (
     tables_of,
     write_rows,
 )
-from gem_core.envs.database.tasks import TASKS, Problem, expected, tasks_of
+from gem_core.envs.database.tasks import TASKS, Problem, make_expected, tasks_of
 from gem_core.envs.games.game import Game
 from gem_core.errors import StateError
 from gem_core.tools.mcp.session import McpError, require_sdk
@@ -99,11 +99,11 @@ class DatabaseEnv(Game):
 
     def peek(self) -> str:
         """Return the next call of the reference solution; ``submit`` when it is reached."""
-        if self._solved():
+        if self._is_solved():
             return self._submit_action()
         for count in range(len(self._problem.solution)):
             part = self._problem._replace(solution=self._problem.solution[:count])
-            if self._tables() == self._expected_tables(part):
+            if self._tables() == self._make_expected(part):
                 return write_call("execute", sql=self._problem.solution[count])
         return write_call("execute", sql=self._problem.solution[0])
 
@@ -173,9 +173,9 @@ class DatabaseEnv(Game):
         call = _read_call(answer)
         if isinstance(call, str):
             return self._malformed(call)
-        return self._continue(self._answered(*call), self._reward["step"])
+        return self._continue(self._call_tool(*call), self._reward["step"])
 
-    def _answered(self, tool: str, arguments: dict[str, Any]) -> str:
+    def _call_tool(self, tool: str, arguments: dict[str, Any]) -> str:
         assert self._database is not None
         reply = self._database.call(tool, arguments, self.seconds)
         text = reply.text.encode(errors="replace").decode()
@@ -186,15 +186,15 @@ class DatabaseEnv(Game):
         return text if reply.error is None else f"[The call failed: {text}]"
 
     def _submit(self) -> StepResult:
-        if self._solved():
+        if self._is_solved():
             return self._win("The task is done.", self._reward["success"])
         return self._lose("The task is not done.", self._reward["fail"], "submitted")
 
-    def _solved(self) -> bool:
-        return bool(self._tables() == self._expected_tables(self._problem))
+    def _is_solved(self) -> bool:
+        return bool(self._tables() == self._make_expected(self._problem))
 
-    def _expected_tables(self, problem: Problem) -> Any:
-        return tables_of(expected(self._drawn, problem))
+    def _make_expected(self, problem: Problem) -> Any:
+        return tables_of(make_expected(self._drawn, problem))
 
     def _tables(self) -> Any:
         assert self._database is not None

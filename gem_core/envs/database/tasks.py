@@ -205,7 +205,7 @@ def tasks_of(group: str | None, names: Sequence[str] | None) -> list[Task]:
     return [task for task in TASKS.values() if group in (None, task.group)]
 
 
-def expected(tables: Tables, problem: Problem) -> sqlite3.Connection:
+def make_expected(tables: Tables, problem: Problem) -> sqlite3.Connection:
     """Return the database as it must be at the end."""
     connection = in_memory(tables)
     for statement in problem.solution:

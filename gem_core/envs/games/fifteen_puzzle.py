@@ -80,9 +80,9 @@ class FifteenPuzzle(Game):
             return False
         at = 3 * self._empty
         return (
-            len(self._text) == len(_solved(side))
+            len(self._text) == len(_write_solved(side))
             and self._text[at : at + 2] == "__"
-            and sorted(self._text.split()) == sorted(_solved(side).split())
+            and sorted(self._text.split()) == sorted(_write_solved(side).split())
         )
 
     def _rules(self) -> str:
@@ -121,12 +121,12 @@ class FifteenPuzzle(Game):
         self._text = text
         self._empty = tile
         obs = f"Turn {self._turn}: tile {name.strip()} moved {answer}."
-        if tile == side * side - 1 and text == _solved(side):
+        if tile == side * side - 1 and text == _write_solved(side):
             return self._win(f"{obs} The puzzle is solved. You have won.", self._reward["success"])
         return self._continue(obs, self._reward["step"])
 
     def _limit_reward(self, reward: float, valid: bool) -> float:
-        right = map(str.__eq__, self._text.split(), _solved(self._side).split())
+        right = map(str.__eq__, self._text.split(), _write_solved(self._side).split())
         return reward + self._reward["success"] * sum(right) / self._side**2
 
     def _board(self) -> str:
@@ -166,7 +166,7 @@ def _steps(side: int) -> tuple[tuple[int, ...], ...]:
 
 
 @cache
-def _solved(side: int) -> str:
+def _write_solved(side: int) -> str:
     names = [*(f"{t:2}" for t in range(1, side * side)), "__"]
     return "\n".join(" ".join(names[r : r + side]) for r in range(0, side * side, side))
 

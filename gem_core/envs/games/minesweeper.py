@@ -157,7 +157,7 @@ class Minesweeper(Game):
         shown = self._text[at]
         if not self._cells and (shown == "." or self.compat):
             self._cells = self._lay_mines(cell)
-        if shown != "." and not (shown == "F" and self._flagged_mine_kills(cell)):
+        if shown != "." and not (shown == "F" and self._flag_kills(cell)):
             state = "flagged" if shown == "F" else "revealed already"
             return self._invalid(f"The cell in row {row}, column {col} is {state}.")
         content = self._cells[cell]
@@ -176,7 +176,7 @@ class Minesweeper(Game):
         obs = (
             f"Turn {self._turn}: you revealed row {row}, column {col}; mines around it: {content}."
         )
-        if not self._left and not (self.compat and self._unflagged_mine()):
+        if not self._left and not (self.compat and self._has_unflagged_mine()):
             return self._win(f"{obs} All safe cells are revealed. You have won.", reward)
         return self._continue(obs, reward)
 
@@ -232,10 +232,10 @@ class Minesweeper(Game):
         self._text = "".join(text)
         return count
 
-    def _flagged_mine_kills(self, cell: int) -> bool:
+    def _flag_kills(self, cell: int) -> bool:
         return self.compat is not None and self._cells[cell : cell + 1] == "*"
 
-    def _unflagged_mine(self) -> bool:
+    def _has_unflagged_mine(self) -> bool:
         text = self._text
         return any(c == "*" and text[self._position(i)] != "F" for i, c in enumerate(self._cells))
 

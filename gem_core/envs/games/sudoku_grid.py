@@ -190,7 +190,7 @@ def dig(grid: list[int], side: int, attempts: int, rng: Random) -> list[int]:
         index = cell[0]
         bit = 1 << (puzzle[index] - 1)
         board.toggle(cell, bit)
-        if _forced(board, puzzle, cell, bit) or not _other_way(board, cell, bit):
+        if _is_forced(board, puzzle, cell, bit) or not _other_way(board, cell, bit):
             puzzle[index] = 0
             board.empty.append(cell)
         else:
@@ -198,7 +198,7 @@ def dig(grid: list[int], side: int, attempts: int, rng: Random) -> list[int]:
     return puzzle
 
 
-def _forced(board: Board, puzzle: list[int], cell: Cell, bit: int) -> bool:
+def _is_forced(board: Board, puzzle: list[int], cell: Cell, bit: int) -> bool:
     """Return whether the row, column and box of the cell alone determine its number."""
     if board.free(cell) == bit:
         return True

@@ -51,7 +51,7 @@ class WordGrid:
         n = len(under)
         across = step == 1
         ends = [(row, col - 1), (row, col + n)] if across else [(row - 1, col), (row + n, col)]
-        if any(self._taken(r, c) for r, c in ends):
+        if any(self._is_taken(r, c) for r, c in ends):
             return False
         if EMPTY not in under:
             return False
@@ -59,11 +59,11 @@ class WordGrid:
             if old == EMPTY:
                 r, c = (row, col + i) if across else (row + i, col)
                 sides = [(r - 1, c), (r + 1, c)] if across else [(r, c - 1), (r, c + 1)]
-                if any(self._taken(s, d) for s, d in sides):
+                if any(self._is_taken(s, d) for s, d in sides):
                     return False
         return True
 
-    def _taken(self, row: int, col: int) -> bool:
+    def _is_taken(self, row: int, col: int) -> bool:
         inside = 0 <= row < self.side and 0 <= col < self.side
         return inside and self.cells[row * self.side + col] != EMPTY
 

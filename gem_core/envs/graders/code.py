@@ -163,12 +163,12 @@ def _run_in(
         if result["status"] == "timeout" and seconds == left:
             return None
         results.append(result)
-        if result["status"] == "compile_error" or (stop_early and not _passed(result, test)):
+        if result["status"] == "compile_error" or (stop_early and not _has_passed(result, test)):
             break
     return results
 
 
-def _passed(result: Mapping[str, Any], test: Mapping[str, Any]) -> bool:
+def _has_passed(result: Mapping[str, Any], test: Mapping[str, Any]) -> bool:
     return result["status"] == "ok" and _matches(result["output"], test)
 
 

@@ -10,7 +10,7 @@ from functools import lru_cache
 from importlib.util import find_spec
 from typing import NamedTuple
 
-from gem_core.envs.graders.pool import WorkerError, require_pebble, shared_pool
+from gem_core.envs.graders.pool import WorkerError, get_pool, require_pebble
 from gem_core.errors import MissingDependencyError
 
 _WORKER = "gem_core.envs.graders._math_verify:run"
@@ -88,4 +88,4 @@ def _grade(answer: str, gold: str, deadline_s: float) -> MathVerdict:
 @lru_cache(maxsize=8192)  # the samples of a group often give the same answer
 def _verdict(answer: str, gold: str, deadline_s: float) -> bool:
     require_math_verify()
-    return bool(shared_pool(_WORKER).call([answer, gold], deadline_s))
+    return bool(get_pool(_WORKER).call([answer, gold], deadline_s))

@@ -216,7 +216,7 @@ _pools_lock = threading.Lock()
 os.register_at_fork(after_in_child=lambda: globals().update(_pools_lock=threading.Lock()))
 
 
-def shared_pool(target: str) -> WorkerPool:
+def get_pool(target: str) -> WorkerPool:
     """Return this process's pool that runs ``target``; it is made at the first call."""
     with _pools_lock:
         pool = _pools.get(target)

@@ -53,7 +53,7 @@ class TicTacToe(MultiAgentEnv):
         self._squares = _after(self._squares, move)
 
     def _winner(self) -> int | None:
-        return _decided(self._squares)
+        return _find_winner(self._squares)
 
     def _board(self) -> str:
         shown = [s if s != "." else str(i + 1) for i, s in enumerate(self._squares)]
@@ -67,7 +67,7 @@ def _after(squares: str, move: str) -> str:
 
 
 @cache
-def _decided(squares: str) -> int | None:
+def _find_winner(squares: str) -> int | None:
     for a, b, c in _LINES:
         if squares[a] != "." and squares[a] == squares[b] == squares[c]:
             return _SIGNS.index(squares[a])
@@ -77,7 +77,7 @@ def _decided(squares: str) -> int | None:
 @cache
 def _value(squares: str) -> int:
     """Return 1, 0 or -1: win, draw or loss for the player who just moved, with perfect play."""
-    winner = _decided(squares)
+    winner = _find_winner(squares)
     if winner is not None:
         return 0 if winner < 0 else 1
     free = [i for i, sign in enumerate(squares) if sign == "."]

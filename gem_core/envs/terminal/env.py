@@ -95,7 +95,7 @@ class TerminalEnv(Game):
 
     def peek(self) -> str:
         """Return the reference solution, in one action, or ``submit`` when the goal is reached."""
-        if self._solved():
+        if self._is_solved():
             return self._answer(SUBMIT)
         return self._answer("cd\n" + "\n".join(self._problem.solution))
 
@@ -175,14 +175,14 @@ class TerminalEnv(Game):
             return self._invalid(f"A command has at most {_LONGEST} characters.")
         assert self._shell is not None
         result = self._shell.run(answer)
-        return self._continue(self._shown(result), self._reward["step"])
+        return self._continue(self._format_result(result), self._reward["step"])
 
     def _submit(self) -> StepResult:
-        if self._solved():
+        if self._is_solved():
             return self._win("The goal is reached.", self._reward["success"])
         return self._lose("The goal is not reached.", self._reward["fail"], "submitted")
 
-    def _solved(self) -> bool:
+    def _is_solved(self) -> bool:
         """Return whether the files are as they must be, and the programs do what they must do."""
         assert self._shell is not None
         files = self._shell.files
@@ -198,7 +198,7 @@ class TerminalEnv(Game):
                 return False
         return True
 
-    def _shown(self, result: ShellResult) -> str:
+    def _format_result(self, result: ShellResult) -> str:
         text = result.output.rstrip("\n")
         if len(text) > self.output_chars:
             first = self.output_chars // 2

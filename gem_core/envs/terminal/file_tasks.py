@@ -6,7 +6,7 @@ from collections.abc import Callable
 from random import Random
 
 from gem_core.envs.terminal.problem import Problem
-from gem_core.envs.terminal.words import joined, some, text
+from gem_core.envs.terminal.words import join_lines, some, text
 
 
 def collect_logs(rng: Random) -> Problem:
@@ -16,7 +16,7 @@ def collect_logs(rng: Random) -> Problem:
     moved = names[:4]
     folders = ["app", "app/server", "web", "web/static/old"]
     files = {
-        f"{folder}/{name}.{kind}": joined(text(rng, 2))
+        f"{folder}/{name}.{kind}": join_lines(text(rng, 2))
         for folder, name in zip(folders, moved, strict=True)
     }
     kept = {
@@ -42,7 +42,9 @@ def largest_file(rng: Random) -> Problem:
     """Find the largest file of a folder."""
     names = some(rng, 6)
     sizes = rng.sample(range(2, 40), 6)
-    files = {f"data/{n}.txt": joined(text(rng, s, 4)) for n, s in zip(names, sizes, strict=True)}
+    files = {
+        f"data/{n}.txt": join_lines(text(rng, s, 4)) for n, s in zip(names, sizes, strict=True)
+    }
     largest = max(files, key=lambda path: len(files[path]))
     return Problem(
         "Write the name of the largest file in the folder data, without the folder's name, to "
@@ -124,7 +126,7 @@ def make_tree(rng: Random) -> Problem:
 def find_duplicate(rng: Random) -> Problem:
     """Find the two files with the same content."""
     names = [f"{name}.txt" for name in some(rng, 6)]
-    files = {name: joined(text(rng, 3)) for name in names}
+    files = {name: join_lines(text(rng, 3)) for name in names}
     one, other = sorted(rng.sample(names, 2))
     files[other] = files[one]
     return Problem(
@@ -142,7 +144,7 @@ def find_duplicate(rng: Random) -> Problem:
 def unpack_archive(rng: Random) -> Problem:
     """Take one file out of an archive."""
     names = some(rng, 5)
-    files = {f"backup/{name}.txt": joined(text(rng, 2)) for name in names}
+    files = {f"backup/{name}.txt": join_lines(text(rng, 2)) for name in names}
     chosen = rng.choice(names)
     return Problem(
         f"The archive backup.tar.gz holds a file called {chosen}.txt in one of its folders. Put "

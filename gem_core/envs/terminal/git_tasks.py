@@ -6,7 +6,7 @@ from collections.abc import Callable
 from random import Random
 
 from gem_core.envs.terminal.problem import Problem
-from gem_core.envs.terminal.words import joined, some, text
+from gem_core.envs.terminal.words import join_lines, some, text
 
 _NEW = "git init -q . && git add -A && git commit -q -m 'first version'"
 
@@ -18,7 +18,7 @@ def commit_changes(rng: Random) -> Problem:
     return Problem(
         "This folder is a git repository with changes that are not committed. Commit all of them, "
         f"new files included, in one commit with the message: {message}",
-        {f"{one}.txt": joined(text(rng, 2))},
+        {f"{one}.txt": join_lines(text(rng, 2))},
         ["git add -A", f"git commit -m '{message}'"],
         setup=f"{_NEW} && echo more >> {one}.txt && echo {other} > {other}.txt",
         probes=[
@@ -70,7 +70,7 @@ def find_commit(rng: Random) -> Problem:
 def restore_file(rng: Random) -> Problem:
     """Bring back a file that an earlier commit deleted."""
     name, other = some(rng, 2)
-    content = joined(text(rng, 3))
+    content = join_lines(text(rng, 3))
     return Problem(
         f"This folder is a git repository. The file {name}.txt was deleted in an earlier commit. "
         "Bring it back with its last content; you need not commit it.",

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from random import Random
 
 from gem_core.envs.terminal.problem import Problem
-from gem_core.envs.terminal.words import joined, some, text
+from gem_core.envs.terminal.words import join_lines, some, text
 
 
 def add_arguments(rng: Random) -> Problem:
@@ -79,7 +79,7 @@ def longest_line(rng: Random) -> Problem:
 def repair_script(rng: Random) -> Problem:
     """Repair a program with several faults."""
     name = rng.choice(some(rng, 3))
-    broken = joined(
+    broken = join_lines(
         [
             f"# Prints how many lines of its files have the word {name}.",
             "count=0",

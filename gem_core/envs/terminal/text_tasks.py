@@ -7,7 +7,7 @@ from collections.abc import Callable
 from random import Random
 
 from gem_core.envs.terminal.problem import Problem
-from gem_core.envs.terminal.words import CITIES, NAMES, joined, some, text
+from gem_core.envs.terminal.words import CITIES, NAMES, join_lines, some, text
 
 
 def count_lines(rng: Random) -> Problem:
@@ -18,7 +18,7 @@ def count_lines(rng: Random) -> Problem:
     return Problem(
         f"In how many lines of text.txt does the word {word} occur? Write the number to "
         "answer.txt.",
-        {"text.txt": joined(lines)},
+        {"text.txt": join_lines(lines)},
         [f"grep -cw {word} text.txt > answer.txt"],
         wanted={"answer.txt": str(count)},
     )
@@ -30,8 +30,8 @@ def replace_value(rng: Random) -> Problem:
     values = {key: rng.randint(1, 999) for key in keys}
     key = rng.choice(keys)
     new = values[key] + rng.randint(1, 50)
-    before = joined([f"{name} = {value}" for name, value in values.items()])
-    after = joined([f"{name} = {v}" for name, v in {**values, key: new}.items()])
+    before = join_lines([f"{name} = {value}" for name, value in values.items()])
+    after = join_lines([f"{name} = {v}" for name, v in {**values, key: new}.items()])
     return Problem(
         f"Set {key} to {new} in settings.ini, and change nothing else.",
         {"settings.ini": before},
@@ -46,7 +46,7 @@ def sum_column(rng: Random) -> Problem:
     lines = ["name,city,amount", *(f"{n},{c},{a}" for n, c, a in rows)]
     return Problem(
         "Add up the column amount of sales.csv and write the sum to answer.txt.",
-        {"sales.csv": joined(lines)},
+        {"sales.csv": join_lines(lines)},
         ["tail -n +2 sales.csv | awk -F, '{s += $3} END {print s}' > answer.txt"],
         wanted={"answer.txt": str(sum(amount for _, _, amount in rows))},
     )
@@ -60,7 +60,7 @@ def sum_where(rng: Random) -> Problem:
     return Problem(
         f"Add up the column amount of those rows of sales.csv whose city is {city}. Write the sum "
         "to answer.txt.",
-        {"sales.csv": joined(lines)},
+        {"sales.csv": join_lines(lines)},
         [f"awk -F, '$2 == \"{city}\" {{s += $3}} END {{print s}}' sales.csv > answer.txt"],
         wanted={"answer.txt": str(sum(a for _, c, a in rows if c == city))},
     )
@@ -72,9 +72,9 @@ def sort_unique(rng: Random) -> Problem:
     lines = [rng.choice(words) for _ in range(30)]
     return Problem(
         "Write the different lines of words.txt to sorted.txt, each once, in alphabetical order.",
-        {"words.txt": joined(lines)},
+        {"words.txt": join_lines(lines)},
         ["sort -u words.txt > sorted.txt"],
-        wanted={"sorted.txt": joined(sorted(set(lines)))},
+        wanted={"sorted.txt": join_lines(sorted(set(lines)))},
     )
 
 
@@ -87,7 +87,7 @@ def top_word(rng: Random) -> Problem:
     lines = [" ".join(pool[i : i + 6]) for i in range(0, len(pool), 6)]
     return Problem(
         "Which word occurs most often in text.txt? Write it to answer.txt.",
-        {"text.txt": joined(lines)},
+        {"text.txt": join_lines(lines)},
         [
             "tr ' ' '\\n' < text.txt | sort | uniq -c | sort -rn | head -n 1 | awk '{print $2}' "
             "> answer.txt"
@@ -109,11 +109,11 @@ def join_tables(rng: Random) -> Problem:
         "a line with number, name and city for each number to joined.txt, separated by single "
         "spaces, in the order of the numbers.",
         {
-            "people.txt": joined([f"{n} {people[n]}" for n in numbers]),
-            "cities.txt": joined([f"{n} {cities[n]}" for n in order]),
+            "people.txt": join_lines([f"{n} {people[n]}" for n in numbers]),
+            "cities.txt": join_lines([f"{n} {cities[n]}" for n in order]),
         },
         ["sort people.txt > p; sort cities.txt > c; join p c > joined.txt; rm p c"],
-        wanted={"joined.txt": joined(lines)},
+        wanted={"joined.txt": join_lines(lines)},
     )
 
 
@@ -130,7 +130,7 @@ def busiest_hour(rng: Random) -> Problem:
     return Problem(
         "Each line of server.log has a date, a time, a level and a name. In which hour are there "
         "most lines with the level ERROR? Write its two digits to answer.txt.",
-        {"server.log": joined(lines)},
+        {"server.log": join_lines(lines)},
         [
             "grep ERROR server.log | cut -c12-13 | sort | uniq -c | sort -rn | head -n 1 "
             "| awk '{print $2}' > answer.txt"

@@ -90,6 +90,6 @@ def text(rng: Random, lines: int, words: int = 5) -> list[str]:
     return [" ".join(rng.choice(NOUNS) for _ in range(words)) for _ in range(lines)]
 
 
-def joined(lines: list[str]) -> str:
+def join_lines(lines: list[str]) -> str:
     """Return the content of a file with these lines."""
     return "".join(f"{line}\n" for line in lines)

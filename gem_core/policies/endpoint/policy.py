@@ -127,7 +127,7 @@ class EndpointPolicy:
             raise EpisodeOver(str(error)) from error
         return self._completion(answer)
 
-    def finished(self, item: int) -> Usage:
+    def finish(self, item: int) -> Usage:
         """See `gem_core.evaluation.runner.ItemPolicy`."""
         return self._usage.pop(item, None) or Usage()
 

@@ -87,7 +87,7 @@ class AsyncEngine:
                 if not self._futures:
                     continue
                 try:
-                    ended = await asyncio.to_thread(self.engine.advance, self._interrupted)
+                    ended = await asyncio.to_thread(self.engine.advance, self._must_return)
                 except Exception as error:
                     self._fail(error)
                     continue
@@ -104,7 +104,7 @@ class AsyncEngine:
             count = len(self._arrived)
             await asyncio.sleep(self.gather_s)
 
-    def _interrupted(self) -> bool:
+    def _must_return(self) -> bool:
         """Return whether the engine must return to the event loop; called in its thread."""
         waited_for = self._arrived or self._calls or self._cancelled
         return bool(waited_for) or not self._open.is_set()

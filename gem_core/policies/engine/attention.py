@@ -57,7 +57,7 @@ def attend(
                 "another generation engine (hardware.engine)."
             )
     if sliding_window is not None:
-        attention_mask = _windowed(attention_mask, sliding_window)
+        attention_mask = _apply_window(attention_mask, sliding_window)
     groups = query.shape[1] // key.shape[1]
     if groups > 1:
         key = key.repeat_interleave(groups, dim=1)
@@ -72,7 +72,7 @@ def attend(
     return out[:, :, :queries].transpose(1, 2).contiguous(), None
 
 
-def _windowed(mask: torch.Tensor, window: int) -> torch.Tensor:
+def _apply_window(mask: torch.Tensor, window: int) -> torch.Tensor:
     """Hide all keys but the last ``window`` of those that each query sees."""
     last = (mask == 0).sum(-1, keepdim=True) - 1
     columns = torch.arange(mask.shape[-1], device=mask.device)

@@ -60,10 +60,10 @@ class HFPolicy:
             request.max_tokens,
             self.stop_ids,
             self.sampling,
-            self._mixed(request.seed),
+            self._mix_seed(request.seed),
         )
 
-    def _mixed(self, seed: int | None) -> int | None:
+    def _mix_seed(self, seed: int | None) -> int | None:
         """Return a request's seed, mixed with that of the policy."""
         if self.seed == 0 or seed is None:
             return seed

@@ -62,9 +62,9 @@ def require_weights(source: str, revision: str | None = None) -> None:
     missing = missing_weights(source, revision)
     if missing:
         raise RecipeError(
-            f"model.path: {_listed(missing)} not in the files of {source}: they would be random. "
-            "Export the whole model under the names of its class, adapters merged, or name another "
-            "one."
+            f"model.path: {_list_missing(missing)} not in the files of {source}: they would be "
+            "random. Export the whole model under the names of its class, adapters merged, or "
+            "name another one."
         )
     with reading_model(source):
         from transformers import AutoTokenizer
@@ -137,8 +137,8 @@ def require_export(trainer: str, model: Path) -> None:
     missing = missing_weights(str(model))
     if missing:
         raise RunError(
-            f"{trainer} trained to the end, but {_listed(missing)} not in the files that it wrote "
-            f"to {model}. The checkpoints are as they were; please report this."
+            f"{trainer} trained to the end, but {_list_missing(missing)} not in the files that it "
+            f"wrote to {model}. The checkpoints are as they were; please report this."
         )
 
 
@@ -172,6 +172,6 @@ def _missing_weights(source: str, revision: str | None) -> list[str]:
     return sorted(report["missing_keys"])
 
 
-def _listed(missing: list[str]) -> str:
+def _list_missing(missing: list[str]) -> str:
     shown = ", ".join(missing[:3]) + (", ..." if len(missing) > 3 else "")
     return f"{len(missing)} weights ({shown}) are"

@@ -25,7 +25,7 @@ _ONE_PROCESS = "VLLM_ENABLE_V1_MULTIPROCESSING"
 class VllmPolicy(StepPolicy):
     """The policy of an evaluation; it is a `gem_core.evaluation.runner.ItemPolicy`, too."""
 
-    def finished(self, item: int) -> None:
+    def finish(self, item: int) -> None:
         """Do nothing: what an item uses is in its episode."""
 
     async def close(self) -> None:

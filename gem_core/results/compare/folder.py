@@ -17,7 +17,7 @@ _MARK = "comparison.json"
 
 
 @contextmanager
-def claimed(out: Path, quick: bool) -> Iterator[None]:
+def claim(out: Path, quick: bool) -> Iterator[None]:
     """Lock the directory ``out`` for one runner.
 
     Args:

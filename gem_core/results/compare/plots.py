@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 from gem_core.errors import RunError
 from gem_core.results.compare.results import (
     CellResult,
+    count_sampled_tokens,
     groups,
     mean_interval,
-    sampled_tokens,
-    shared_experiments,
+    select_shared,
 )
 from gem_core.results.report.plots import new_figure, running_mean, save_figure
 from gem_core.runs.trainers import trainer_names
@@ -113,7 +113,7 @@ def times(cells: Iterable[CellResult], path: Path) -> Path:
     Raises:
         RunError: no cell is finished.
     """
-    done = shared_experiments([cell for cell in cells if cell.result])
+    done = select_shared([cell for cell in cells if cell.result])
     if not done:
         raise RunError("No cell is finished, so there is nothing to draw.")
     trainers = sorted({c.trainer for c in done})
@@ -157,7 +157,7 @@ def _values(cell: CellResult, metric: str) -> dict[int, float]:
 
 def _rate(cells: Sequence[CellResult]) -> float:
     seconds = sum(cell.result["seconds"]["train"] for cell in cells if cell.result)
-    return sum(map(sampled_tokens, cells)) / float(seconds)
+    return sum(map(count_sampled_tokens, cells)) / float(seconds)
 
 
 def _split(cells: Sequence[CellResult]) -> dict[str, float]:

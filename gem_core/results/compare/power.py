@@ -34,28 +34,28 @@ def smallest_deficit(
     Returns:
         The deficit, in steps of 0.01; ``None`` if not even a deficit of 1 would be found.
     """
-    noise = _simulated_noise(np.array(table, dtype=np.float64))
-    if _found(noise, 1.0, alpha) < power:
+    noise = _simulate_noise(np.array(table, dtype=np.float64))
+    if _estimate_power(noise, 1.0, alpha) < power:
         return None
     low = 0
     high = round(1 / _STEP)
     while high - low > 1:
         middle = (low + high) // 2
-        if _found(noise, middle * _STEP, alpha) >= power:
+        if _estimate_power(noise, middle * _STEP, alpha) >= power:
             high = middle
         else:
             low = middle
     return round(high * _STEP, 2)
 
 
-def _simulated_noise(table: FloatArray) -> FloatArray:
+def _simulate_noise(table: FloatArray) -> FloatArray:
     """Draw tables without a difference, float64 [tables, seeds, trainers]."""
     spread = np.sqrt(table.var(axis=1, ddof=1).mean())
     rng = np.random.default_rng(0)
     return rng.normal(0, spread, size=(_TABLES, *table.shape))
 
 
-def _found(noise: FloatArray, deficit: float, alpha: float) -> float:
+def _estimate_power(noise: FloatArray, deficit: float, alpha: float) -> float:
     """Return the share of tables in which ``deficit`` of the first trainer is found."""
     tables = noise.copy()
     tables[:, :, 0] -= deficit

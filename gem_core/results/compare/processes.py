@@ -38,7 +38,7 @@ def _group_alive(leader: int) -> bool:
 
 
 @contextmanager
-def locked(directory: Path) -> Iterator[int]:
+def lock_cell(directory: Path) -> Iterator[int]:
     """Hold the lock of a cell; end a process of an earlier runner that still holds it.
 
     The process of the cell inherits the lock, and holds it as long as it lives. `filelock` keeps

@@ -68,7 +68,7 @@ def mark_stale(
     return kept
 
 
-def mixed_experiments(results: Iterable[CellResult]) -> list[str]:
+def find_mixed_experiments(results: Iterable[CellResult]) -> list[str]:
     """Return where finished cells of one baseline and algorithm have different recipes.
 
     Returns:
@@ -78,10 +78,10 @@ def mixed_experiments(results: Iterable[CellResult]) -> list[str]:
     for result in results:
         if result.result is not None:
             experiments.setdefault((result.baseline, result.algorithm), []).append(result)
-    return [line for members in experiments.values() for line in _mixed(members)]
+    return [line for members in experiments.values() for line in _find_mixed(members)]
 
 
-def _mixed(members: Sequence[CellResult]) -> list[str]:
+def _find_mixed(members: Sequence[CellResult]) -> list[str]:
     recipes = {member.name: _values(member.run.recipe) for member in members}
     keys = sorted({key for values in recipes.values() for key in values})
     lines = []

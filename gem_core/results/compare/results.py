@@ -96,7 +96,7 @@ def groups(cells: Iterable[CellResult]) -> dict[tuple[str, str, str], list[CellR
     return dict(sorted(grouped.items()))
 
 
-def shared_experiments(cells: Sequence[CellResult]) -> list[CellResult]:
+def select_shared(cells: Sequence[CellResult]) -> list[CellResult]:
     """Return the cells of the experiments that every trainer has; all cells if there is none."""
     owners: dict[tuple[str, str, int], set[str]] = {}
     for cell in cells:
@@ -106,7 +106,7 @@ def shared_experiments(cells: Sequence[CellResult]) -> list[CellResult]:
     return shared or list(cells)
 
 
-def sampled_tokens(cell: CellResult) -> float:
+def count_sampled_tokens(cell: CellResult) -> float:
     """Return the number of tokens that a finished cell sampled for training in its whole run."""
     assert cell.result is not None  # the caller passes only finished cells
     rows = cell.run.metrics()
@@ -178,7 +178,7 @@ def _figures(cell: CellResult) -> list[Any]:
     figures = [before.get("success/mean"), after.get("success/mean")]
     figures += [after.get("success/low"), after.get("success/high"), result["steps"]]
     figures += [seconds.get(k) for k in ("train", "rollout", "update", "sync")]
-    figures += [result["versions"].get("gem-core"), round(sampled_tokens(cell))]
+    figures += [result["versions"].get("gem-core"), round(count_sampled_tokens(cell))]
     return [*figures, commit_of(result), len(result.get("sessions", ())) or None]
 
 

@@ -23,7 +23,7 @@ from gem_core.errors import GemError, MissingDependencyError
 from gem_core.results.compare.grid import Cell
 from gem_core.results.compare.limits import wait
 from gem_core.results.compare.prepared import ForkedCell, PreparedProcesses
-from gem_core.results.compare.processes import end_session, locked
+from gem_core.results.compare.processes import end_session, lock_cell
 from gem_core.results.compare.reasons import failure_reason
 from gem_core.results.compare.recipes import why_stale
 from gem_core.results.report import record
@@ -117,7 +117,7 @@ def status(cell: Cell, plan: Plan) -> str:
     directory = plan.directory(cell)
     if (directory / "failed.json").exists():
         return "failed"
-    if _recorded(cell, plan):
+    if _is_recorded(cell, plan):
         return "done"
     if not (directory / "recipe.json").exists():
         return "waiting"
@@ -126,7 +126,7 @@ def status(cell: Cell, plan: Plan) -> str:
     return "done" if (directory / "result.json").exists() else "started"
 
 
-def _recorded(cell: Cell, plan: Plan) -> bool:
+def _is_recorded(cell: Cell, plan: Plan) -> bool:
     """Return whether ``plan.record`` has the figures of this cell, of the same recipe."""
     if plan.record is None or not (plan.record / cell.name / "result.json").exists():
         return False
@@ -135,7 +135,7 @@ def _recorded(cell: Cell, plan: Plan) -> bool:
 
 def _record(cell: Cell, plan: Plan) -> None:
     """Copy the figures of a finished cell to ``plan.record``, if it does not have them."""
-    if plan.record is not None and not _recorded(cell, plan):
+    if plan.record is not None and not _is_recorded(cell, plan):
         record(RunDir(plan.directory(cell)), plan.record / cell.name)
 
 
@@ -219,8 +219,8 @@ def run_cell(cell: Cell, plan: Plan, prepared: PreparedProcesses | None = None) 
         argv = command(cell, plan)
         cell.recipe(plan.profile, plan.extra)  # an invalid recipe raises here
     except GemError as error:
-        return _failed(directory, str(error), None)
-    with locked(directory) as lock, (directory / "log.txt").open("ab") as log:
+        return _record_failure(directory, str(error), None)
+    with lock_cell(directory) as lock, (directory / "log.txt").open("ab") as log:
         log.write(f"$ {shlex.join(redact_command(argv))}\n".encode())
         log.flush()
         forked = _fork(cell, plan, argv, prepared, log.fileno(), lock)
@@ -239,9 +239,9 @@ def run_cell(cell: Cell, plan: Plan, prepared: PreparedProcesses | None = None) 
             end_session(process.pid)
             code = process.wait()
     if over is not None:
-        return _failed(directory, over, None)
+        return _record_failure(directory, over, None)
     if code != 0 or not (directory / "result.json").exists():
-        return _failed(directory, failure_reason(directory), code)
+        return _record_failure(directory, failure_reason(directory), code)
     return None
 
 
@@ -263,7 +263,7 @@ def _fork(
     return prepared.get(python, modules).start(program, log, lock)
 
 
-def _failed(directory: Path, reason: str, code: int | None) -> str:
+def _record_failure(directory: Path, reason: str, code: int | None) -> str:
     failure = {"reason": redact_text(reason), "exit_code": code, "log": "log.txt"}
     (directory / "failed.json").write_text(json.dumps(failure, indent=1) + "\n")
     return reason

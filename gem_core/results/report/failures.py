@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from gem_core.episodes.data import StopReason
 
 
-def failed_episodes(evaluation: Mapping[str, float]) -> dict[str, int]:
+def count_failures(evaluation: Mapping[str, float]) -> dict[str, int]:
     """Return how many episodes of an evaluation failed, by reason; empty where none did.
 
     A failure is not the policy's decision: an environment that raised or did not answer, an abort.
@@ -15,7 +15,7 @@ def failed_episodes(evaluation: Mapping[str, float]) -> dict[str, int]:
     Args:
         evaluation: its figures, as in ``evals.jsonl`` and ``result.json``.
 
-    >>> failed_episodes({"episodes": 200.0, "stop/deadline": 0.255, "stop/terminated": 0.745})
+    >>> count_failures({"episodes": 200.0, "stop/deadline": 0.255, "stop/terminated": 0.745})
     {'deadline': 51}
     """
     count = evaluation.get("episodes", 0.0)

@@ -30,17 +30,17 @@ def origin_lines(results: Iterable[Result]) -> list[str]:
     if not known:
         return []
     lines = [f"Commits of the results: {origins(map(commit_of, known))}."]
-    lines += _counted(
+    lines += _count(
         known,
         lambda result: len(result.get("sessions", ())) > 1,
         "Of several sessions, whose seconds are added up",
     )
-    lines += _counted(
+    lines += _count(
         known,
         lambda result: any(session.get("estimated") for session in result.get("sessions", ())),
         "With a killed session, whose seconds are estimated from its last step",
     )
-    lines += _counted(
+    lines += _count(
         known,
         lambda result: bool(result.get("resumed")),
         "Resumed in an older version, so that their seconds are those of the last session",
@@ -48,6 +48,6 @@ def origin_lines(results: Iterable[Result]) -> list[str]:
     return lines
 
 
-def _counted(results: list[Result], holds: Callable[[Result], bool], what: str) -> list[str]:
+def _count(results: list[Result], holds: Callable[[Result], bool], what: str) -> list[str]:
     count = sum(holds(result) for result in results)
     return [f"{what}: {count} of {len(results)}."] if count else []

@@ -67,11 +67,11 @@ def record(run: RunDir, target: str | Path) -> RunDir:
 
 
 def _write_lines(path: Path, rows: list[dict[str, Any]]) -> None:
-    lines = [json.dumps(_rounded(row)) + "\n" for row in rows]
+    lines = [json.dumps(_round(row)) + "\n" for row in rows]
     path.write_text("".join(lines), encoding="utf-8")
 
 
-def _rounded(row: Mapping[str, Any]) -> dict[str, Any]:
+def _round(row: Mapping[str, Any]) -> dict[str, Any]:
     return {
         key: float(f"{value:.{_DIGITS}g}") if isinstance(value, float) else value
         for key, value in row.items()

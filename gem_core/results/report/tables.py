@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from gem_core.errors import RunError
-from gem_core.results.report.failures import failed_episodes
+from gem_core.results.report.failures import count_failures
 from gem_core.runs.directory.files import convert
 from gem_core.runs.directory.records import Measured, Seconds
 from gem_core.runs.directory.run_dir import RunDir
@@ -71,7 +71,7 @@ def success(evaluation: Mapping[str, float] | None) -> str:
     low = evaluation["success/low"]
     high = evaluation["success/high"]
     shown = f"{evaluation['success/mean']:.3f} [{low:.3f}, {high:.3f}]"
-    failed = sum(failed_episodes(evaluation).values())
+    failed = sum(count_failures(evaluation).values())
     return f"{shown} ({failed} failed)" if failed else shown
 
 

@@ -73,7 +73,7 @@ class Viewer:
     def list_runs(self, options: Options) -> dict[str, Any]:
         """Return the summaries of all runs; the position of a run is its number."""
         self._rescan()
-        runs = [self._kept_summary(number) for number in range(len(self.runs))]
+        runs = [self._get_summary(number) for number in range(len(self.runs))]
         return {"runs": runs, "left_out": self.left_out}
 
     def run(self, options: Options) -> dict[str, Any]:
@@ -84,7 +84,7 @@ class Viewer:
         if contents.episode_bytes:
             queries = self.queries(number)
             with closing(queries.index.connect()) as connection:
-                state = self._updated(number, connection)
+                state = self._update(number, connection)
                 episodes = {**state, "choices": queries.choices(connection)}
         name = episodes_file(run.path).name
         contents.damage.extend(_damage_of(name, episodes, finished=contents.result is not None))
@@ -111,7 +111,7 @@ class Viewer:
         number, _ = self._run(options)
         queries = self.queries(number)
         with closing(queries.index.connect()) as connection:
-            state = self._updated(number, connection)
+            state = self._update(number, connection)
             return {**state, **queries.page(connection, options)}
 
     def episode(self, options: Options) -> dict[str, Any]:
@@ -120,7 +120,7 @@ class Viewer:
         episode = _integer(options, "id")
         index = self.queries(number).index
         with closing(index.connect()) as connection:
-            self._updated(number, connection)  # an address may be opened before any list
+            self._update(number, connection)  # an address may be opened before any list
             record = index.record(connection, episode)
             require_shown(record, f"Episode {episode}")
             sides = {
@@ -139,7 +139,7 @@ class Viewer:
         joined = ""
         for k, number in enumerate(numbers):
             with closing(self.queries(number).index.connect()) as connection:
-                self._updated(number, connection)
+                self._update(number, connection)
             if k:
                 joined += f" JOIN r{k}.episodes e{k} ON {_same_task(k)}"
         columns = ["e0.step", "e0.split", "e0.idx", "e0.env", "e0.seed"]
@@ -151,7 +151,7 @@ class Viewer:
             condition += f" AND ({' OR '.join(others) or '0'})"
         query = f"SELECT {','.join(columns)} FROM main.episodes e0{joined} WHERE {condition}"
         query += " ORDER BY e0.step, e0.split, e0.idx LIMIT 200 OFFSET ?"
-        with closing(self._attached(numbers)) as connection:
+        with closing(self._attach(numbers)) as connection:
             rows = connection.execute(query, (max(0, _integer(options, "offset", 0)),)).fetchall()
         return {"runs": numbers, "tasks": [_task(row) for row in rows]}
 
@@ -163,7 +163,7 @@ class Viewer:
         for number in numbers:
             index = self.queries(number).index
             with closing(index.connect()) as connection:
-                self._updated(number, connection)
+                self._update(number, connection)
                 query = "SELECT id FROM episodes WHERE step = ? AND split = ? AND idx = ?"
                 row = connection.execute(query, key).fetchone()
                 if row is None:
@@ -209,7 +209,7 @@ class Viewer:
                 self._queries[number] = Queries(EpisodeIndex(source, cache_root() / "view"))
             return self._queries[number]
 
-    def _updated(self, number: int, connection: sqlite3.Connection) -> dict[str, Any]:
+    def _update(self, number: int, connection: sqlite3.Connection) -> dict[str, Any]:
         """Index what is new, what is more than one batch in a thread, and return the state."""
         index = self.queries(number).index
         state = index.state(connection)
@@ -238,7 +238,7 @@ class Viewer:
 
         threading.Thread(target=work, name=f"index {index.source}", daemon=True).start()
 
-    def _kept_summary(self, number: int) -> dict[str, Any]:
+    def _get_summary(self, number: int) -> dict[str, Any]:
         """Return the summary of a run; its files are read again when they have changed."""
         name, run = self.runs[number]
         now = files.signature(run)
@@ -264,7 +264,7 @@ class Viewer:
             self.left_out = found.left_out
             self._scanned = time.monotonic()
 
-    def _attached(self, numbers: Sequence[int]) -> sqlite3.Connection:
+    def _attach(self, numbers: Sequence[int]) -> sqlite3.Connection:
         connection = self.queries(numbers[0]).index.connect()
         for k, number in enumerate(numbers[1:], 1):
             path = os.fspath(self.queries(number).index.path)

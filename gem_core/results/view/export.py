@@ -80,17 +80,19 @@ def page(data: Mapping[str, Any]) -> str:
     """
     style = page_file("style.css")
     html = page_file("index.html")
-    html = _replaced(html, '<link rel="stylesheet" href="style.css">', f"<style>{style}</style>")
+    html = _replace_once(
+        html, '<link rel="stylesheet" href="style.css">', f"<style>{style}</style>"
+    )
     hashes = []
     for name in SCRIPTS:
         script = page_file(name)
         hashes.append(_hash(script))
         tag = f'<script defer src="{name}"></script>'
-        html = _replaced(html, tag, f"<script>{script}</script>")
+        html = _replace_once(html, tag, f"<script>{script}</script>")
     policy = f"default-src 'none'; script-src {' '.join(hashes)}; style-src {_hash(style)}; "
     policy += "img-src data:; base-uri 'none'; form-action 'none'"
     meta = f'<meta charset="utf-8">\n<meta http-equiv="Content-Security-Policy" content="{policy}">'
-    html = _replaced(html, '<meta charset="utf-8">', meta)
+    html = _replace_once(html, '<meta charset="utf-8">', meta)
     # Base64 has no sign of HTML: an episode cannot end the block.
     text = base64.b64encode(gzip.compress(encode(data), mtime=0)).decode()
     block = f'<script type="text/plain" id="gem-data">{text}</script>\n'
@@ -164,7 +166,7 @@ def _results(rows: Sequence[Sequence[Any]]) -> dict[tuple[Any, ...], dict[str, A
     return found
 
 
-def _replaced(html: str, old: str, new: str) -> str:
+def _replace_once(html: str, old: str, new: str) -> str:
     if html.count(old) != 1 or "</script" in new[8:-9]:
         raise ValueError(f"the page has changed: {old}")
     return html.replace(old, new)

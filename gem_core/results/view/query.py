@@ -68,7 +68,7 @@ class Queries:
             query = f"SELECT {','.join(COLUMNS)} FROM episodes ORDER BY id LIMIT ?"
             rows = connection.execute(query, (limit,)).fetchall()
             return {"total": state["episodes"], "complete": True, "columns": COLUMNS, "rows": rows}
-        numbers, complete = self._ordered(connection, options, state["indexed_bytes"])
+        numbers, complete = self._sort(connection, options, state["indexed_bytes"])
         wanted = numbers[offset : offset + limit]
         marks = ",".join("?" * len(wanted))
         query = f"SELECT {','.join(COLUMNS)} FROM episodes WHERE id IN ({marks})"
@@ -76,7 +76,7 @@ class Queries:
         rows = [by_number[number] for number in wanted if number in by_number]
         return {"total": len(numbers), "complete": complete, "columns": COLUMNS, "rows": rows}
 
-    def _ordered(
+    def _sort(
         self, connection: sqlite3.Connection, options: Mapping[str, str], version: int
     ) -> tuple[array[int], bool]:
         """Return the numbers of the selected episodes in order; computed once per query."""
@@ -172,7 +172,7 @@ def _search_blocks(index: EpisodeIndex, connection: sqlite3.Connection, wanted: 
     number = 1
     query = "SELECT count(*) FROM episodes WHERE id = ?"
     with open_file(index.source) as file, ThreadPoolExecutor(_THREADS) as pool:
-        for block, text in _decompressed(pool, file, wanted.end):
+        for block, text in _decompress(pool, file, wanted.end):
             if wanted.is_over:
                 return False
             place = text.find(wanted.needle)
@@ -189,7 +189,7 @@ def _search_blocks(index: EpisodeIndex, connection: sqlite3.Connection, wanted: 
     return True
 
 
-def _decompressed(
+def _decompress(
     pool: ThreadPoolExecutor, file: BinaryIO, end: int
 ) -> Iterator[tuple[store.Block, bytes]]:
     """Yield the blocks before ``end`` and their lines; some are decompressed ahead."""
@@ -262,7 +262,7 @@ def _line_at(
         record = index.record(connection, row[0])
     except RunError:
         record = {}
-    if any(text in shown for shown in shown_texts(record)):
+    if any(text in shown for shown in texts_of(record)):
         hits.add(row[0])
     return int(row[1] + row[2])
 
@@ -275,10 +275,10 @@ def _shows(line: bytes, text: str) -> bool:
         record = store.parse_record(line, "")
     except RunError:
         return False
-    return any(text in shown for shown in shown_texts(record))
+    return any(text in shown for shown in texts_of(record))
 
 
-def shown_texts(record: Mapping[str, Any]) -> list[str]:
+def texts_of(record: Mapping[str, Any]) -> list[str]:
     """Return the texts of an episode: observations, actions, the end."""
     texts = [record.get("final_observation"), record.get("error")]
     for turn in record.get("turns", ()):

@@ -166,7 +166,7 @@ def read_run(run: RunDir) -> Contents:
             return absent
 
     return Contents(
-        attempt(lambda: _required(run, "recipe.json", _Recipe), {}),
+        attempt(lambda: _read_required(run, "recipe.json", _Recipe), {}),
         attempt(lambda: run.info, {}),
         attempt(lambda: run.result if os.path.lexists(run.path / "result.json") else None, None),
         attempt(lambda: read_object(run.path / "failed.json", FailedFile), None),
@@ -177,7 +177,7 @@ def read_run(run: RunDir) -> Contents:
     )
 
 
-def _required(run: RunDir, name: str, kind: type[Any]) -> dict[str, Any]:
+def _read_required(run: RunDir, name: str, kind: type[Any]) -> dict[str, Any]:
     try:
         return read_object(run.path / name, kind)
     except FileNotFoundError:

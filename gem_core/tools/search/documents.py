@@ -63,7 +63,7 @@ def document_of(row: Any) -> Document:
 def format_documents(documents: Sequence[Document]) -> str:
     """Return documents as the agent reads them.
 
-    >>> shown([Document("Osk", "A river."), Document("", "A town.")])
+    >>> format_documents([Document("Osk", "A river."), Document("", "A town.")])
     '[1] Osk: A river.\\n[2] A town.'
     """
     return "\n".join(

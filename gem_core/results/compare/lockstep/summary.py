@@ -58,7 +58,7 @@ def summarize(cells: Sequence[CellResult]) -> Summary:
         "lr": recipe.algorithm.lr,
         "runs": {cell.trainer: _origin(cell) for cell in cells},
         "tokens": {name: [digest(t.batches[s]) for s in steps] for name, t in traces.items()},
-        "sampled": [_sampled(traces[first.trainer], step) for step in steps],
+        "sampled": [_count_tokens(traces[first.trainer], step) for step in steps],
         "metrics": {name: _metrics(name, traces, steps) for name in SHOWN},
         "pairs": [_pair(one, other, traces) for one, other in combinations(cells, 2)],
     }
@@ -157,7 +157,7 @@ def _plain(parting: Parting | None) -> dict[str, Any] | None:
     return None if parting is None else parting.to_dict()
 
 
-def _sampled(trace: Trace, step: int) -> int:
+def _count_tokens(trace: Trace, step: int) -> int:
     return sum(episode.action_tokens for episode in trace.batches[step].values())
 
 
