@@ -75,7 +75,7 @@ class _Blind:
         actions = self._sequences[request.machine.env_id]
         return Completion([], text=actions[request.machine.turn % len(actions)])
 
-    def finished(self, item: int) -> None:
+    def finish(self, item: int) -> None:
         """Do nothing: an item has no state."""
 
     async def close(self) -> None:
@@ -88,7 +88,7 @@ class _RandomLegal:
     async def complete(self, request: Request) -> Completion:
         return Completion([], text=random_legal_action(request.machine.env, Random(request.seed)))
 
-    def finished(self, item: int) -> None:
+    def finish(self, item: int) -> None:
         """Do nothing: an item has no state."""
 
     async def close(self) -> None:
