@@ -13,7 +13,7 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-from gem_adapters.key_table import KeyTable, Row
+from gem_adapters.key_table import KeyRow, KeyTable
 from gem_adapters.native_keys import bare
 from gem_core.runs.recipe.recipe import recipe_keys
 
@@ -97,23 +97,23 @@ def page(name: str, table: KeyTable) -> str:
     return PAGE.format(name=name, title=TRAINERS[name], note=NOTES.get(name, ""), **lines)
 
 
-def by_key(table: KeyTable) -> list[tuple[str, Row]]:
+def by_key(table: KeyTable) -> list[tuple[str, KeyRow]]:
     """Return each recipe key with each row that says what becomes of it, in a recipe's order."""
     rows = list(table.of("copied", "computed", "default", "applied", "refused"))
     return [(key, row) for key in recipe_keys() for row in rows if key in row.keys]
 
 
-def how(row: Row) -> str:
+def how(row: KeyRow) -> str:
     """Return what becomes of a recipe key."""
     return f"{row.kind}: {row.text}" if row.text else row.kind
 
 
-def names(row: Row) -> str:
+def names(row: KeyRow) -> str:
     """Return the native keys, without Hydra's prefixes."""
     return ", ".join(f"`{bare(name)}`" for name in row.native)
 
 
-def value(row: Row) -> str:
+def value(row: KeyRow) -> str:
     """Return a value as in JSON; nothing for one that is computed."""
     return "" if callable(row.value) else f"`{json.dumps(row.value)}`"
 

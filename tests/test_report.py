@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gem_core.errors import RunError
-from gem_core.evaluation.outcomes import Outcome, add_outcome, read_outcomes
+from gem_core.evaluation.outcomes import TaskOutcome, add_outcome, read_outcomes
 from gem_core.results.report import before_after, record, result_rows
 from gem_core.results.report.tables import success
 from gem_core.runs.directory.run_dir import RunDir
@@ -36,7 +36,7 @@ def run(tmp_path):
 
 def test_a_record_is_a_run_directory_without_paths_and_weights(run, tmp_path):
     run.finish(RESULT)
-    add_outcome(run, Outcome("after", True, "engine 1.0", "0110"))
+    add_outcome(run, TaskOutcome("after", True, "engine 1.0", "0110"))
     (run.model).mkdir()
     kept = record(run, tmp_path / "kept")
     assert kept.result == run.result

@@ -24,7 +24,7 @@ from page import write_page
 
 from gem_core.episodes.rollout import play_batch
 from gem_core.evaluation.controls.play import play_controls, read_trained
-from gem_core.evaluation.local import evaluate, loaded
+from gem_core.evaluation.local import evaluate, load_policy
 from gem_core.evaluation.progress import no_progress
 from gem_core.runs import provenance
 from gem_core.runs.recipe.load import load_recipe
@@ -118,7 +118,9 @@ def start(recipe: Recipe) -> dict[str, Any]:
     source = model_path(recipe)
     grouped = replace(recipe, batch=replace(recipe.batch, group_size=SAMPLES))
     batches = []
-    with loaded(replace(grouped, eval=replace(recipe.eval, temperature=1.0)), source) as engine:
+    with load_policy(
+        replace(grouped, eval=replace(recipe.eval, temperature=1.0)), source
+    ) as engine:
         factory, policy, _ = engine
         size = recipe.batch.episodes
         for number in range(BATCHES):

@@ -20,15 +20,15 @@ from typing import Any, NamedTuple
 
 from gem_core.results.compare.grid import Cell, make_grid
 from gem_core.results.compare.lockstep.differences import LOGPROBS, differences, drifts
+from gem_core.results.compare.lockstep.divergence import first_divergence
 from gem_core.results.compare.lockstep.page import headline, sections, title
-from gem_core.results.compare.lockstep.partings import first_parting
 from gem_core.results.compare.lockstep.plots import picture
 from gem_core.results.compare.lockstep.recipe import overrides
 from gem_core.results.compare.lockstep.report import write_summary
 from gem_core.results.compare.lockstep.summary import Summary, faults, summarize
 from gem_core.results.compare.lockstep.traces import Trace, read_trace
 from gem_core.results.compare.results import read_cells
-from gem_core.results.compare.runner import Plan, run_grid
+from gem_core.results.compare.runner import GridPlan, run_grid
 from gem_core.results.report import markdown_table
 from gem_core.runs import provenance
 from gem_core.runs.directory.run_dir import RunDir
@@ -125,7 +125,7 @@ def run(experiment: Experiment, out: Path) -> Summary:
     """Run the experiment in every trainer, or what is missing of it."""
     cells = make_grid([experiment.baseline], TRAINERS, [experiment.algorithm], [0])
     extra = (*overrides(experiment.steps), *experiment.extra)
-    require(run_grid(cells, Plan(out / experiment.name, PROFILE, extra)), len(cells))
+    require(run_grid(cells, GridPlan(out / experiment.name, PROFILE, extra)), len(cells))
     return summarize([cell for cell in read_cells(out / experiment.name) if cell.result])
 
 
@@ -136,7 +136,7 @@ def run_controls(out: Path) -> list[dict[str, Any]]:
     whole = read_trace(RunDir(out / first.name / cell.name))
     rows = []
     for number, (change, extra) in enumerate(CONTROLS.items()):
-        plan = Plan(
+        plan = GridPlan(
             out / f"control-{number}", PROFILE, (*overrides(CONTROL_STEPS), *first.extra, *extra)
         )
         require(run_grid([cell], plan), 1)
@@ -151,8 +151,8 @@ def require(states: dict[str, int], count: int) -> None:
 
 def control(change: str, whole: Trace, changed: Trace) -> dict[str, Any]:
     """Return what lockstep shows of a change."""
-    parting = first_parting(whole, changed, "train")
-    identical = CONTROL_STEPS if parting is None else parting.step - 1
+    divergence = first_divergence(whole, changed, "train")
+    identical = CONTROL_STEPS if divergence is None else divergence.step - 1
     steps = range(1, identical + 1)
     last = min(identical + 1, CONTROL_STEPS)  # of the step that parts, the equal actions
     begins = {row.quantity: row.begins for row in differences(whole, changed, steps) if row.begins}
@@ -162,7 +162,7 @@ def control(change: str, whole: Trace, changed: Trace) -> dict[str, Any]:
         "steps": CONTROL_STEPS,
         "drift": [drifts(whole, changed, step) for step in range(1, last + 1)],
         "begins": begins,
-        "parting": None if parting is None else parting.to_dict(),
+        "parting": None if divergence is None else divergence.to_dict(),
     }
 
 
@@ -209,8 +209,8 @@ def _control_row(row: dict[str, Any]) -> tuple[str, ...]:
     begins = dict(row["begins"])
     names = sorted(begins, key=lambda name: (begins[name], name != LOGPROBS))
     shown = ", ".join(f"{name} (step {begins[name]})" for name in names) or "nothing"
-    parting = row["parting"]
-    parts = f"step {parting['step']}" if parting else f"not in {row['steps']} steps"
+    divergence = row["parting"]
+    parts = f"step {divergence['step']}" if divergence else f"not in {row['steps']} steps"
     return (row["change"], row["trainer"], second, shown, parts)
 
 

@@ -21,7 +21,7 @@ from typing import Any
 from safetensors.torch import load_file
 
 from gem_core.results.compare.grid import Cell
-from gem_core.results.compare.runner import Plan, run_grid
+from gem_core.results.compare.runner import GridPlan, run_grid
 from gem_core.results.report import markdown_table
 from gem_core.runs.directory.run_dir import RunDir
 from gem_core.runs.trainers import get_trainer, list_trainers
@@ -63,7 +63,7 @@ def measure(trainers: list[str]) -> dict[str, dict[str, Any]]:
     """Run two training steps of every trainer in its own environment; all must finish."""
     cells = [Cell("guess-the-number-easy", trainer, "reinforce", SEED) for trainer in trainers]
     with tempfile.TemporaryDirectory() as folder:
-        plan = Plan(Path(folder), extra=SETTINGS)
+        plan = GridPlan(Path(folder), extra=SETTINGS)
         if run_grid(cells, plan)["done"] < len(cells):
             raise SystemExit("A trainer did not finish (see above), so nothing was written.")
         return {cell.trainer: displacement(RunDir(plan.directory(cell))) for cell in cells}

@@ -12,7 +12,7 @@ import platform
 import sys
 from pathlib import Path
 
-from gem_core.execution.sandbox import Result, Sandbox, SandboxUnavailable
+from gem_core.execution.sandbox import Sandbox, SandboxResult, SandboxUnavailable
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[1] / "tests" / "sandbox"))
@@ -72,7 +72,7 @@ def outcome(sandbox: Sandbox, attempt: Attempt, names: dict[str, object], progra
     return "**ESCAPED**" if escaped(result) else f"held ({reason(result)})"
 
 
-def reason(result: Result) -> str:
+def reason(result: SandboxResult) -> str:
     """Return what stopped a program: the sandbox, or an exception."""
     if result.error not in (None, "error"):
         return str(result.error)

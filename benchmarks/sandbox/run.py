@@ -20,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from gem_core.execution.sandbox import Limits, Sandbox, SandboxUnavailable
+from gem_core.execution.sandbox import Sandbox, SandboxLimits, SandboxUnavailable
 from gem_core.execution.sandbox.processes import members
 from gem_core.runs import provenance
 
@@ -73,7 +73,7 @@ def main() -> None:
 
 
 def measure(level: str, options: argparse.Namespace) -> dict[str, Any]:
-    with Sandbox(level, limits=Limits(seconds=DEADLINE)) as sandbox:
+    with Sandbox(level, limits=SandboxLimits(seconds=DEADLINE)) as sandbox:
         sandbox.run(PROGRAM)
         before = cpu_seconds(sandbox)
         seconds = timed(lambda: sandbox.run(PROGRAM), options.calls, PAUSE)
@@ -133,7 +133,7 @@ def cpu_seconds(sandbox: Sandbox) -> float:
 
 def faults(calls: int) -> dict[str, float]:
     """p99 of healthy calls, without faults and among 5 % that hang and 5 % that crash."""
-    with Sandbox(limits=Limits(seconds=3 * DEADLINE), servers=2, spares=4) as sandbox:
+    with Sandbox(limits=SandboxLimits(seconds=3 * DEADLINE), servers=2, spares=4) as sandbox:
         without = healthy_p99(sandbox, calls, faulty=False)
         among = healthy_p99(sandbox, calls, faulty=True)
     return {"without_ms": 1000 * without, "among_ms": 1000 * among, "calls": calls}
@@ -161,7 +161,7 @@ def healthy_p99(sandbox: Sandbox, calls: int, *, faulty: bool) -> float:
 
 def runaways(calls: int) -> dict[str, Any]:
     """Processes and files that are left after programs that end in no good way."""
-    with Sandbox("confined", limits=Limits(seconds=0.1), servers=1) as sandbox:
+    with Sandbox("confined", limits=SandboxLimits(seconds=0.1), servers=1) as sandbox:
         server = sandbox._servers[0]
         assert server is not None
         with ThreadPoolExecutor(THREADS) as pool:

@@ -16,7 +16,7 @@ from gem_core.results.compare.lockstep.recipe import LOCKSTEP, STEPS, overrides
 from gem_core.results.compare.lockstep.report import lockstep_report
 from gem_core.results.compare.recipes import find_mixed_experiments, mark_stale
 from gem_core.results.compare.results import CellResult, csv_text, markdown, read_cells
-from gem_core.results.compare.runner import Plan, command, run_grid
+from gem_core.results.compare.runner import GridPlan, command, run_grid
 from gem_core.results.report import markdown_table, origin_lines
 from gem_core.runs.provenance import require_clean
 from gem_core.runs.recipe.suite import load_suite
@@ -65,7 +65,7 @@ def compare(args: argparse.Namespace) -> int:
         return report(plan.out, mark_stale(read_cells(plan.out), cells, plan.profile, plan.extra))
 
 
-def make_plan(args: argparse.Namespace) -> Plan:
+def make_plan(args: argparse.Namespace) -> GridPlan:
     """Return how the cells are run; overrides of the user take precedence over those of a mode.
 
     Raises:
@@ -84,7 +84,7 @@ def make_plan(args: argparse.Namespace) -> Plan:
         name = "lockstep"
     out = args.out or Path("runs") / name
     extra = (*mode, *args.overrides)
-    return Plan(
+    return GridPlan(
         out,
         args.profile,
         extra,
@@ -96,7 +96,7 @@ def make_plan(args: argparse.Namespace) -> Plan:
     )
 
 
-def dry_run(cells: list[Cell], plan: Plan) -> int:
+def dry_run(cells: list[Cell], plan: GridPlan) -> int:
     """Print the exact command and the native configuration of each cell."""
     for cell in cells:
         print(f"# {cell.name}\n{shlex.join(command(cell, plan))}")

@@ -17,7 +17,7 @@ from gem_core.cli.output import is_quiet, print_json, quiet_libraries
 from gem_core.errors import GemError
 from gem_core.evaluation.contenders import Contender, EndpointModel, LocalModel, ScriptedPlayer
 from gem_core.evaluation.folder import EvalDir
-from gem_core.evaluation.plan import Subject, count_tasks, read_subject
+from gem_core.evaluation.plan import EvaluationSubject, count_tasks, read_subject
 from gem_core.evaluation.tables import (
     COMPARISON_HEAD,
     comparison_rows,
@@ -106,7 +106,7 @@ def _compare(arguments: argparse.Namespace) -> int:
 # -- who plays, and what -------------------------------------------------------------------------
 
 
-def _contender(arguments: argparse.Namespace, subject: Subject) -> Contender:
+def _contender(arguments: argparse.Namespace, subject: EvaluationSubject) -> Contender:
     if sum(bool(value) for value in (arguments.player, arguments.model)) > 1:
         raise GemError("--player and --model exclude each other: one of them plays.")
     concurrency = arguments.concurrency
@@ -119,7 +119,7 @@ def _contender(arguments: argparse.Namespace, subject: Subject) -> Contender:
     return LocalModel(_local_model(arguments, subject), concurrency)
 
 
-def _local_model(arguments: argparse.Namespace, subject: Subject) -> str:
+def _local_model(arguments: argparse.Namespace, subject: EvaluationSubject) -> str:
     from gem_core.policies.models.source import require_hf
     from gem_core.policies.models.weights import require_weights
     from gem_core.training.tiny import model_path
@@ -177,7 +177,7 @@ def _body(text: str | None) -> dict[str, Any]:
     return body
 
 
-def _limit_item(subject: Subject, arguments: argparse.Namespace) -> Subject:
+def _limit_item(subject: EvaluationSubject, arguments: argparse.Namespace) -> EvaluationSubject:
     """Return the subject with the wall seconds of an item."""
     from msgspec.structs import replace
 

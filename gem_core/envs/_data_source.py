@@ -36,7 +36,7 @@ def _row_number(index: int) -> str:
     return f"row {index + 1}"
 
 
-class Table(NamedTuple):
+class DataTable(NamedTuple):
     """The rows of a data set.
 
     Attributes:
@@ -95,7 +95,7 @@ def is_strict(strict: bool) -> bool:
     return strict or _rules.get().strict
 
 
-def load(source: Source, strict: bool) -> Table:
+def load(source: Source, strict: bool) -> DataTable:
     """Return the table of a source, from memory if it was loaded before.
 
     Args:
@@ -147,12 +147,12 @@ def is_file(dataset: str) -> bool:
     return dataset.endswith(_FILES) or Path(dataset).is_file()
 
 
-_tables: dict[Source, Table] = {}
+_tables: dict[Source, DataTable] = {}
 _absent: dict[Source, DataUnavailableError] = {}
 _lock = threading.RLock()
 
 
-def _remember(source: Source, read: Callable[[], Table]) -> Table:
+def _remember(source: Source, read: Callable[[], DataTable]) -> DataTable:
     with _lock:
         table = _tables.get(source)
         if table is None:
@@ -165,7 +165,7 @@ def _remember(source: Source, read: Callable[[], Table]) -> Table:
     return table
 
 
-def _sample(name: str) -> Table:
+def _sample(name: str) -> DataTable:
     path = SAMPLES / f"{name}.jsonl"
     if not path.is_file():
         known = sorted(p.stem for p in SAMPLES.glob("*.jsonl"))
@@ -175,7 +175,7 @@ def _sample(name: str) -> Table:
     return table._replace(revision=f"sample-{digest}", sample=True)
 
 
-def _read_file(source: Source) -> Table:
+def _read_file(source: Source) -> DataTable:
     path = Path(source.dataset).expanduser()
     if not path.is_file():
         raise DataError(
@@ -186,7 +186,7 @@ def _read_file(source: Source) -> Table:
     return _read_jsonl(path)
 
 
-def _read_jsonl(path: Path) -> Table:
+def _read_jsonl(path: Path) -> DataTable:
     """Map a JSONL file into memory; a row is decoded when it is requested."""
     with path.open("rb") as file:
         data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if path.stat().st_size else b""
@@ -214,10 +214,10 @@ def _read_jsonl(path: Path) -> Table:
         return f"line {data[: starts[index]].count(newline) + 1}"
 
     newline = b"\n"
-    return Table(row, len(starts), file_revision(path), place=place)
+    return DataTable(row, len(starts), file_revision(path), place=place)
 
 
-def _read_parquet(path: Path) -> Table:
+def _read_parquet(path: Path) -> DataTable:
     try:
         from pyarrow import parquet
     except ImportError as error:
@@ -230,7 +230,7 @@ def _read_parquet(path: Path) -> Table:
         item: Row = table.slice(index, 1).to_pylist()[0]
         return item
 
-    return Table(row, table.num_rows, file_revision(path))
+    return DataTable(row, table.num_rows, file_revision(path))
 
 
 def file_revision(path: str | Path) -> str:
@@ -242,7 +242,7 @@ def file_revision(path: str | Path) -> str:
     return f"sha256-{digest.hexdigest()[:16]}"
 
 
-def _read_hub(source: Source) -> Table:
+def _read_hub(source: Source) -> DataTable:
     rows, commit = _hub.read(source.dataset, source.subset, source.split, source.revision)
 
     def row(index: int) -> Row:
@@ -250,4 +250,4 @@ def _read_hub(source: Source) -> Table:
         return item
 
     version = commit or f"fingerprint-{rows._fingerprint}"
-    return Table(row, len(rows), f"{source.dataset}@{version}", commit=commit)
+    return DataTable(row, len(rows), f"{source.dataset}@{version}", commit=commit)

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from gem_core.envs.dataset import DatasetEnv
-from gem_core.envs.graders.code import Limits, grade_code, read_tests
+from gem_core.envs.graders.code import CodeLimits, grade_code, read_tests
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -69,7 +69,7 @@ class CodeEnv(DatasetEnv):
         if max_tests is not None and max_tests < 1:
             raise ValueError(f"max_tests must be at least 1, not {max_tests}.")
         self.max_tests = _GEM_TESTS if max_tests is None and self.compat else max_tests
-        self.limits = Limits(test_s=test_s, total_s=total_s, memory_mb=memory_mb)
+        self.limits = CodeLimits(test_s=test_s, total_s=total_s, memory_mb=memory_mb)
         self.partial = partial
         self._parse = find_fenced
         self.answer_format = "fenced"

@@ -6,7 +6,7 @@ from bisect import bisect
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gem_core.envs._data_source import Source, Table, is_file, is_strict, load
+from gem_core.envs._data_source import DataTable, Source, is_file, is_strict, load
 from gem_core.envs.parts import ALL, HELD_OUT, Division, Items, check_part, division
 from gem_core.envs.single_turn import OptionError, SingleTurn
 from gem_core.errors import DataError, unknown
@@ -125,7 +125,7 @@ class DatasetEnv(SingleTurn):
         """Whether ``info`` of ``reset`` has images, without which an item cannot be answered."""
         return self.images_in_info and self.images is None
 
-    def _use(self, table: Table) -> None:
+    def _use(self, table: DataTable) -> None:
         self._table = table
         if table.commit is not None:
             self._source = self._source._replace(revision=table.commit)  # for a copy elsewhere

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from gem_core.env.blocking import never_blocks
 from gem_core.episodes.data import StopReason
-from gem_core.episodes.env_threads import Call, env_threads
+from gem_core.episodes.env_threads import ThreadedCall, env_threads
 from gem_core.episodes.machine_calls import CloseCall, MachineCall
 from gem_core.episodes.pacing import pace
 
@@ -49,7 +49,7 @@ def seconds_left(ends_at: float | None, cap: float | None = None) -> float | Non
     return left if cap is None else min(left, cap)
 
 
-def _give_up_late(machine: EpisodeMachine, call: Call[Any], ends_at: float | None) -> bool:
+def _give_up_late(machine: EpisodeMachine, call: ThreadedCall[Any], ends_at: float | None) -> bool:
     """Give up a call in a thread that has passed its limit or the episode's; return whether."""
     call_over = call.left() <= 0  # asked once: time goes on
     episode_over = ends_at is not None and time.monotonic() >= ends_at
@@ -126,7 +126,7 @@ def step_all(calls: Sequence[MachineCall], started: float | None) -> list[list[i
         started: ``time.monotonic()`` at the start of the episodes; ``None`` = they are over.
     """
     results: list[list[int] | None] = [None] * len(calls)
-    waiting: list[tuple[int, Call[list[int] | None], float | None]] = []
+    waiting: list[tuple[int, ThreadedCall[list[int] | None], float | None]] = []
     elsewhere: list[tuple[int, float | None]] = []
     direct: list[int] = []
     for slot, call in enumerate(calls):
@@ -166,7 +166,7 @@ def _submit_all(calls: Sequence[MachineCall]) -> list[Outcome[Any] | None]:
 
 
 def _wait_for(
-    machine: EpisodeMachine, call: Call[list[int] | None], ends_at: float | None
+    machine: EpisodeMachine, call: ThreadedCall[list[int] | None], ends_at: float | None
 ) -> list[int] | None:
     """Wait for a call in a thread until its deadline; return its result."""
     while not call.future.done() and not _give_up_late(machine, call, ends_at):

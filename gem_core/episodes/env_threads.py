@@ -27,7 +27,7 @@ MAX_HUNG_THREADS = 1000
 """Hung calls of one process that are tolerated before the run is stopped."""
 
 
-class Call(Generic[T]):
+class ThreadedCall(Generic[T]):
     """One call of an environment, waiting, running or done.
 
     Attributes:
@@ -73,12 +73,12 @@ class EnvThreads:
         self.size = size
         self.hung = 0
         self._lock = threading.Lock()
-        self._queue: SimpleQueue[Call[object]] = SimpleQueue()
+        self._queue: SimpleQueue[ThreadedCall[object]] = SimpleQueue()
         self._unfinished = 0  # calls that wait or run, without those given up
         self._serving = 0  # threads that take calls from the queue
-        self._running: set[Call[object]] = set()
+        self._running: set[ThreadedCall[object]] = set()
 
-    def submit(self, function: Callable[[], T], limit_s: float) -> Call[T]:
+    def submit(self, function: Callable[[], T], limit_s: float) -> ThreadedCall[T]:
         """Run ``function`` in a thread as soon as one is free.
 
         Raises:
@@ -90,14 +90,14 @@ class EnvThreads:
                 f"{self.hung} calls of environments hang in this process: repair the environment "
                 "that does not return, or give its own network and subprocess calls a timeout."
             )
-        call = Call(function, limit_s)
+        call = ThreadedCall(function, limit_s)
         with self._lock:
             self._unfinished += 1
         self._queue.put(call)  # type: ignore[arg-type]
         self._add_thread()
         return call
 
-    def abandon(self, call: Call[T]) -> None:
+    def abandon(self, call: ThreadedCall[T]) -> None:
         """Give up ``call``: its result is no longer needed."""
         with self._lock:
             if call.abandoned or call.finished:
@@ -130,7 +130,7 @@ class EnvThreads:
         while self._serve_one(self._queue.get()):
             pass
 
-    def _serve_one(self, call: Call[object]) -> bool:
+    def _serve_one(self, call: ThreadedCall[object]) -> bool:
         """Run ``call``; return whether this thread still belongs to the pool."""
         with self._lock:
             if call.abandoned:  # while it waited

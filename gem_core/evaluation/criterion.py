@@ -40,7 +40,7 @@ Table: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
 """Share of successes, shape (seeds, tasks)."""
 
 
-class Difference(NamedTuple):
+class ControlDifference(NamedTuple):
     """A policy minus a control.
 
     Attributes:
@@ -79,7 +79,7 @@ class Evidence(NamedTuple):
     tasks: int
     distinct: int
     seen: int
-    differences: tuple[Difference, ...]
+    differences: tuple[ControlDifference, ...]
 
     @property
     def p(self) -> float:
@@ -87,7 +87,7 @@ class Evidence(NamedTuple):
         return max(difference.p for difference in self.differences)
 
 
-class Verdict(NamedTuple):
+class CellVerdict(NamedTuple):
     """Whether a cell learns.
 
     Attributes:
@@ -144,7 +144,7 @@ def weigh(
     )
 
 
-def compare(name: str, trained: Table, control: Table) -> Difference:
+def compare(name: str, trained: Table, control: Table) -> ControlDifference:
     """Return the paired difference of a policy and a control, with its interval and p-value.
 
     Args:
@@ -166,7 +166,7 @@ def compare(name: str, trained: Table, control: Table) -> Difference:
     error = float(np.sqrt(variance))
     half = quantile(0.975, freedom) * error
     chance = upper_tail(mean / error, freedom)
-    return Difference(name, float(control.mean()), mean, mean - half, mean + half, chance)
+    return ControlDifference(name, float(control.mean()), mean, mean - half, mean + half, chance)
 
 
 def variance_of_mean(differences: Table) -> tuple[float, float]:
@@ -192,7 +192,7 @@ def variance_of_mean(differences: Table) -> tuple[float, float]:
     return variance, min(max(freedom, float(min(seeds, tasks) - 1)), float(free))
 
 
-def judge(cells: Mapping[str, Evidence], level: float = LEVEL) -> dict[str, Verdict]:
+def judge(cells: Mapping[str, Evidence], level: float = LEVEL) -> dict[str, CellVerdict]:
     """Say which cells learn, with Holm's correction over all of them.
 
     Args:
@@ -203,7 +203,7 @@ def judge(cells: Mapping[str, Evidence], level: float = LEVEL) -> dict[str, Verd
     verdicts = {}
     for name, evidence in cells.items():
         reasons = _reasons(evidence, corrected[name], level)
-        verdicts[name] = Verdict(not reasons, corrected[name], reasons, evidence.seeds)
+        verdicts[name] = CellVerdict(not reasons, corrected[name], reasons, evidence.seeds)
     return verdicts
 
 

@@ -14,8 +14,8 @@ from gem_core.errors import GemError
 from gem_core.evaluation.contenders import Contender
 from gem_core.evaluation.folder import EvalDir, ItemLog
 from gem_core.evaluation.items import Item, all_items
-from gem_core.evaluation.plan import Subject
-from gem_core.evaluation.rows import Row
+from gem_core.evaluation.plan import EvaluationSubject
+from gem_core.evaluation.rows import ItemRow
 from gem_core.evaluation.summary import summarise_rows
 from gem_core.runs.directory.run_dir import IfExists, RunDir
 from gem_core.runs.environments.description import describe_environments, in_run
@@ -23,14 +23,14 @@ from gem_core.runs.recipe.recipe import Recipe
 
 RESULT_FORMAT = 1
 """Increase it when the meaning of a field of the result changes."""
-Advance: TypeAlias = Callable[[Row], None]
+Advance: TypeAlias = Callable[[ItemRow], None]
 """Is told of each item that is over."""
 Progress: TypeAlias = Callable[[int, int], AbstractContextManager[Advance]]
 """Shows how far it is: from the number of items that are over, and of all, what is told."""
 
 
 def run_evaluation(
-    subject: Subject,
+    subject: EvaluationSubject,
     counts: Sequence[int],
     contender: Contender,
     out: Path,
@@ -87,7 +87,7 @@ def _play(
     *,
     left: int,
 ) -> None:
-    def record(row: Row, episode: Episode | None) -> None:
+    def record(row: ItemRow, episode: Episode | None) -> None:
         log.add(row, episode)
         advance(row)
 
@@ -114,7 +114,7 @@ def _result(
     }
 
 
-def _require_results(rows: Sequence[Row]) -> None:
+def _require_results(rows: Sequence[ItemRow]) -> None:
     """Check that some item has a result: a score of nothing would look like a bad model.
 
     Raises:
@@ -129,7 +129,7 @@ def _require_results(rows: Sequence[Row]) -> None:
         )
 
 
-def result_of(rows: Sequence[Row], samples: int) -> dict[str, Any]:
+def result_of(rows: Sequence[ItemRow], samples: int) -> dict[str, Any]:
     """Return the part of a result that comes from the items."""
     return {"samples": samples, "items": len(rows), **summarise_rows(rows, samples)}
 

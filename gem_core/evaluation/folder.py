@@ -24,7 +24,7 @@ import msgspec
 
 from gem_core.episodes.data import Episode
 from gem_core.errors import RunError
-from gem_core.evaluation.rows import Row
+from gem_core.evaluation.rows import ItemRow
 from gem_core.runs.directory import files as run_files
 from gem_core.runs.directory.lock import exclusive
 from gem_core.runs.directory.run_dir import IfExists, RunDir
@@ -84,16 +84,16 @@ class EvalDir:
         """
         _ = self.plan
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[ItemRow]:
         """Return the items that are over, each once; of one that was repeated the last row.
 
         Raises:
             RunError: a line is damaged, other than an incomplete last one.
         """
-        rows: dict[int, Row] = {}
+        rows: dict[int, ItemRow] = {}
         for line in self.run.lines(ITEMS):
             try:
-                row = msgspec.convert(line, Row)
+                row = msgspec.convert(line, ItemRow)
             except msgspec.ValidationError as error:
                 raise RunError(f"{self.path / ITEMS} has a line that is no item: {error}") from None
             rows[row.item] = row
@@ -146,7 +146,7 @@ class ItemLog:
         os.fsync(self._file.fileno())
         self._file.close()
 
-    def add(self, row: Row, episode: Episode | None) -> None:
+    def add(self, row: ItemRow, episode: Episode | None) -> None:
         """Write an item that is over."""
         if episode is not None:
             self._run.log_episodes(0, [episode], "eval")

@@ -12,7 +12,7 @@ from gem_core.runs.recipe.recipe import Recipe
 from gem_core.runs.splits import RunEnvs
 
 
-class Measured(NamedTuple):
+class Measurement(NamedTuple):
     """The figures of an evaluation.
 
     Attributes:
@@ -29,7 +29,7 @@ class Measured(NamedTuple):
 
 def measure(
     recipe: Recipe, model_dir: str | Path, log: Path, envs: RunEnvs | None = None
-) -> Measured:
+) -> Measurement:
     """Play the evaluation episodes of a recipe with a saved model, by its ``eval.engine``.
 
     Args:
@@ -47,10 +47,10 @@ def measure(
 
     episodes, metrics = play_and_summarise(recipe, model_dir, envs=envs)
     outcomes = as_text(episode.success for episode in episodes)
-    return Measured(metrics, f"transformers {version('transformers')}", outcomes)
+    return Measurement(metrics, f"transformers {version('transformers')}", outcomes)
 
 
-def _by_vllm(recipe: Recipe, model_dir: str | Path, log: Path) -> Measured:
+def _by_vllm(recipe: Recipe, model_dir: str | Path, log: Path) -> Measurement:
     from gem_core.evaluation.child import episodes_by_vllm
     from gem_core.evaluation.stats import summarise
 
@@ -63,4 +63,4 @@ def _by_vllm(recipe: Recipe, model_dir: str | Path, log: Path) -> Measured:
         "seconds": perf_counter() - began,
     }
     outcomes = as_text(episode.success for episode in answer.episodes)
-    return Measured(metrics, f"vllm {answer.version}", outcomes)
+    return Measurement(metrics, f"vllm {answer.version}", outcomes)

@@ -21,7 +21,7 @@ FILE = "outcomes.jsonl"
 """In a run directory: a line for each evaluation before and after training."""
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class TaskOutcome(msgspec.Struct, frozen=True):
     """A line of the file."""
 
     when: str
@@ -34,13 +34,13 @@ class Outcome(msgspec.Struct, frozen=True):
     """Success of every task."""
 
 
-def add_outcome(run: RunDir, outcome: Outcome) -> None:
+def add_outcome(run: RunDir, outcome: TaskOutcome) -> None:
     """Append a line to the file of a run."""
     with os.fdopen(open_to_append(run.path / FILE), "ab") as file:
         file.write(msgspec.json.encode(outcome) + b"\n")
 
 
-def read_outcomes(run: RunDir) -> dict[tuple[str, bool], Outcome]:
+def read_outcomes(run: RunDir) -> dict[tuple[str, bool], TaskOutcome]:
     """Return the outcomes of a run by ``when`` and ``greedy``; of a repeated one the last.
 
     A run of a version without the file has none.
@@ -48,7 +48,7 @@ def read_outcomes(run: RunDir) -> dict[tuple[str, bool], Outcome]:
     Raises:
         RunError: the file is damaged.
     """
-    lines = (msgspec.convert(line, Outcome) for line in run.lines(FILE, Outcome))
+    lines = (msgspec.convert(line, TaskOutcome) for line in run.lines(FILE, TaskOutcome))
     return {(line.when, line.greedy): line for line in lines}
 
 

@@ -12,13 +12,13 @@ import numpy as np
 from gem_core.errors import GemError
 from gem_core.evaluation.folder import EvalDir
 from gem_core.evaluation.intervals import clustered_interval
-from gem_core.evaluation.rows import Row
+from gem_core.evaluation.rows import ItemRow
 
 EXACT = 14
 """Up to this many tasks, all assignments of signs are counted."""
 PERMUTATIONS = 20_000
 """Random assignments of signs for more tasks."""
-_VALUES: dict[str, Callable[[Row], float]] = {
+_VALUES: dict[str, Callable[[ItemRow], float]] = {
     "success": lambda row: float(row.success),
     "reward": lambda row: row.reward,
 }
@@ -127,9 +127,9 @@ def _compare(env: str, metric: str, groups: Sequence[Pairs]) -> Comparison:
 
 def _differences(
     keys: Sequence[Key],
-    ours: Mapping[Key, list[Row]],
-    theirs: Mapping[Key, list[Row]],
-    value: Callable[[Row], float],
+    ours: Mapping[Key, list[ItemRow]],
+    theirs: Mapping[Key, list[ItemRow]],
+    value: Callable[[ItemRow], float],
 ) -> Pairs:
     return [
         (float(np.mean([value(r) for r in ours[k]])), float(np.mean([value(r) for r in theirs[k]])))
@@ -137,10 +137,10 @@ def _differences(
     ]
 
 
-def _by_task(folder: EvalDir) -> dict[Key, list[Row]]:
+def _by_task(folder: EvalDir) -> dict[Key, list[ItemRow]]:
     """Return the items with a result by their task."""
     names = _environments(folder)
-    tasks: dict[Key, list[Row]] = defaultdict(list)
+    tasks: dict[Key, list[ItemRow]] = defaultdict(list)
     for row in folder.rows():
         if row.error is None:
             tasks[names[row.env], row.seed].append(row)

@@ -19,7 +19,7 @@ TASKS = 100
 """Tasks of an environment that draws them from a seed, where no number is given."""
 
 
-class Subject(NamedTuple):
+class EvaluationSubject(NamedTuple):
     """What is to be evaluated.
 
     Attributes:
@@ -36,7 +36,7 @@ class Subject(NamedTuple):
 
 def read_subject(
     sources: Sequence[str], profile: str | None = None, overrides: Sequence[str] = ()
-) -> Subject:
+) -> EvaluationSubject:
     """Read a run, a recipe, or ids and patterns of environments.
 
     Args:
@@ -52,19 +52,19 @@ def read_subject(
     if run.exists:
         _alone(sources, "a run")
         recipe = override(run.recipe, overrides)
-        return Subject(_only_evaluated(recipe), run, counted=True)
+        return EvaluationSubject(_only_evaluated(recipe), run, counted=True)
     if first.endswith(".toml") or first in shipped("baselines"):
         _alone(sources, "a recipe")
         recipe = load_recipe(first, profile, overrides)
-        return Subject(_only_evaluated(recipe), None, counted=True)
+        return EvaluationSubject(_only_evaluated(recipe), None, counted=True)
     if profile is not None:
         raise RecipeError("--profile is merged over a baseline; here are ids of environments.")
     tables = [{"id": env_id, "kwargs": _every_item(env_id)} for env_id in _ids(sources)]
     recipe = recipe_from_dict({"name": _name(sources), "env": tables})
-    return Subject(_only_evaluated(override(recipe, overrides)), None, counted=False)
+    return EvaluationSubject(_only_evaluated(override(recipe, overrides)), None, counted=False)
 
 
-def count_tasks(subject: Subject, episodes: int | None, tasks: int | None) -> list[int]:
+def count_tasks(subject: EvaluationSubject, episodes: int | None, tasks: int | None) -> list[int]:
     """Return the number of tasks of each environment.
 
     Args:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from gem_core.evaluation.rows import Row
+from gem_core.evaluation.rows import ItemRow
 from gem_core.runs.tracking.progress_bar import on_terminal, progress_bar
 
 _EVERY_S = 10.0
@@ -24,7 +24,7 @@ class _State:
         self.successes = 0
         self.errors = 0
 
-    def add(self, row: Row) -> None:
+    def add(self, row: ItemRow) -> None:
         self.done += 1
         if row.error is not None:
             self.errors += 1
@@ -39,7 +39,7 @@ class _State:
 
 
 @contextmanager
-def show_progress(done: int, every: int) -> Iterator[Callable[[Row], None]]:
+def show_progress(done: int, every: int) -> Iterator[Callable[[ItemRow], None]]:
     """Show how far it is on stderr; yield what is told of each item that is over.
 
     Args:
@@ -50,7 +50,7 @@ def show_progress(done: int, every: int) -> Iterator[Callable[[Row], None]]:
     if on_terminal():
         with progress_bar(every, done) as update:
 
-            def advance_bar(row: Row) -> None:
+            def advance_bar(row: ItemRow) -> None:
                 state.add(row)
                 update(state.done, str(state))
 
@@ -59,7 +59,7 @@ def show_progress(done: int, every: int) -> Iterator[Callable[[Row], None]]:
         return
     shown = time.monotonic()
 
-    def advance_line(row: Row) -> None:
+    def advance_line(row: ItemRow) -> None:
         nonlocal shown
         state.add(row)
         if time.monotonic() - shown > _EVERY_S:
@@ -72,6 +72,6 @@ def show_progress(done: int, every: int) -> Iterator[Callable[[Row], None]]:
 
 
 @contextmanager
-def no_progress(done: int, every: int) -> Iterator[Callable[[Row], None]]:
+def no_progress(done: int, every: int) -> Iterator[Callable[[ItemRow], None]]:
     """Show nothing; the arguments are those of `show_progress`."""
     yield lambda row: None

@@ -18,7 +18,7 @@ from gem_core.errors import GemError
 from gem_core.evaluation.evaluation import RESULT_FORMAT, provenance, result_of
 from gem_core.evaluation.folder import TRAINER, EvalDir, ItemLog
 from gem_core.evaluation.items import Item
-from gem_core.evaluation.rows import Row
+from gem_core.evaluation.rows import ItemRow
 from gem_core.evaluation.runner import play_items
 from gem_core.policies.failures import EpisodeOver, ItemError
 from gem_core.runs.directory.run_dir import IfExists, RunDir
@@ -167,7 +167,7 @@ class _Replay:
             env_id=one.config.id,
         )
 
-    def _record(self, row: Row, episode: Episode | None) -> None:
+    def _record(self, row: ItemRow, episode: Episode | None) -> None:
         old = self._stored[row.item].episode
         self.changed += _differs(row, old)
         if episode is not None:
@@ -183,7 +183,7 @@ def _limits(recipe: Recipe, config: EnvConfig) -> Any:
     return limits if config.max_turns is None else replace(limits, max_turns=config.max_turns)
 
 
-def _differs(row: Row, old: Episode) -> bool:
+def _differs(row: ItemRow, old: Episode) -> bool:
     """Whether the score or the end is another one than before."""
     if row.error is not None:
         return not old.stop_reason.failed

@@ -19,7 +19,7 @@ class Failure(msgspec.Struct, frozen=True):
     message: str
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True):
+class ItemRow(msgspec.Struct, frozen=True, kw_only=True):
     """One item that is over. With an ``error`` it has no result, and the numbers mean nothing."""
 
     item: int
@@ -45,14 +45,14 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     error: Failure | None = None
 
 
-def row_of(item: Item, episode: Episode, seconds: float, usage: Usage | None = None) -> Row:
+def row_of(item: Item, episode: Episode, seconds: float, usage: Usage | None = None) -> ItemRow:
     """Return the row of an episode. One whose environment failed is an error, a late one is not."""
     stop = episode.stop_reason
     if stop.failed and stop is not StopReason.DEADLINE:
         failure = Failure(stop.value, episode.error or stop.value)
         return error_row(item, episode.env_id, failure, seconds, usage)
     tools = [turn.info for turn in episode.turns if "tool_calls" in turn.info]
-    return Row(
+    return ItemRow(
         item=item.index,
         task=item.task,
         sample=item.sample,
@@ -73,9 +73,9 @@ def row_of(item: Item, episode: Episode, seconds: float, usage: Usage | None = N
 
 def error_row(
     item: Item, env_id: str, failure: Failure, seconds: float, usage: Usage | None = None
-) -> Row:
+) -> ItemRow:
     """Return the row of an item without a result."""
-    return Row(
+    return ItemRow(
         item=item.index,
         task=item.task,
         sample=item.sample,
@@ -88,7 +88,7 @@ def error_row(
     )
 
 
-def as_json(row: Row) -> dict[str, Any]:
+def as_json(row: ItemRow) -> dict[str, Any]:
     """Return plain JSON types."""
     plain: dict[str, Any] = msgspec.to_builtins(row)
     return plain

@@ -12,11 +12,11 @@ from gem_core.episodes.data import Completion, Episode
 from gem_core.episodes.machine import EpisodeMachine
 from gem_core.episodes.rollout import BatchPolicy, Request, play, play_batch
 from gem_core.evaluation.items import Item
-from gem_core.evaluation.rows import Failure, Row, error_row, row_of
+from gem_core.evaluation.rows import Failure, ItemRow, error_row, row_of
 from gem_core.policies.endpoint.usage import Usage
 from gem_core.policies.failures import EpisodeOver, ItemError
 
-Record: TypeAlias = Callable[[Row, "Episode | None"], None]
+Record: TypeAlias = Callable[[ItemRow, "Episode | None"], None]
 """Receives an item that is over, and its episode if there is one."""
 MakeMachine: TypeAlias = Callable[[Item], EpisodeMachine]
 

@@ -8,13 +8,13 @@ from typing import Any
 
 from gem_core.evaluation.intervals import clustered_interval
 from gem_core.evaluation.pass_at_k import pass_at_k, pass_hat_k
-from gem_core.evaluation.rows import Row
+from gem_core.evaluation.rows import ItemRow
 from gem_core.policies.endpoint.usage import Usage
 
 Metrics = dict[str, float]
 
 
-def summarise_rows(rows: Sequence[Row], samples: int) -> dict[str, Any]:
+def summarise_rows(rows: Sequence[ItemRow], samples: int) -> dict[str, Any]:
     """Return the summary of an evaluation.
 
     Means are over tasks: the samples of a task are averaged first. An item without a result is in
@@ -28,7 +28,7 @@ def summarise_rows(rows: Sequence[Row], samples: int) -> dict[str, Any]:
         ``metrics`` of all items, ``environments`` (one entry per environment: position, id,
         metrics), ``errors``, ``first_errors`` (the first message of each kind), ``usage``.
     """
-    by_env: dict[int, list[Row]] = defaultdict(list)
+    by_env: dict[int, list[ItemRow]] = defaultdict(list)
     for row in rows:
         by_env[row.env].append(row)
     environments = [
@@ -48,7 +48,7 @@ def summarise_rows(rows: Sequence[Row], samples: int) -> dict[str, Any]:
     }
 
 
-def _first_errors(rows: Sequence[Row]) -> dict[str, str]:
+def _first_errors(rows: Sequence[ItemRow]) -> dict[str, str]:
     """Return the message of the first item with each kind of error."""
     first: dict[str, str] = {}
     for row in rows:
@@ -57,7 +57,7 @@ def _first_errors(rows: Sequence[Row]) -> dict[str, str]:
     return first
 
 
-def metrics_of(groups: Sequence[Sequence[Row]], samples: int) -> Metrics:
+def metrics_of(groups: Sequence[Sequence[ItemRow]], samples: int) -> Metrics:
     """Return the metrics of the items of some environments, one group per environment.
 
     Only counts where no item has a result.
@@ -87,9 +87,9 @@ def metrics_of(groups: Sequence[Sequence[Row]], samples: int) -> Metrics:
     return metrics
 
 
-def _tasks(rows: Iterable[Row]) -> list[list[Row]]:
+def _tasks(rows: Iterable[ItemRow]) -> list[list[ItemRow]]:
     """Return the items with a result by task; a task without any is left out."""
-    tasks: dict[int, list[Row]] = defaultdict(list)
+    tasks: dict[int, list[ItemRow]] = defaultdict(list)
     for row in rows:
         if row.error is None:
             tasks[row.task].append(row)
@@ -105,7 +105,7 @@ def _add(
     metrics[f"{name}/high"] = high
 
 
-def _add_passes(metrics: Metrics, k: int, tasks: Sequence[Sequence[Sequence[Row]]]) -> None:
+def _add_passes(metrics: Metrics, k: int, tasks: Sequence[Sequence[Sequence[ItemRow]]]) -> None:
     """Add pass@k and pass^k of the tasks that have at least ``k`` results."""
     counts = [
         [(len(task), sum(row.success for row in task)) for task in group if len(task) >= k]
@@ -127,7 +127,7 @@ def _sizes(samples: int) -> list[int]:
     return [] if samples == 1 else sorted({*powers, samples})
 
 
-def _tools(rows: Sequence[Row]) -> Metrics:
+def _tools(rows: Sequence[ItemRow]) -> Metrics:
     counted = [row for row in rows if row.tool_calls is not None]
     if not counted:
         return {}

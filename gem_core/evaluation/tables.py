@@ -90,14 +90,14 @@ def comparison_rows(comparisons: Sequence[Comparison]) -> Rows:
     ]
 
 
-class Found(NamedTuple):
+class FoundEvaluations(NamedTuple):
     """Finished evaluations, and lines that say which were left out as damaged."""
 
     evaluations: list[EvalDir]
     left_out: list[str]
 
 
-def find_evaluations(folder: Path) -> Found:
+def find_evaluations(folder: Path) -> FoundEvaluations:
     """Return the finished evaluations in a directory and below it; none that only scored again.
 
     Raises:
@@ -116,7 +116,7 @@ def find_evaluations(folder: Path) -> Found:
         raise GemError(
             f"{folder} has no finished evaluation: make one with `gem-core eval ... --out DIR`."
         )
-    return Found(evaluations, left_out)
+    return FoundEvaluations(evaluations, left_out)
 
 
 def leaderboard(evaluations: Sequence[EvalDir]) -> tuple[tuple[str, ...], Rows]:

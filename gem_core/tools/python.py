@@ -11,8 +11,8 @@ from gem_core.execution.sandbox import (
     KINDS,
     Backend,
     BackendSession,
-    Limits,
-    Result,
+    SandboxLimits,
+    SandboxResult,
     get_shared_backend,
 )
 from gem_core.execution.sandbox.backends import NATIVE, choose_backend
@@ -58,7 +58,7 @@ class PythonTool(Tool):
         self.keep = keep
         check_level(level)
         self.level = level
-        self.limits = Limits(seconds=seconds, cpu_s=seconds, memory_mb=memory_mb)
+        self.limits = SandboxLimits(seconds=seconds, cpu_s=seconds, memory_mb=memory_mb)
 
     def start(self) -> _Interpreter | None:
         """Start the sandbox, which all episodes of the process share; see `Tool.start`."""
@@ -126,7 +126,7 @@ class _Interpreter:
         self._sandbox = sandbox
         self._session: BackendSession | None = None
 
-    def run(self, code: str, limits: Limits) -> Result:
+    def run(self, code: str, limits: SandboxLimits) -> SandboxResult:
         """Run a program on the state of those before."""
         if self._session is None:
             self._session = self._sandbox.session(limits=limits)

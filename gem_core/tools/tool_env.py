@@ -37,7 +37,7 @@ class Budget(NamedTuple):
     seconds: float = 60.0
 
 
-class Rewards(NamedTuple):
+class ToolRewards(NamedTuple):
     """Rewards for calls, added to the environment's own.
 
     Attributes:
@@ -88,7 +88,7 @@ class ToolEnv(Wrapper):
         tools: Sequence[Tool],
         *,
         budget: Budget | None = None,
-        rewards: Rewards | None = None,
+        rewards: ToolRewards | None = None,
         end_on_failure: bool = False,
         instructions: bool = True,
         native: bool = False,
@@ -103,7 +103,7 @@ class ToolEnv(Wrapper):
         super().__init__(env)
         self.tools = {tool.name: tool for tool in tools}
         self.budget = budget or Budget()
-        self.rewards = rewards or Rewards()
+        self.rewards = rewards or ToolRewards()
         self.end_on_failure = end_on_failure
         self.instructions = instructions and not native
         self.native = native

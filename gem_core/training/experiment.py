@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from gem_core.evaluation.outcomes import Outcome, add_outcome
+from gem_core.evaluation.outcomes import TaskOutcome, add_outcome
 from gem_core.policies.models.files import copy_source_files
 from gem_core.policies.models.weights import require_complete, require_export
 from gem_core.results.report.failures import count_failures
@@ -241,7 +241,7 @@ def _evaluate(
     metrics, engine, outcomes = measure(
         recipe, model, refuse_link(run.path / ENGINE_LOG), resolved.envs
     )
-    add_outcome(run, Outcome(when, False, engine, outcomes))
+    add_outcome(run, TaskOutcome(when, False, engine, outcomes))
     run.log_eval(step, when, metrics, engine)
     low = metrics["success/low"]
     high = metrics["success/high"]

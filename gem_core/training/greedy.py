@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from gem_core.evaluation.outcomes import Outcome, add_outcome, read_outcomes
+from gem_core.evaluation.outcomes import TaskOutcome, add_outcome, read_outcomes
 from gem_core.evaluation.stats import wilson
 from gem_core.runs.directory.files import refuse_link
 from gem_core.runs.directory.run_dir import RunDir
@@ -39,7 +39,7 @@ def evaluate_greedily(
 
     greedy = replace(recipe, eval=replace(recipe.eval, temperature=0.0, greedy=False))
     _, engine, outcomes = measure(greedy, model, refuse_link(run.path / ENGINE_LOG), resolved.envs)
-    add_outcome(run, Outcome(when, True, engine, outcomes))
+    add_outcome(run, TaskOutcome(when, True, engine, outcomes))
     rate, low, high = _figures(outcomes).values()
     log(f"{when.capitalize()}, greedy: success {rate:.3f} [{low:.3f}, {high:.3f}]")
 

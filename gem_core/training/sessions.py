@@ -32,7 +32,7 @@ _NEEDED = {"end": {"outcome"}, "phase": {"phase", "seconds"}}
 
 
 @dataclass
-class Session:
+class RunSession:
     """One session of a run.
 
     Attributes:
@@ -123,15 +123,15 @@ def recorded(run: RunDir) -> Iterator[SessionLog]:
     log.end("finished")
 
 
-def read_sessions(run: RunDir) -> list[Session]:
+def read_sessions(run: RunDir) -> list[RunSession]:
     """Return the sessions of a run in their order; none for a run from before they were written."""
-    sessions: list[Session] = []
+    sessions: list[RunSession] = []
     for line in run.lines(SESSIONS_FILE, SessionLine):
         when = line["time"]
         if line["event"] == "begin":
             versions = line.get("versions") or {}
             command, made_by = line.get("command") or [], line.get("commit")
-            sessions.append(Session(when, command, made_by, versions, when))
+            sessions.append(RunSession(when, command, made_by, versions, when))
             continue
         if not sessions or not line.keys() >= _NEEDED.get(line["event"], set()):
             raise RunError(f"{run.path / SESSIONS_FILE} is damaged: a {line['event']!r} line.")
@@ -147,7 +147,7 @@ def read_sessions(run: RunDir) -> list[Session]:
     return sessions
 
 
-def _estimate(sessions: Sequence[Session], logged: Sequence[float]) -> None:
+def _estimate(sessions: Sequence[RunSession], logged: Sequence[float]) -> None:
     """Add to killed sessions their training up to the last step that they logged."""
     for number, session in enumerate(sessions):
         following = sessions[number + 1].began if number + 1 < len(sessions) else float("inf")
@@ -159,7 +159,7 @@ def _estimate(sessions: Sequence[Session], logged: Sequence[float]) -> None:
             session.estimated = True
 
 
-def total_seconds(sessions: Sequence[Session]) -> dict[str, float]:
+def total_seconds(sessions: Sequence[RunSession]) -> dict[str, float]:
     """Return the seconds of each phase, summed over sessions."""
     total: dict[str, float] = {}
     for session in sessions:

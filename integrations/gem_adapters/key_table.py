@@ -24,7 +24,7 @@ LEFT_OUT: Final = object()
 
 
 @dataclass(frozen=True)
-class Row:
+class KeyRow:
     """What becomes of recipe keys or native keys.
 
     Attributes:
@@ -53,12 +53,12 @@ class Row:
         return self.text or f"the adapter needs {self.value!r} there"
 
 
-def copied(key: str, native: str) -> Row:
+def copied(key: str, native: str) -> KeyRow:
     """Native keys that get the value of a recipe key; a table's entries get keys of their own."""
-    return Row("copied", (key,), _words(native), lambda recipe: get_key(recipe, key), "")
+    return KeyRow("copied", (key,), _words(native), lambda recipe: get_key(recipe, key), "")
 
 
-def computed(keys: str, native: str, value: Compute, rule: str = "") -> Row:
+def computed(keys: str, native: str, value: Compute, rule: str = "") -> KeyRow:
     """Native keys whose value follows from recipe keys.
 
     Args:
@@ -70,15 +70,15 @@ def computed(keys: str, native: str, value: Compute, rule: str = "") -> Row:
     Raises:
         ValueError: there is neither.
     """
-    return Row("computed", _words(keys), _words(native), value, rule or _rule(value))
+    return KeyRow("computed", _words(keys), _words(native), value, rule or _rule(value))
 
 
-def fixed(native: str, value: Any, why: str = "") -> Row:
+def fixed(native: str, value: Any, why: str = "") -> KeyRow:
     """Native keys that must have one value with this adapter."""
-    return Row("fixed", (), _words(native), value, why)
+    return KeyRow("fixed", (), _words(native), value, why)
 
 
-def default(native: str, value: Any, why: str = "", keys: str = "") -> Row:
+def default(native: str, value: Any, why: str = "", keys: str = "") -> KeyRow:
     """Native keys that the adapter sets, and that ``[trainer.<name>]`` may set otherwise.
 
     Args:
@@ -87,10 +87,10 @@ def default(native: str, value: Any, why: str = "", keys: str = "") -> Row:
         why: the reason or rule; by default the docstring of ``value``.
         keys: recipe keys that the value depends on.
     """
-    return Row("default", _words(keys), _words(native), value, why or _rule(value))
+    return KeyRow("default", _words(keys), _words(native), value, why or _rule(value))
 
 
-def unset(native: str, why: str = "", keys: str = "") -> Row:
+def unset(native: str, why: str = "", keys: str = "") -> KeyRow:
     """Native keys that stay as they are in the trainer, and that no recipe may set.
 
     Args:
@@ -98,17 +98,17 @@ def unset(native: str, why: str = "", keys: str = "") -> Row:
         why: the reason.
         keys: or the recipe keys that have their meaning.
     """
-    return Row("unset", _words(keys), _words(native), LEFT_OUT, why)
+    return KeyRow("unset", _words(keys), _words(native), LEFT_OUT, why)
 
 
-def applied(keys: str, how: str) -> Row:
+def applied(keys: str, how: str) -> KeyRow:
     """Recipe keys that the adapter itself carries out."""
-    return Row("applied", _words(keys), (), LEFT_OUT, how)
+    return KeyRow("applied", _words(keys), (), LEFT_OUT, how)
 
 
-def refused(key: str, why: str) -> Row:
+def refused(key: str, why: str) -> KeyRow:
     """A recipe key that must keep its default; the text says what to do instead."""
-    return Row("refused", (key,), (), LEFT_OUT, why)
+    return KeyRow("refused", (key,), (), LEFT_OUT, why)
 
 
 def only_if(condition: Callable[[Recipe], bool], value: Any) -> Compute:
@@ -124,7 +124,7 @@ class KeyTable:
             is refused and used.
     """
 
-    def __init__(self, *rows: Row) -> None:
+    def __init__(self, *rows: KeyRow) -> None:
         self.rows = rows
         unknown = {key for row in rows for key in row.keys} - {*recipe_keys()}
         names = [bare(name) for row in rows for name in row.native]
@@ -143,7 +143,7 @@ class KeyTable:
             if found:
                 raise ValueError(f"{what}: {sorted(found)}")
 
-    def of(self, *kinds: Kind) -> Iterator[Row]:
+    def of(self, *kinds: Kind) -> Iterator[KeyRow]:
         """Yield the rows of these kinds."""
         return (row for row in self.rows if row.kind in kinds)
 

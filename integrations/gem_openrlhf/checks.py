@@ -100,7 +100,7 @@ def _hardware_checks(recipe: Recipe) -> Iterator[tuple[str, object, str]]:
 # -- native flags that would do nothing -----------------------------------------------------------
 
 
-class Need(NamedTuple):
+class FlagNeed(NamedTuple):
     """What native flags need to have an effect.
 
     Attributes:
@@ -115,58 +115,58 @@ class Need(NamedTuple):
 
 
 NEEDS = (
-    Need(
+    FlagNeed(
         "critic.adam.eps critic.freezing_steps critic.save_value_network ds.value_head_prefix "
         "train.colocate_critic_reward",
         lambda recipe, native: needs_critic(recipe),
         "a critic: algorithm.estimator = 'gae'",
     ),
-    Need(
+    FlagNeed(
         "algo.kl.estimator algo.kl.unbiased_gradient ref.offload train.colocate_actor_ref",
         lambda recipe, native: recipe.algorithm.kl_coef > 0,
         "a reference model: algorithm.kl_coef > 0",
     ),
-    Need(
+    FlagNeed(
         "algo.kl.unbiased_gradient",
         lambda recipe, native: recipe.algorithm.kl_in == "loss",
         "algorithm.kl_in = 'loss'",
     ),
-    Need(
+    FlagNeed(
         "train.ema_beta",
         lambda recipe, native: bool(native.get("train.enable_ema")),
         "train.enable_ema",
     ),
-    Need(
+    FlagNeed(
         "train.enable_ema",
         lambda recipe, native: not recipe.model.lora.rank,
         "all weights to be trained: model.lora.rank = 0",
     ),
-    Need(
+    FlagNeed(
         "train.async_queue_size train.partial_rollout_enable",
         lambda recipe, native: values.is_async(recipe),
         "train.async_enable",
     ),
-    Need(
+    FlagNeed(
         "ds.lora.dropout",
         lambda recipe, native: recipe.model.lora.rank > 0,
         "adapters: model.lora.rank > 0",
     ),
-    Need(
+    FlagNeed(
         "ds.zpg",
         lambda recipe, native: recipe.hardware.sharding == "full",
         "divided weights: hardware.sharding = 'full'",
     ),
-    Need(
+    FlagNeed(
         "actor.gradient_checkpointing_reentrant",
         lambda recipe, native: recipe.model.gradient_checkpointing,
         "model.gradient_checkpointing",
     ),
-    Need(
+    FlagNeed(
         "ds.enable_sleep",
         lambda recipe, native: not native["ds.enable_sleep"] or recipe.hardware.sharding != "none",
         "divided optimizer states: hardware.sharding = 'optimizer'",
     ),
-    Need(
+    FlagNeed(
         "vllm.enable_sleep",
         lambda recipe, native: not native["vllm.enable_sleep"] or _colocated(recipe, native),
         "training and generation to take turns: train.colocate_all, not train.async_enable",

@@ -105,7 +105,7 @@ class EnginePolicy:
         )
 
 
-class Player:
+class EpisodePlayer:
     """Plays episodes of a run, on rank 0, and keeps them until they are asked for."""
 
     def __init__(self, run: RunDir, tokenizer: Any) -> None:
@@ -154,7 +154,7 @@ class Player:
         return pack_tensor_dicts(rows)
 
 
-PLAYERS: list[Player] = []
+PLAYERS: list[EpisodePlayer] = []
 """The one player of this process, where RL2 calls for episodes itself (newer API)."""
 
 

@@ -30,7 +30,7 @@ from gem_rl2 import _compat, tensor_parallel
 from gem_rl2.advantages import Advantages, require_installed
 from gem_rl2.config import native_config, settings_of
 from gem_rl2.metrics import RunLog
-from gem_rl2.rollout import Player, to_native
+from gem_rl2.rollout import EpisodePlayer, to_native
 from gem_rl2.updates import Updates
 
 
@@ -172,7 +172,7 @@ class Rollout(ppo.Rollout):
         self.eval_tasks = [eval_task(recipe, k) for k in range(recipe.eval.inside_episodes)]
         self.leads = dist.get_rank() == 0
         if self.leads:
-            self.player = Player(run, self.tokenizer)
+            self.player = EpisodePlayer(run, self.tokenizer)
             self.log = RunLog(run)
             native_rollout.pack_tensor_dicts = self.player.pack
 
@@ -229,7 +229,7 @@ def save_when_due(trainer: PPOTrainer, workers: Any, step: int) -> None:
         trainer.rollout.stopped_at = step
 
 
-class Steps(list[list[Any]]):
+class StepLoader(list[list[Any]]):
     """RL2's dataloader where tasks follow from the step's number: one empty row per epoch.
 
     Its own, after a resume, takes the epoch in which the checkpoint was made for one still to end.
@@ -257,9 +257,9 @@ class PPOTrainer(ppo.PPOTrainer):
         self.save_clock = SaveClock(run)
         ppo.save_ckpt = save_when_due
 
-    def get_dataloader(self, train: bool) -> Steps:
-        """The rows of one epoch, see `Steps`."""
-        return Steps([[]])
+    def get_dataloader(self, train: bool) -> StepLoader:
+        """The rows of one epoch, see `StepLoader`."""
+        return StepLoader([[]])
 
     def prepare_scheduler(self, worker: Any) -> Any:
         """Let the schedule end with the last of all passes."""

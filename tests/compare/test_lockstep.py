@@ -14,8 +14,8 @@ from gem_core.cli.compare import QUICK
 from gem_core.errors import RunError
 from gem_core.policies.engine.philox import uniforms
 from gem_core.results.compare.grid import Cell
+from gem_core.results.compare.lockstep.divergence import tie_gap
 from gem_core.results.compare.lockstep.page import lockstep_page
-from gem_core.results.compare.lockstep.partings import tie_gap
 from gem_core.results.compare.lockstep.recipe import WHOLE_BATCHES
 from gem_core.results.compare.lockstep.summary import (
     cause,
@@ -86,14 +86,14 @@ def test_a_dropped_reward_is_found_in_the_advantages(compared):
 def test_the_first_other_token_is_shown_with_both_sides(compared):
     summary = compared(Faults(start=2, lr=-8.0, hidden=True))
     (pair,) = summary["pairs"]
-    parting = pair["parting"]
-    assert pair["identical"] == common_steps(summary) == parting["step"] - 1 == 2
-    assert parting["tokens"][0] != parting["tokens"][1] and 0 <= parting["position"] < 3
-    one, other = parting["texts"]
-    place = parting["position"]
+    divergence = pair["parting"]
+    assert pair["identical"] == common_steps(summary) == divergence["step"] - 1 == 2
+    assert divergence["tokens"][0] != divergence["tokens"][1] and 0 <= divergence["position"] < 3
+    one, other = divergence["texts"]
+    place = divergence["position"]
     assert one[:place] == other[:place] and one[place] != other[place]
     page = lockstep_page([summary])
-    assert f"step 3, episode {parting['index']} " in page and repr(one) in page
+    assert f"step 3, episode {divergence['index']} " in page and repr(one) in page
     assert repr(other) in page and "NOT rounding" in page
 
 

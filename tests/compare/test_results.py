@@ -19,13 +19,13 @@ from gem_core.results.compare.results import (
     read_cells,
     select_shared,
 )
-from gem_core.results.compare.runner import Plan, run_grid
+from gem_core.results.compare.runner import GridPlan, run_grid
 
 
 @pytest.fixture
 def grid(tmp_path, cells, behave):
     behave("oat/rebn/seed2", "fails")
-    run_grid(cells, Plan(tmp_path), lambda _: None)
+    run_grid(cells, GridPlan(tmp_path), lambda _: None)
     return tmp_path
 
 

@@ -19,7 +19,7 @@ from gem_core.results.compare.reasons import error_line
 from gem_core.results.compare.recipes import find_mixed_experiments, mark_stale
 from gem_core.results.compare.results import read_cells
 from gem_core.results.compare.runner import (
-    Plan,
+    GridPlan,
     command,
     run_cell,
     run_grid,
@@ -35,7 +35,7 @@ def alive(pid):
 
 
 def test_cells_run_once(tmp_path, cells, behave, starts):
-    plan = Plan(tmp_path)
+    plan = GridPlan(tmp_path)
     lines = []
     assert run_grid(cells, plan, lines.append)["done"] == 6
     assert run_grid(cells, plan, lines.append)["done"] == 6
@@ -45,7 +45,7 @@ def test_cells_run_once(tmp_path, cells, behave, starts):
 
 def test_a_failed_cell_keeps_reason_and_log_and_stops_no_other(tmp_path, cells, behave, starts):
     behave("trl/rebn/seed1", "fails")
-    plan = Plan(tmp_path)
+    plan = GridPlan(tmp_path)
     assert run_grid(cells, plan, lambda _: None) == {
         "done": 5,
         "stale": 0,
@@ -59,13 +59,13 @@ def test_a_failed_cell_keeps_reason_and_log_and_stops_no_other(tmp_path, cells, 
     run_grid(cells, plan, lambda _: None)
     assert starts(plan, cells[1]) == 1  # not again without retry_failed
     behave("trl/rebn/seed1", "trains")
-    assert run_grid(cells, Plan(tmp_path, retry_failed=True), lambda _: None)["done"] == 6
+    assert run_grid(cells, GridPlan(tmp_path, retry_failed=True), lambda _: None)["done"] == 6
     assert starts(plan, cells[1]) == 2
 
 
 def test_a_silent_cell_is_ended_with_its_children(tmp_path, cells, behave):
     behave("seed0", "hangs")
-    plan = Plan(tmp_path, idle_s=3.0)
+    plan = GridPlan(tmp_path, idle_s=3.0)
     assert "wrote nothing for 3 s" in run_cell(cells[0], plan)
     assert status(cells[0], plan) == "failed"
     child = int((plan.directory(cells[0]) / "child").read_text())
@@ -75,7 +75,7 @@ def test_a_silent_cell_is_ended_with_its_children(tmp_path, cells, behave):
 def test_the_budget_is_of_training_and_not_of_pauses(tmp_path, cells, behave):
     behave("seed0", "rests")
     behave("seed1", "trains long")
-    plan = Plan(tmp_path, budget_s=1.0)
+    plan = GridPlan(tmp_path, budget_s=1.0)
     assert run_cell(cells[0], plan) is None
     assert "budget of 1 s" in run_cell(cells[1], plan)
     assert status(cells[1], plan) == "failed"
@@ -84,24 +84,24 @@ def test_the_budget_is_of_training_and_not_of_pauses(tmp_path, cells, behave):
 def test_finished_cells_are_recorded_and_not_run_in_another_checkout(
     tmp_path, cells, behave, starts
 ):
-    plan = Plan(tmp_path / "runs", record=tmp_path / "record")
+    plan = GridPlan(tmp_path / "runs", record=tmp_path / "record")
     assert run_grid(cells[:2], plan, lambda _: None)["done"] == 2
     files = [path for path in plan.record.rglob("*") if path.is_file()]
     assert len(files) == 2 * 5
     assert sum(path.stat().st_size for path in files) < 2 * 8000
     recorded = read_cells(plan.record)
     assert [cell.result for cell in recorded] == [c.result for c in read_cells(plan.out)]
-    other = Plan(tmp_path / "elsewhere", record=plan.record)
+    other = GridPlan(tmp_path / "elsewhere", record=plan.record)
     assert run_grid(cells[:3], other, lambda _: None)["done"] == 3
     assert [starts(other, cell) for cell in cells[:3]] == [0, 0, 1]
-    changed = Plan(tmp_path / "third", extra=("algorithm.gamma=0.1",), record=plan.record)
+    changed = GridPlan(tmp_path / "third", extra=("algorithm.gamma=0.1",), record=plan.record)
     run_grid(cells[:1], changed, lambda _: None)
     assert starts(changed, cells[0]) == 1  # the figures are of another recipe
     assert RunDir(plan.record / cells[0].name).recipe.algorithm.gamma == 0.1
 
 
 def test_a_recipe_that_is_wrong_fails_before_anything_starts(tmp_path, cells, behave, starts):
-    plan = Plan(tmp_path, extra=("algorithm.gama=1",))
+    plan = GridPlan(tmp_path, extra=("algorithm.gama=1",))
     assert "algorithm.gamma" in run_cell(cells[0], plan)
     assert starts(plan, cells[0]) == 0
 
@@ -109,7 +109,7 @@ def test_a_recipe_that_is_wrong_fails_before_anything_starts(tmp_path, cells, be
 def test_a_runner_killed_in_a_cell_resumes_and_ends_the_orphan(tmp_path, cells, behave, starts):
     """The outer runner is a process of its own, killed with SIGKILL; its cell keeps running."""
     behave("seed0", "trains")
-    plan = Plan(tmp_path)
+    plan = GridPlan(tmp_path)
     cell = cells[0]
     folder = plan.directory(cell)
     outer = (
@@ -123,7 +123,7 @@ def test_a_runner_killed_in_a_cell_resumes_and_ends_the_orphan(tmp_path, cells, 
         "import json\n"
         "text = json.dumps(cell.recipe('tiny').to_dict())\n"
         "runner.command = lambda c, p: [sys.executable, '-c', code, str(p.directory(c)), text]\n"
-        "runner.run_cell(cell, runner.Plan(Path(sys.argv[2])))\n"
+        "runner.run_cell(cell, runner.GridPlan(Path(sys.argv[2])))\n"
     )
     root = str(Path(__file__).parents[2])
     process = subprocess.Popen([sys.executable, "-c", outer, root, str(tmp_path)])
@@ -140,7 +140,7 @@ def test_a_runner_killed_in_a_cell_resumes_and_ends_the_orphan(tmp_path, cells, 
 
 def test_the_command_is_the_train_verb_with_resume(tmp_path, monkeypatch):
     monkeypatch.setenv("GEM_CORE_PYTHON_TRL", "/some/python")
-    argv = command(Cell("guess-the-number-easy", "trl", "grpo", 2), Plan(tmp_path, "tiny"))
+    argv = command(Cell("guess-the-number-easy", "trl", "grpo", 2), GridPlan(tmp_path, "tiny"))
     assert argv[:5] == ["/some/python", "-m", "gem_core.cli", "train", "guess-the-number-easy"]
     assert argv[-1] == "--resume" and "seed=2" in argv and "batch.group_size=8" in argv
     assert trainer_python("trl") == "/some/python"
@@ -162,10 +162,10 @@ def test_grids_are_even_and_guess_names():
 def test_a_cell_of_another_recipe_is_neither_reported_nor_overwritten(
     tmp_path, cells, behave, starts
 ):
-    plan = Plan(tmp_path)
+    plan = GridPlan(tmp_path)
     lines = []
     run_grid(cells, plan, lambda _: None)
-    other = Plan(tmp_path, extra=("algorithm.gamma=0.1",))
+    other = GridPlan(tmp_path, extra=("algorithm.gamma=0.1",))
     assert run_grid(cells, other, lines.append)["stale"] == 6
     assert "algorithm.gamma = 0.9, not 0.1" in lines[0] and "--retry-stale" in lines[0]
     marked = mark_stale(read_cells(tmp_path), cells, other.profile, other.extra)
@@ -173,15 +173,15 @@ def test_a_cell_of_another_recipe_is_neither_reported_nor_overwritten(
     assert all(cell.result is None for cell in marked)
     kept = mark_stale(read_cells(tmp_path), cells[:2], plan.profile, plan.extra)
     assert [(cell.name, cell.status) for cell in kept] == [(c.name, "done") for c in cells[:2]]
-    again = Plan(tmp_path, extra=("algorithm.gamma=0.1",), retry_stale=True)
+    again = GridPlan(tmp_path, extra=("algorithm.gamma=0.1",), retry_stale=True)
     assert run_grid(cells[:1], again, lambda _: None)["done"] == 1
     assert starts(plan, cells[0]) == 1  # the old run is gone
 
 
 def test_cells_of_one_experiment_with_different_recipes_are_named(tmp_path, cells, behave):
-    run_grid(cells[:2], Plan(tmp_path), lambda _: None)
+    run_grid(cells[:2], GridPlan(tmp_path), lambda _: None)
     assert find_mixed_experiments(read_cells(tmp_path)) == []
-    run_grid(cells[2:], Plan(tmp_path, extra=("algorithm.lr=0.5",)), lambda _: None)
+    run_grid(cells[2:], GridPlan(tmp_path, extra=("algorithm.lr=0.5",)), lambda _: None)
     (line,) = find_mixed_experiments(read_cells(tmp_path))
     assert "algorithm.lr" in line and "0.5: " in line and cells[0].name in line
 

@@ -216,7 +216,7 @@ def test_a_limit_that_passes_while_it_is_looked_at_is_an_ended_episode(kit, pool
     machine = kit.machine(9.0, limits=Limits(turn_deadline_s=0.3))
     call = pool.submit(machine.env.release.wait, 0.3)
     left = iter([1e-9, *[-1e-9] * 9])
-    monkeypatch.setattr(pool_module.Call, "left", lambda call: next(left))
+    monkeypatch.setattr(pool_module.ThreadedCall, "left", lambda call: next(left))
     looks = 0
     while not env_calls._give_up_late(machine, call, None):
         looks += 1

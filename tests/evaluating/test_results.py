@@ -14,7 +14,7 @@ from gem_core.errors import GemError
 from gem_core.evaluation.contenders import ScriptedPlayer
 from gem_core.evaluation.folder import EvalDir
 from gem_core.evaluation.paired import compare
-from gem_core.evaluation.rows import Failure, Row
+from gem_core.evaluation.rows import Failure, ItemRow
 from gem_core.evaluation.summary import summarise_rows
 from gem_core.runs.directory import episode_store as store
 
@@ -40,7 +40,7 @@ def test_items_without_a_result_are_in_no_mean():
     def row(item, success, error=None):
         task, sample = item % 2, item // 2
         place = {"item": item, "task": task, "sample": sample, "env": 0, "env_id": "e", "seed": -1}
-        return Row(**place, success=success, stop="terminated", error=error)
+        return ItemRow(**place, success=success, stop="terminated", error=error)
 
     rows = [row(0, False, Failure("timeout", "")), row(1, False), row(2, True), row(3, False)]
     summary = summarise_rows(rows, 2)

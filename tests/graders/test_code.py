@@ -13,15 +13,15 @@ import pytest
 
 from gem_core.envs.code import find_fenced
 from gem_core.envs.graders._code_runner import PROVIDED
-from gem_core.envs.graders.code import Limits, grade_code, read_tests, same_output
+from gem_core.envs.graders.code import CodeLimits, grade_code, read_tests, same_output
 from gem_core.errors import DataError
 from gem_core.execution.sandbox import get_shared_backend
 
 ROOT = Path(__file__).resolve().parents[2]
 ADD = [{"input": "1 2\n", "output": "3\n"}, {"input": "5 6\n", "output": "11\n"}]
 RIGHT = "a, b = map(int, input().split())\nprint(a + b)\n"
-QUICK = Limits(test_s=1, total_s=30)
-ROOMY = Limits(test_s=20, total_s=60)
+QUICK = CodeLimits(test_s=1, total_s=30)
+ROOMY = CodeLimits(test_s=20, total_s=60)
 """For programs that end by themselves, on a busy machine, too."""
 
 

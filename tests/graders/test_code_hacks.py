@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from gem_core.envs.graders.code import CodeVerdict, Limits, grade_code
+from gem_core.envs.graders.code import CodeLimits, CodeVerdict, grade_code
 
 SECRET = 918273645
 FUNCTION = [{"function": "f", "args": [1], "output": SECRET}]
 STDIN = [{"input": "1\n", "output": str(SECRET)}]
-LIMITS = Limits(test_s=0.4, total_s=20)
+LIMITS = CodeLimits(test_s=0.4, total_s=20)
 SEARCH = """
 import gc, sys, json, os
 def numbers(value, depth=0):

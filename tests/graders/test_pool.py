@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from gem_core.envs.graders.pool import DeadlineError, WorkerDiedError, WorkerError, WorkerPool
+from gem_core.envs.graders.pool import DeadlineError, GraderDiedError, GraderPool, WorkerError
 
 TARGET = """
 import os, sys, time
@@ -50,15 +50,15 @@ def run(job):
 
 
 @pytest.fixture
-def pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[WorkerPool]:
+def pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[GraderPool]:
     (tmp_path / "pool_target.py").write_text(TARGET)
     monkeypatch.syspath_prepend(str(tmp_path))
-    workers = WorkerPool("pool_target:run", size=2)
+    workers = GraderPool("pool_target:run", size=2)
     yield workers
     workers.close()
 
 
-def pids_of(pool: WorkerPool) -> set[int]:
+def pids_of(pool: GraderPool) -> set[int]:
     """Return the processes of the workers."""
     return {pool.call({"do": "sleep", "s": 0.01}, 30)["pid"] for _ in range(20)}
 
@@ -81,13 +81,13 @@ def wait_for_end(pid: int) -> bool:
     return False
 
 
-def test_a_job_goes_to_another_process_and_comes_back(pool: WorkerPool) -> None:
+def test_a_job_goes_to_another_process_and_comes_back(pool: GraderPool) -> None:
     reply = pool.call({"text": "é\u0000" * 1000}, 30)
     assert reply["echo"] == {"text": "é\u0000" * 1000} and reply["pid"] != os.getpid()
     assert pool.call({"do": "print"}, 30)["echo"] == {"do": "print"}
 
 
-def test_errors_are_reported_and_cost_no_worker(pool: WorkerPool) -> None:
+def test_errors_are_reported_and_cost_no_worker(pool: GraderPool) -> None:
     before = pids_of(pool)
     with pytest.raises(WorkerError, match="KeyError: 'no such thing'"):
         pool.call({"do": "raise"}, 30)
@@ -102,13 +102,13 @@ def test_errors_are_reported_and_cost_no_worker(pool: WorkerPool) -> None:
     assert len(before | pids_of(pool)) <= 2
 
 
-def test_a_megabyte_is_passed_on(pool: WorkerPool) -> None:
+def test_a_megabyte_is_passed_on(pool: GraderPool) -> None:
     text = "x\n" * 500_000
     assert pool.call({"text": text}, 30)["echo"] == {"text": text}
 
 
 @pytest.mark.parametrize("job", [{"do": "sleep", "s": 1000}, {"do": "compute"}])
-def test_a_hung_worker_is_replaced_at_once(pool: WorkerPool, job: dict[str, object]) -> None:
+def test_a_hung_worker_is_replaced_at_once(pool: GraderPool, job: dict[str, object]) -> None:
     before = pids_of(pool)
     begun = time.monotonic()
     for _ in range(3):
@@ -119,7 +119,7 @@ def test_a_hung_worker_is_replaced_at_once(pool: WorkerPool, job: dict[str, obje
     assert len(before - pids_of(pool)) >= 1
 
 
-def test_a_hung_worker_does_not_delay_the_other(pool: WorkerPool) -> None:
+def test_a_hung_worker_does_not_delay_the_other(pool: GraderPool) -> None:
     pids_of(pool)
     with ThreadPoolExecutor(1) as executor:
         hung = executor.submit(pool.call, {"do": "sleep", "s": 1000}, 10)
@@ -131,20 +131,20 @@ def test_a_hung_worker_does_not_delay_the_other(pool: WorkerPool) -> None:
             hung.result()
 
 
-def test_a_dead_worker_is_replaced(pool: WorkerPool) -> None:
-    with pytest.raises(WorkerDiedError):
+def test_a_dead_worker_is_replaced(pool: GraderPool) -> None:
+    with pytest.raises(GraderDiedError):
         pool.call({"do": "die"}, 30)
     assert pool.call({}, 30)["pid"]
 
 
-def test_workers_that_are_killed_while_idle_are_replaced(pool: WorkerPool) -> None:
+def test_workers_that_are_killed_while_idle_are_replaced(pool: GraderPool) -> None:
     for pid in pids_of(pool):
         os.kill(pid, 9)
     time.sleep(1)  # a job that comes before the pool has noticed fails
     assert pool.call({}, 30)["pid"] and pool.call({}, 30)["pid"]
 
 
-def test_a_server_that_is_killed_is_replaced(pool: WorkerPool) -> None:
+def test_a_server_that_is_killed_is_replaced(pool: GraderPool) -> None:
     pids = pids_of(pool)
     assert pool._server is not None
     server = pool._server
@@ -157,7 +157,7 @@ def test_a_server_that_is_killed_is_replaced(pool: WorkerPool) -> None:
     assert pool.call({}, 30)["pid"] not in pids
 
 
-def test_many_threads_share_the_workers(pool: WorkerPool) -> None:
+def test_many_threads_share_the_workers(pool: GraderPool) -> None:
     replies: list[tuple[int, int, int]] = []
 
     def work(number: int) -> None:
@@ -174,14 +174,14 @@ def test_many_threads_share_the_workers(pool: WorkerPool) -> None:
     assert len({pid for *_, pid in replies}) <= 2
 
 
-def test_closing_ends_the_processes(pool: WorkerPool) -> None:
+def test_closing_ends_the_processes(pool: GraderPool) -> None:
     pid = pool.call({}, 30)["pid"]
     pool.close()
     assert wait_for_end(pid)
     assert pool.call({}, 30)["pid"] != pid
 
 
-def test_a_forked_child_gets_workers_of_its_own(pool: WorkerPool) -> None:
+def test_a_forked_child_gets_workers_of_its_own(pool: GraderPool) -> None:
     pids = pids_of(pool)
     child = os.fork()
     if child == 0:
@@ -196,13 +196,13 @@ def test_a_forked_child_gets_workers_of_its_own(pool: WorkerPool) -> None:
 
 
 def test_a_target_that_cannot_be_imported_is_named() -> None:
-    broken = WorkerPool("gem_core.envs.graders.nowhere:run", size=1)
+    broken = GraderPool("gem_core.envs.graders.nowhere:run", size=1)
     with pytest.raises(WorkerError, match=r"could not start: ModuleNotFoundError.*nowhere"):
         broken.call({}, 5)
     broken.close()
 
 
-def test_a_process_that_may_have_no_children_grades(pool: WorkerPool) -> None:
+def test_a_process_that_may_have_no_children_grades(pool: GraderPool) -> None:
     """As in a worker of a `multiprocessing.Pool` or of torch's DataLoader, which are daemons."""
     context = multiprocessing.get_context("fork")
     ours, theirs = context.Pipe()

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from gem_core.execution.sandbox import Limits, Result, Sandbox
+from gem_core.execution.sandbox import Sandbox, SandboxLimits, SandboxResult
 
-LIMITS = Limits(seconds=1.5, cpu_s=2, memory_mb=256, threads=16, file_mb=16, disk_mb=32)
+LIMITS = SandboxLimits(seconds=1.5, cpu_s=2, memory_mb=256, threads=16, file_mb=16, disk_mb=32)
 SECRET = "GEM_CORE_TEST_SECRET"
 
 
@@ -58,13 +58,15 @@ def targets(sandbox: Sandbox) -> Iterator[dict[str, Any]]:
         assert os.listdir(shared) == [] or sandbox.level == "limited"
 
 
-def run_attempt(sandbox: Sandbox, attempt: Any, preamble: str, names: dict[str, Any]) -> Result:
+def run_attempt(
+    sandbox: Sandbox, attempt: Any, preamble: str, names: dict[str, Any]
+) -> SandboxResult:
     """Run an attempt as the sandbox's level allows it."""
     real = sandbox.level == "strict" or not attempt.harmless
     code = attempt.code if real else attempt.harmless
     return sandbox.run(preamble + code, names=names, limits=LIMITS)
 
 
-def escaped(result: Result) -> bool:
+def escaped(result: SandboxResult) -> bool:
     """Return whether a program printed that it succeeded; a traceback's lines are indented."""
     return any(line.startswith("ESCAPED") for line in result.output.splitlines())

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from gem_core.execution.sandbox import Limits, Sandbox, SandboxUnavailable
+from gem_core.execution.sandbox import Sandbox, SandboxLimits, SandboxUnavailable
 
-LIMITS = Limits(seconds=10, cpu_s=10, memory_mb=256)
+LIMITS = SandboxLimits(seconds=10, cpu_s=10, memory_mb=256)
 LEAVINGS = {
     "a folder in place of its own": "os.rmdir('../main'); os.mkdir('../main', 0)",
     "a file in place of its folder": "os.rename('../main', '../x'); open('../main', 'w').close()",
@@ -89,7 +89,7 @@ def test_a_program_that_fills_its_pipe_and_stops_is_ended(sandbox: Sandbox) -> N
         except BlockingIOError: pass
         os.kill(os.getpid(), signal.SIGSTOP)
     """
-    limits = Limits(seconds=0.5, output_kb=10_000)
+    limits = SandboxLimits(seconds=0.5, output_kb=10_000)
     result = sandbox.run(textwrap.dedent(code), limits=limits)
     assert result.error in ("timeout", "output_limit") and len(result.output) >= 100_000
     assert sandbox.run("print(1)").output == "1\n"

@@ -12,7 +12,7 @@ import pytest
 from attempts import ATTEMPTS, PREAMBLE
 from targets import LIMITS, SECRET, escaped, run_attempt, targets
 
-from gem_core.execution.sandbox import Limits, Sandbox, SandboxUnavailable
+from gem_core.execution.sandbox import Sandbox, SandboxLimits, SandboxUnavailable
 from gem_core.execution.sandbox.processes import members
 from gem_core.execution.sandbox.shell import Shell, ShellLimits
 
@@ -132,7 +132,7 @@ def test_a_tree_of_processes_ends_with_its_command(sandbox: Sandbox) -> None:
     assert server is not None
     before = set(members(server.pid))
     tree = "for i in 1 2 3; do (trap '' TERM HUP INT; sleep 60 & sleep 60 & wait) & done; wait"
-    limits = Limits(seconds=0.4, threads=32)
+    limits = SandboxLimits(seconds=0.4, threads=32)
     code = "import subprocess; subprocess.run(['/bin/bash', '-c', command])"
     started = time.monotonic()
     result = sandbox.run(code, names={"command": tree}, limits=limits)

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from test_programs import sandboxes  # noqa: F401
 
-from gem_core.execution.sandbox import Limits, Sandbox
+from gem_core.execution.sandbox import Sandbox, SandboxLimits
 from gem_core.execution.sandbox.shell import Shell, ShellLimits
 
 ROOT = Path(__file__).resolve().parents[2]
-LIMITS = Limits(seconds=60, cpu_s=60, memory_mb=512, file_mb=16, disk_mb=32)
+LIMITS = SandboxLimits(seconds=60, cpu_s=60, memory_mb=512, file_mb=16, disk_mb=32)
 MOST = 300  # MB that an attempt tries to hold; far below what would hurt the machine
 HOLD = f"""
 import ctypes, mmap, os, time

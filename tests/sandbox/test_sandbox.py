@@ -21,9 +21,9 @@ from attempts import ATTEMPTS
 from gem_core.execution.sandbox import (
     KINDS,
     LEVELS,
-    Limits,
     Sandbox,
     SandboxError,
+    SandboxLimits,
     SandboxUnavailable,
 )
 from gem_core.execution.sandbox.launch import Options
@@ -31,7 +31,7 @@ from gem_core.execution.sandbox.process import ServerProcess, sweep
 from gem_core.execution.sandbox.processes import members
 
 ROOT = Path(__file__).resolve().parents[2]
-QUICK = Limits(seconds=0.5, cpu_s=2, memory_mb=256, output_kb=16)
+QUICK = SandboxLimits(seconds=0.5, cpu_s=2, memory_mb=256, output_kb=16)
 SLOW = 20.0  # more than a busy machine needs
 
 
@@ -144,7 +144,7 @@ def test_too_much_output_ends_the_call(sandbox: Sandbox) -> None:
 
 
 def test_cpu_time_is_limited(sandbox: Sandbox) -> None:
-    result = sandbox.run("while True: pass", limits=Limits(seconds=SLOW, cpu_s=0.5))
+    result = sandbox.run("while True: pass", limits=SandboxLimits(seconds=SLOW, cpu_s=0.5))
     assert result.error == "cpu_limit" and result.seconds < SLOW
 
 
@@ -163,7 +163,7 @@ def test_many_threads_share_a_sandbox_and_wait_only_for_themselves(sandbox: Sand
     def ask(number: int) -> None:
         started = time.monotonic()
         code = f"print({number})" if number % 4 else "import time; time.sleep(60)"
-        result = sandbox.run(code, limits=Limits(seconds=5))
+        result = sandbox.run(code, limits=SandboxLimits(seconds=5))
         if number % 4:
             took.append(time.monotonic() - started)
         answers.append(result.output.strip() if result.ok else str(result.error))
@@ -214,7 +214,7 @@ def test_a_server_that_dies_in_a_call_is_started_again() -> None:
         server = sandbox._servers[0]
         assert server is not None
         first = server.pid
-        call = thread.submit(sandbox.run, code, limits=Limits(seconds=60, cpu_s=60))
+        call = thread.submit(sandbox.run, code, limits=SandboxLimits(seconds=60, cpu_s=60))
         until = time.monotonic() + SLOW
         while not list(Path(server._folder).rglob("running")):
             assert time.monotonic() < until, "the program does not run"
@@ -344,7 +344,7 @@ def test_numpy_works_where_it_is_offered() -> None:
     numpy = importlib.util.find_spec("numpy")
     assert numpy is not None and numpy.origin is not None
     folder = str(Path(numpy.origin).parents[1])
-    limits = Limits(seconds=SLOW, cpu_s=SLOW, memory_mb=2048)
+    limits = SandboxLimits(seconds=SLOW, cpu_s=SLOW, memory_mb=2048)
     code = "import numpy as np; print(np.eye(2).sum(), np.linalg.det(np.eye(2)), np.random.rand())"
     for level in ("strict", "confined"):
         options = {"packages": (folder,), "preload": ("numpy.random",), "limits": limits}

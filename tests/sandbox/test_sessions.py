@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from gem_core.execution.sandbox import Limits, Sandbox, SandboxError
+from gem_core.execution.sandbox import Sandbox, SandboxError, SandboxLimits
 from gem_core.execution.sandbox.processes import members
 
 
@@ -42,7 +42,7 @@ def test_an_exception_keeps_the_state(sandbox: Sandbox) -> None:
 def test_the_end_of_an_interpreter_is_the_end_of_the_session(
     sandbox: Sandbox, code: str, error: str | None
 ) -> None:
-    with sandbox.session(limits=Limits(seconds=0.5)) as session:
+    with sandbox.session(limits=SandboxLimits(seconds=0.5)) as session:
         session.run("x = 1")
         assert session.run(code).error == error
         assert session.run("print(x)").error == "session_over" and session.over
@@ -50,7 +50,7 @@ def test_the_end_of_an_interpreter_is_the_end_of_the_session(
 
 def test_cpu_time_of_earlier_calls_does_not_count(sandbox: Sandbox) -> None:
     loop = "import time\nend = time.process_time() + 0.4\nwhile time.process_time() < end: pass"
-    with sandbox.session(limits=Limits(seconds=30, cpu_s=1)) as session:
+    with sandbox.session(limits=SandboxLimits(seconds=30, cpu_s=1)) as session:
         assert all(session.run(loop).ok for _ in range(6))
 
 
@@ -115,7 +115,7 @@ def test_branches_have_their_own_state_and_files(sandbox: Sandbox) -> None:
 
 
 def test_a_branch_lives_on_without_its_parent_and_hangs_alone(sandbox: Sandbox) -> None:
-    session = sandbox.session(branches=True, limits=Limits(seconds=1))
+    session = sandbox.session(branches=True, limits=SandboxLimits(seconds=1))
     session.run("x = 1")
     first = session.branch()
     second = session.branch()
@@ -132,7 +132,9 @@ def test_a_fork_bomb_in_a_session_that_may_branch_is_held() -> None:
         if sandbox.level != "strict" or not sandbox.own_user:
             return
         bomb = "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass"
-        with sandbox.session(branches=True, limits=Limits(seconds=0.5, threads=16)) as session:
+        with sandbox.session(
+            branches=True, limits=SandboxLimits(seconds=0.5, threads=16)
+        ) as session:
             assert session.run(bomb).error == "timeout"
         started = time.monotonic()
         assert sandbox.run("print(1)").ok
@@ -145,7 +147,7 @@ def test_a_session_that_cannot_branch_says_so(sandbox: Sandbox) -> None:
         pytest.raises(SandboxError, match="branches=True"),
     ):
         session.branch()
-    with sandbox.session(branches=True, limits=Limits(threads=1)) as session:
+    with sandbox.session(branches=True, limits=SandboxLimits(threads=1)) as session:
         if sandbox.own_user:
             with pytest.raises(SandboxError, match="could not be copied"):
                 session.branch()
@@ -164,7 +166,7 @@ def test_nothing_runs_on_between_two_calls(sandbox: Sandbox) -> None:
         counted = [0]
         threading.Thread(target=work, daemon=True).start()
     """
-    with sandbox.session(limits=Limits(output_kb=10_000)) as session:
+    with sandbox.session(limits=SandboxLimits(output_kb=10_000)) as session:
         assert session.run(textwrap.dedent(spin)).ok
         first = int(session.run("print(f'\\n{counted[0]}')").output.split("\n")[1].strip("x"))
         time.sleep(0.5)

@@ -6,9 +6,9 @@ import threading
 
 import pytest
 
-from gem_core.execution.sandbox import Limits, Sandbox, SandboxError
+from gem_core.execution.sandbox import Sandbox, SandboxError, SandboxLimits
 
-QUICK = Limits(seconds=0.5, cpu_s=2, memory_mb=256)
+QUICK = SandboxLimits(seconds=0.5, cpu_s=2, memory_mb=256)
 WRITE_EVERYWHERE = """
 import ctypes, os, socket, sys
 libc = ctypes.CDLL(None)
@@ -85,11 +85,11 @@ def test_a_branch_that_lies_about_its_process_harms_nobody(sandbox: Sandbox, pid
 
 def test_a_flood_of_answers_does_not_keep_the_server_busy(sandbox: Sandbox) -> None:
     flood = "import os\nos.set_blocking(3, False)\nfor _ in range(500): os.write(3, bytes(1 << 16))"
-    result = sandbox.run(flood + "\nprint('ESCAPED')", limits=Limits(seconds=30, cpu_s=30))
+    result = sandbox.run(flood + "\nprint('ESCAPED')", limits=SandboxLimits(seconds=30, cpu_s=30))
     assert result.error == "error" and "BlockingIOError" in result.output, result
     with sandbox.session() as session:
         blocks = "import os\nwhile True: os.write(3, bytes(1 << 16))"
-        assert session.run(blocks, limits=Limits(seconds=60, cpu_s=60)).error == "killed"
+        assert session.run(blocks, limits=SandboxLimits(seconds=60, cpu_s=60)).error == "killed"
     assert sandbox.run("print(1)").output == "1\n"
 
 
@@ -138,11 +138,14 @@ def test_no_data_of_other_calls_is_in_a_programs_memory() -> None:
             running = threading.Thread(
                 target=neighbour.run,
                 args=(code + "\nimport sys; sys.stdout.flush()\nwhile True: pass",),
-                kwargs={"names": {"given": f"{secret}-of-them"}, "limits": Limits(seconds=2)},
+                kwargs={
+                    "names": {"given": f"{secret}-of-them"},
+                    "limits": SandboxLimits(seconds=2),
+                },
             )
             running.start()
             names = {"reversed_needle": secret[::-1]}
-            limits = Limits(seconds=20, cpu_s=20)
+            limits = SandboxLimits(seconds=20, cpu_s=20)
             for _ in range(3):
                 assert sandbox.run(SEARCH, names=names, limits=limits).output == "[] True\n"
             running.join()

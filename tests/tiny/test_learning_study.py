@@ -12,7 +12,7 @@ import torch
 from gem_adapters.turn_batch import turn_batch
 from gem_core.advantages import compute_advantages
 from gem_core.episodes.rollout import play_batch
-from gem_core.evaluation.local import loaded
+from gem_core.evaluation.local import load_policy
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks" / "learning"))
 import gradient
@@ -24,7 +24,7 @@ def played(quick_model):
     from gem_core.runs.recipe.load import load_recipe
 
     recipe = load_recipe("guess-the-number-easy", "tiny", ["algorithm.estimator=reinforce"])
-    with loaded(recipe, quick_model) as (factory, policy, _):
+    with load_policy(recipe, quick_model) as (factory, policy, _):
         batches = [
             play_batch([factory.train(16 * n + k) for k in range(16)], policy) for n in range(3)
         ]

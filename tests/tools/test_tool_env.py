@@ -15,7 +15,7 @@ import pytest
 import gem_core
 from gem_core.env.interface import Env
 from gem_core.errors import EpisodeStateError, RegistrationError, StateError, UnknownNameError
-from gem_core.tools import Budget, Call, Rewards, Tool, ToolEnv, ToolResult, make_tool, registry
+from gem_core.tools import Budget, Call, Tool, ToolEnv, ToolResult, ToolRewards, make_tool, registry
 from gem_core.tools.base import wrong_arguments
 from gem_core.tools.python import PythonTool
 
@@ -160,7 +160,7 @@ def test_what_is_not_a_call_is_passed_on(action: str) -> None:
     ],
 )  # fmt: skip
 def test_a_call_that_fails_is_an_observation(action: str, error: str, text: str) -> None:
-    env = env_with(rewards=Rewards(call=0.5, failed_call=-0.25))
+    env = env_with(rewards=ToolRewards(call=0.5, failed_call=-0.25))
     obs, reward, terminated, _, info = env.step(action)
     assert text in obs and info["tool"]["error"] == error and not info["tool"]["ok"]
     assert (reward, terminated, info["tool_failures"]) == (-0.25, False, 1)

@@ -10,7 +10,7 @@ import pytest
 from gem_core.cli import main
 from gem_core.errors import GemError, RecipeError, RunError
 from gem_core.results.compare.grid import make_grid
-from gem_core.results.compare.runner import Plan, run_grid
+from gem_core.results.compare.runner import GridPlan, run_grid
 from gem_core.runs.directory.lock import exclusive
 from gem_core.runs.directory.run_dir import RunDir
 from gem_core.runs.recipe.load import load_recipe
@@ -96,7 +96,7 @@ def test_overwrite_deletes_nothing_but_runs(tmp_path, kind):
 
 def test_a_stale_cell_that_is_no_run_is_not_deleted(tmp_path):
     (cell,) = make_grid(["guess-the-number-easy"], ["trl"], ["rebn"], [0])
-    plan = Plan(tmp_path, retry_stale=True)
+    plan = GridPlan(tmp_path, retry_stale=True)
     folder = plan.directory(cell)
     folder.mkdir(parents=True)
     (folder / "recipe.json").write_text('{"name": "cake"}')

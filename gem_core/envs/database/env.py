@@ -18,7 +18,7 @@ from gem_core.envs.database.shop import (
     tables_of,
     write_rows,
 )
-from gem_core.envs.database.tasks import TASKS, Problem, make_expected, tasks_of
+from gem_core.envs.database.tasks import TASKS, DatabaseProblem, make_expected, tasks_of
 from gem_core.envs.games.game import Game
 from gem_core.errors import StateError
 from gem_core.tools.mcp.session import McpError, require_sdk
@@ -151,7 +151,7 @@ class DatabaseEnv(Game):
     def _restored(self) -> None:
         rng = Random(self._draw)
         self._drawn = draw_shop(rng)
-        self._problem: Problem = TASKS[self._task].draw(rng, in_memory(self._drawn))
+        self._problem: DatabaseProblem = TASKS[self._task].draw(rng, in_memory(self._drawn))
 
     def _rules(self) -> str:
         example = write_call("describe", table="orders")
@@ -193,7 +193,7 @@ class DatabaseEnv(Game):
     def _is_solved(self) -> bool:
         return bool(self._tables() == self._make_expected(self._problem))
 
-    def _make_expected(self, problem: Problem) -> Any:
+    def _make_expected(self, problem: DatabaseProblem) -> Any:
         return tables_of(make_expected(self._drawn, problem))
 
     def _tables(self) -> Any:

@@ -1,4 +1,4 @@
-"""The process of a `gem_core.envs.graders.pool.WorkerPool`, with its workers.
+"""The process of a `gem_core.envs.graders.pool.GraderPool`, with its workers.
 
 It holds a process pool of pebble, whose workers are forks: they start in milliseconds and share
 the module of the target, which is imported here once. Forks are safe because this is a fresh

@@ -44,7 +44,7 @@ _STATUSES = {
 """How the sandbox's errors are called here."""
 
 
-class Limits(NamedTuple):
+class CodeLimits(NamedTuple):
     """The resource limits of a program.
 
     Attributes:
@@ -91,7 +91,7 @@ def grade_code(
     code: str,
     tests: Sequence[Mapping[str, Any]],
     *,
-    limits: Limits | None = None,
+    limits: CodeLimits | None = None,
     stop_early: bool = True,
     level: str | None = None,
 ) -> CodeVerdict:
@@ -110,7 +110,7 @@ def grade_code(
     Raises:
         SandboxUnavailable: this machine does not offer the level.
     """
-    limits = limits or Limits()
+    limits = limits or CodeLimits()
     # Lone surrogates cannot be sent to another process.
     code = code.encode(errors="replace").decode()
     name = choose_level(level)
@@ -148,7 +148,7 @@ def _run_in(
     sandbox: Backend,
     code: str,
     tests: Sequence[Mapping[str, Any]],
-    limits: Limits,
+    limits: CodeLimits,
     stop_early: bool,
 ) -> list[dict[str, Any]] | None:
     """Run each test in a process of its own; ``None``: they exceeded the deadline together."""
@@ -173,7 +173,7 @@ def _has_passed(result: Mapping[str, Any], test: Mapping[str, Any]) -> bool:
 
 
 def _run_test(
-    sandbox: Backend, code: str, test: Mapping[str, Any], limits: Limits, seconds: float
+    sandbox: Backend, code: str, test: Mapping[str, Any], limits: CodeLimits, seconds: float
 ) -> dict[str, Any]:
     # A mark that the program cannot know in advance separates the result from its output.
     mark = secrets.token_hex(8)
@@ -206,7 +206,7 @@ def _run_test(
 
 
 def _run_guarded(
-    code: str, tests: Sequence[Mapping[str, Any]], limits: Limits, stop_early: bool
+    code: str, tests: Sequence[Mapping[str, Any]], limits: CodeLimits, stop_early: bool
 ) -> list[dict[str, Any]] | None:
     mark = secrets.token_hex(8)
     job = {

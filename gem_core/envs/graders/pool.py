@@ -39,11 +39,11 @@ class DeadlineError(WorkerError, TimeoutError):
     """A job that exceeded its deadline; its worker was killed."""
 
 
-class WorkerDiedError(WorkerError):
+class GraderDiedError(WorkerError):
     """A worker that ended in the middle of a job (out of memory, stack overflow)."""
 
 
-_ERRORS = {"deadline": DeadlineError, "died": WorkerDiedError, "failed": WorkerError}
+_ERRORS = {"deadline": DeadlineError, "died": GraderDiedError, "failed": WorkerError}
 
 
 def require_pebble(extra: str) -> None:
@@ -61,7 +61,7 @@ def require_pebble(extra: str) -> None:
         )
 
 
-class WorkerPool:
+class GraderPool:
     """``size`` processes, started at the first call, that each run ``target`` on a job at a time.
 
     Args:
@@ -211,16 +211,16 @@ def _default_size() -> int:
     return max(1, min(8, os.cpu_count() or 1))
 
 
-_pools: dict[str, WorkerPool] = {}
+_pools: dict[str, GraderPool] = {}
 _pools_lock = threading.Lock()
 os.register_at_fork(after_in_child=lambda: globals().update(_pools_lock=threading.Lock()))
 
 
-def get_pool(target: str) -> WorkerPool:
+def get_pool(target: str) -> GraderPool:
     """Return this process's pool that runs ``target``; it is made at the first call."""
     with _pools_lock:
         pool = _pools.get(target)
         if pool is None:
-            pool = WorkerPool(target)
+            pool = GraderPool(target)
             _pools[target] = pool
         return pool

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from gem_core.env.registration.references import check_level
 from gem_core.envs.games.game import Game
-from gem_core.envs.terminal.problem import Problem
+from gem_core.envs.terminal.problem import TerminalProblem
 from gem_core.envs.terminal.tasks import TASKS, tasks_of
 from gem_core.errors import StateError
 from gem_core.execution.sandbox.results import SandboxError
@@ -154,7 +154,7 @@ class TerminalEnv(Game):
         shell.set_state(_set_up_files[key])
 
     def _restored(self) -> None:
-        self._problem: Problem = TASKS[self._task].draw(Random(self._draw))
+        self._problem: TerminalProblem = TASKS[self._task].draw(Random(self._draw))
 
     def _reset(self, options: dict[str, Any] | None) -> ResetResult:
         obs, info = super()._reset(options)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from gem_core.envs.terminal.problem import Problem
+from gem_core.envs.terminal.problem import TerminalProblem
 from gem_core.envs.terminal.words import join_lines, some, text
 
 
-def collect_logs(rng: Random) -> Problem:
+def collect_logs(rng: Random) -> TerminalProblem:
     """Move all files of one kind into a folder."""
     kind = rng.choice(["log", "dat", "csv"])
     names = some(rng, 7)
@@ -26,7 +26,7 @@ def collect_logs(rng: Random) -> Problem:
     wanted: dict[str, str | None] = {f"collected/{p.rpartition('/')[2]}": files[p] for p in files}
     wanted.update(dict.fromkeys(files))
     wanted.update(kept)
-    return Problem(
+    return TerminalProblem(
         f"Move every file whose name ends in .{kind} from the folders below into a new folder "
         "called collected. Leave all other files where they are.",
         {**files, **kept},
@@ -38,7 +38,7 @@ def collect_logs(rng: Random) -> Problem:
     )
 
 
-def largest_file(rng: Random) -> Problem:
+def largest_file(rng: Random) -> TerminalProblem:
     """Find the largest file of a folder."""
     names = some(rng, 6)
     sizes = rng.sample(range(2, 40), 6)
@@ -46,7 +46,7 @@ def largest_file(rng: Random) -> Problem:
         f"data/{n}.txt": join_lines(text(rng, s, 4)) for n, s in zip(names, sizes, strict=True)
     }
     largest = max(files, key=lambda path: len(files[path]))
-    return Problem(
+    return TerminalProblem(
         "Write the name of the largest file in the folder data, without the folder's name, to "
         "the file answer.txt.",
         files,
@@ -55,7 +55,7 @@ def largest_file(rng: Random) -> Problem:
     )
 
 
-def rename_endings(rng: Random) -> Problem:
+def rename_endings(rng: Random) -> TerminalProblem:
     """Give files another ending."""
     before, after = rng.sample(["txt", "md", "rst", "text"], 2)
     names = some(rng, 5)
@@ -64,7 +64,7 @@ def rename_endings(rng: Random) -> Problem:
         f"notes/{n}.{after}": files[f"notes/{n}.{before}"] for n in names
     }
     wanted.update(dict.fromkeys(files))
-    return Problem(
+    return TerminalProblem(
         f"Rename every file in the folder notes from .{before} to .{after}; keep the contents.",
         files,
         [f'cd notes; for f in *.{before}; do mv "$f" "${{f%.{before}}}.{after}"; done'],
@@ -72,7 +72,7 @@ def rename_endings(rng: Random) -> Problem:
     )
 
 
-def delete_empty(rng: Random) -> Problem:
+def delete_empty(rng: Random) -> TerminalProblem:
     """Delete the empty files of a tree."""
     names = some(rng, 8)
     folders = ["project", "project/src", "project/src/core", "project/doc"]
@@ -80,7 +80,7 @@ def delete_empty(rng: Random) -> Problem:
         f"{folders[i % 4]}/{name}": "" if i < 4 else f"{name}\n" for i, name in enumerate(names)
     }
     wanted: dict[str, str | None] = {path: content or None for path, content in files.items()}
-    return Problem(
+    return TerminalProblem(
         "Delete all empty files in the folder project and in all folders below it, and no others.",
         files,
         ["find project -type f -empty -delete"],
@@ -88,7 +88,7 @@ def delete_empty(rng: Random) -> Problem:
     )
 
 
-def count_files(rng: Random) -> Problem:
+def count_files(rng: Random) -> TerminalProblem:
     """Count the files of one kind in a tree."""
     kind = rng.choice(["py", "c", "js"])
     counts = [rng.randint(1, 4) for _ in range(3)]
@@ -96,7 +96,7 @@ def count_files(rng: Random) -> Problem:
     for folder, count in zip(["src", "src/util", "tests/unit"], counts, strict=True):
         files.update({f"{folder}/{name}.{kind}": f"// {name}\n" for name in some(rng, count)})
         files[f"{folder}/readme.{kind}.txt"] = "read me\n"
-    return Problem(
+    return TerminalProblem(
         f"How many files below this folder have a name that ends in .{kind}? Write the number to "
         "answer.txt.",
         files,
@@ -105,11 +105,11 @@ def count_files(rng: Random) -> Problem:
     )
 
 
-def make_tree(rng: Random) -> Problem:
+def make_tree(rng: Random) -> TerminalProblem:
     """Make folders and files by a description."""
     first, second, third, name = some(rng, 4)
     line = " ".join(text(rng, 1))
-    return Problem(
+    return TerminalProblem(
         f"Make the folders {first}/{second} and {first}/{third}. In {first}/{second} make the file "
         f"{name}.txt with the one line: {line}\nIn {first}/{third} make a copy of it called "
         f"{name}.bak.",
@@ -123,13 +123,13 @@ def make_tree(rng: Random) -> Problem:
     )
 
 
-def find_duplicate(rng: Random) -> Problem:
+def find_duplicate(rng: Random) -> TerminalProblem:
     """Find the two files with the same content."""
     names = [f"{name}.txt" for name in some(rng, 6)]
     files = {name: join_lines(text(rng, 3)) for name in names}
     one, other = sorted(rng.sample(names, 2))
     files[other] = files[one]
-    return Problem(
+    return TerminalProblem(
         "Two of the files in this folder have the same content. Write their names to answer.txt, "
         "one on each line, in alphabetical order.",
         files,
@@ -141,12 +141,12 @@ def find_duplicate(rng: Random) -> Problem:
     )
 
 
-def unpack_archive(rng: Random) -> Problem:
+def unpack_archive(rng: Random) -> TerminalProblem:
     """Take one file out of an archive."""
     names = some(rng, 5)
     files = {f"backup/{name}.txt": join_lines(text(rng, 2)) for name in names}
     chosen = rng.choice(names)
-    return Problem(
+    return TerminalProblem(
         f"The archive backup.tar.gz holds a file called {chosen}.txt in one of its folders. Put "
         "this file, and no other of the archive, into a folder called restored.",
         files,
@@ -160,7 +160,7 @@ def unpack_archive(rng: Random) -> Problem:
     )
 
 
-TASKS: tuple[Callable[[Random], Problem], ...] = (
+TASKS: tuple[Callable[[Random], TerminalProblem], ...] = (
     collect_logs,
     largest_file,
     rename_endings,

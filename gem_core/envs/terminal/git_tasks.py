@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from gem_core.envs.terminal.problem import Problem
+from gem_core.envs.terminal.problem import TerminalProblem
 from gem_core.envs.terminal.words import join_lines, some, text
 
 _NEW = "git init -q . && git add -A && git commit -q -m 'first version'"
 
 
-def commit_changes(rng: Random) -> Problem:
+def commit_changes(rng: Random) -> TerminalProblem:
     """Commit what has changed."""
     one, other = some(rng, 2)
     message = f"add {other}"
-    return Problem(
+    return TerminalProblem(
         "This folder is a git repository with changes that are not committed. Commit all of them, "
         f"new files included, in one commit with the message: {message}",
         {f"{one}.txt": join_lines(text(rng, 2))},
@@ -28,11 +28,11 @@ def commit_changes(rng: Random) -> Problem:
     )
 
 
-def make_branch(rng: Random) -> Problem:
+def make_branch(rng: Random) -> TerminalProblem:
     """Make a branch with a commit, and leave the main branch alone."""
     name, branch = some(rng, 2)
     line = " ".join(text(rng, 1, 3))
-    return Problem(
+    return TerminalProblem(
         f"This folder is a git repository. Make a branch called {branch}, and on it commit a new "
         f"file {name}.txt with the line: {line}\nThe branch main must stay as it is.",
         {"readme.txt": "read me\n"},
@@ -49,7 +49,7 @@ def make_branch(rng: Random) -> Problem:
     )
 
 
-def find_commit(rng: Random) -> Problem:
+def find_commit(rng: Random) -> TerminalProblem:
     """Find the commit that brought a line."""
     words = some(rng, 6)
     chosen = rng.randrange(1, 6)
@@ -57,7 +57,7 @@ def find_commit(rng: Random) -> Problem:
         f"echo {word} >> list.txt && git commit -q -a -m 'change {number}'"
         for number, word in enumerate(words[1:], 1)
     ]
-    return Problem(
+    return TerminalProblem(
         f"This folder is a git repository. Which commit added the line {words[chosen]} to "
         "list.txt? Write the first line of its message to answer.txt.",
         {"list.txt": f"{words[0]}\n"},
@@ -67,11 +67,11 @@ def find_commit(rng: Random) -> Problem:
     )
 
 
-def restore_file(rng: Random) -> Problem:
+def restore_file(rng: Random) -> TerminalProblem:
     """Bring back a file that an earlier commit deleted."""
     name, other = some(rng, 2)
     content = join_lines(text(rng, 3))
-    return Problem(
+    return TerminalProblem(
         f"This folder is a git repository. The file {name}.txt was deleted in an earlier commit. "
         "Bring it back with its last content; you need not commit it.",
         {f"{name}.txt": content, f"{other}.txt": f"{other}\n"},
@@ -85,10 +85,10 @@ def restore_file(rng: Random) -> Problem:
     )
 
 
-def merge_branch(rng: Random) -> Problem:
+def merge_branch(rng: Random) -> TerminalProblem:
     """Merge a branch and delete it."""
     branch, one, other = some(rng, 3)
-    return Problem(
+    return TerminalProblem(
         f"This folder is a git repository. Merge the branch {branch} into main, and delete the "
         "branch afterwards.",
         {"readme.txt": "read me\n"},
@@ -103,7 +103,7 @@ def merge_branch(rng: Random) -> Problem:
     )
 
 
-TASKS: tuple[Callable[[Random], Problem], ...] = (
+TASKS: tuple[Callable[[Random], TerminalProblem], ...] = (
     commit_changes,
     make_branch,
     find_commit,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 
-class Problem(NamedTuple):
+class TerminalProblem(NamedTuple):
     """One drawn task.
 
     Attributes:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from gem_core.envs.terminal.problem import Problem
+from gem_core.envs.terminal.problem import TerminalProblem
 from gem_core.envs.terminal.words import join_lines, some, text
 
 
-def add_arguments(rng: Random) -> Problem:
+def add_arguments(rng: Random) -> TerminalProblem:
     """Write a program that adds its arguments."""
     name = rng.choice(["add", "total", "sum"])
     cases = [[rng.randint(-50, 99) for _ in range(count)] for count in (2, 5, 1)]
-    return Problem(
+    return TerminalProblem(
         f"Write a shell script {name}.sh that prints the sum of its arguments, which are whole "
         f"numbers. It is called like this: sh {name}.sh 3 4 (which prints 7).",
         {},
@@ -22,12 +22,12 @@ def add_arguments(rng: Random) -> Problem:
     )
 
 
-def reverse_words(rng: Random) -> Problem:
+def reverse_words(rng: Random) -> TerminalProblem:
     """Write a program that reverses the words of each line."""
     inputs = [text(rng, 3, 4), text(rng, 1, 2)]
     expected = ["\n".join(" ".join(reversed(x.split())) for x in lines) for lines in inputs]
     program = "awk '{for (i = NF; i; i--) printf \"%s \", $i; print \"\"}' | sed 's/ $//'"
-    return Problem(
+    return TerminalProblem(
         "Write a shell script reverse.sh that reads lines from its standard input and prints each "
         "with its words in reverse order, separated by single spaces. It is called like this: "
         "sh reverse.sh < file",
@@ -40,7 +40,7 @@ def reverse_words(rng: Random) -> Problem:
     )
 
 
-def replace_multiples(rng: Random) -> Problem:
+def replace_multiples(rng: Random) -> TerminalProblem:
     """Write a program that replaces multiples of a number by a word."""
     word = rng.choice(some(rng, 4))
     step = rng.randint(3, 6)
@@ -49,7 +49,7 @@ def replace_multiples(rng: Random) -> Problem:
     for last in (step * 2 + 1, step - 1, 20):
         lines = [str(i) if i % step else word for i in range(1, last + 1)]
         probes.append((f"sh count.sh {last}", "\n".join(lines)))
-    return Problem(
+    return TerminalProblem(
         f"Write a shell script count.sh that prints the numbers from 1 to its first argument, one "
         f"on each line, but the word {word} in place of every multiple of {step}. It is called "
         "like this: sh count.sh 10",
@@ -59,12 +59,12 @@ def replace_multiples(rng: Random) -> Problem:
     )
 
 
-def longest_line(rng: Random) -> Problem:
+def longest_line(rng: Random) -> TerminalProblem:
     """Write a program that finds the longest line."""
     inputs = [[word * rng.randint(1, 3) for word in some(rng, 5)] for _ in range(2)]
     inputs[1].append("one two " * 6)
     program = "awk '{ if (length($0) > m) m = length($0) } END { print m }' \"$1\""
-    return Problem(
+    return TerminalProblem(
         "Write a shell script longest.sh that prints the number of characters of the longest line "
         "of the file that is its argument. It is called like this: sh longest.sh file",
         {},
@@ -76,7 +76,7 @@ def longest_line(rng: Random) -> Problem:
     )
 
 
-def repair_script(rng: Random) -> Problem:
+def repair_script(rng: Random) -> TerminalProblem:
     """Repair a program with several faults."""
     name = rng.choice(some(rng, 3))
     broken = join_lines(
@@ -92,7 +92,7 @@ def repair_script(rng: Random) -> Problem:
     )
     lines = [*(f"{name} {word}" for word in some(rng, 3)), f"{name[:-1]} again"]
     make = f"{_print(lines)} > one; cp one two"
-    return Problem(
+    return TerminalProblem(
         f"The script count.sh shall print how many lines of all its files together have the word "
         f"{name}. It has several faults: repair it. It is called like this: sh count.sh one two",
         {"count.sh": broken},
@@ -112,7 +112,7 @@ def _print(lines: list[str]) -> str:
     return f"printf '%s\\n' {quoted}"
 
 
-TASKS: tuple[Callable[[Random], Problem], ...] = (
+TASKS: tuple[Callable[[Random], TerminalProblem], ...] = (
     add_arguments,
     reverse_words,
     replace_multiples,

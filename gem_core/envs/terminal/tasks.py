@@ -7,11 +7,11 @@ from random import Random
 from typing import NamedTuple
 
 from gem_core.envs.terminal import file_tasks, git_tasks, program_tasks, text_tasks
-from gem_core.envs.terminal.problem import Problem
+from gem_core.envs.terminal.problem import TerminalProblem
 from gem_core.errors import unknown
 
 
-class Task(NamedTuple):
+class TerminalTask(NamedTuple):
     """A kind of task.
 
     Attributes:
@@ -22,10 +22,10 @@ class Task(NamedTuple):
 
     name: str
     group: str
-    draw: Callable[[Random], Problem]
+    draw: Callable[[Random], TerminalProblem]
 
 
-def _list_tasks() -> dict[str, Task]:
+def _list_tasks() -> dict[str, TerminalTask]:
     groups = {
         "files": file_tasks.TASKS,
         "text": text_tasks.TASKS,
@@ -33,7 +33,7 @@ def _list_tasks() -> dict[str, Task]:
         "programs": program_tasks.TASKS,
     }  # fmt: skip
     return {
-        draw.__name__: Task(draw.__name__, group, draw)
+        draw.__name__: TerminalTask(draw.__name__, group, draw)
         for group, draws in groups.items()
         for draw in draws
     }
@@ -45,7 +45,7 @@ GROUPS = tuple(dict.fromkeys(task.group for task in TASKS.values()))
 """The groups of tasks."""
 
 
-def tasks_of(group: str | None, names: Sequence[str] | None) -> list[Task]:
+def tasks_of(group: str | None, names: Sequence[str] | None) -> list[TerminalTask]:
     """Return the tasks of a group, or those with the given names.
 
     Raises:

@@ -6,16 +6,16 @@ from collections import Counter
 from collections.abc import Callable
 from random import Random
 
-from gem_core.envs.terminal.problem import Problem
+from gem_core.envs.terminal.problem import TerminalProblem
 from gem_core.envs.terminal.words import CITIES, NAMES, join_lines, some, text
 
 
-def count_lines(rng: Random) -> Problem:
+def count_lines(rng: Random) -> TerminalProblem:
     """Count the lines with a word."""
     lines = text(rng, 40)
     word = rng.choice(lines[3].split())
     count = sum(word in line.split() for line in lines)
-    return Problem(
+    return TerminalProblem(
         f"In how many lines of text.txt does the word {word} occur? Write the number to "
         "answer.txt.",
         {"text.txt": join_lines(lines)},
@@ -24,7 +24,7 @@ def count_lines(rng: Random) -> Problem:
     )
 
 
-def replace_value(rng: Random) -> Problem:
+def replace_value(rng: Random) -> TerminalProblem:
     """Change one setting of a configuration file."""
     keys = some(rng, 6)
     values = {key: rng.randint(1, 999) for key in keys}
@@ -32,7 +32,7 @@ def replace_value(rng: Random) -> Problem:
     new = values[key] + rng.randint(1, 50)
     before = join_lines([f"{name} = {value}" for name, value in values.items()])
     after = join_lines([f"{name} = {v}" for name, v in {**values, key: new}.items()])
-    return Problem(
+    return TerminalProblem(
         f"Set {key} to {new} in settings.ini, and change nothing else.",
         {"settings.ini": before},
         [f"sed -i 's/^{key} = .*/{key} = {new}/' settings.ini"],
@@ -40,11 +40,11 @@ def replace_value(rng: Random) -> Problem:
     )
 
 
-def sum_column(rng: Random) -> Problem:
+def sum_column(rng: Random) -> TerminalProblem:
     """Add up a column of a table."""
     rows = [(rng.choice(NAMES), rng.choice(CITIES), rng.randint(1, 200)) for _ in range(25)]
     lines = ["name,city,amount", *(f"{n},{c},{a}" for n, c, a in rows)]
-    return Problem(
+    return TerminalProblem(
         "Add up the column amount of sales.csv and write the sum to answer.txt.",
         {"sales.csv": join_lines(lines)},
         ["tail -n +2 sales.csv | awk -F, '{s += $3} END {print s}' > answer.txt"],
@@ -52,12 +52,12 @@ def sum_column(rng: Random) -> Problem:
     )
 
 
-def sum_where(rng: Random) -> Problem:
+def sum_where(rng: Random) -> TerminalProblem:
     """Add up a column of some rows."""
     rows = [(rng.choice(NAMES), rng.choice(CITIES[:4]), rng.randint(1, 200)) for _ in range(30)]
     city = rows[0][1]
     lines = ["name,city,amount", *(f"{n},{c},{a}" for n, c, a in rows)]
-    return Problem(
+    return TerminalProblem(
         f"Add up the column amount of those rows of sales.csv whose city is {city}. Write the sum "
         "to answer.txt.",
         {"sales.csv": join_lines(lines)},
@@ -66,11 +66,11 @@ def sum_where(rng: Random) -> Problem:
     )
 
 
-def sort_unique(rng: Random) -> Problem:
+def sort_unique(rng: Random) -> TerminalProblem:
     """Sort lines and drop repetitions."""
     words = some(rng, 12)
     lines = [rng.choice(words) for _ in range(30)]
-    return Problem(
+    return TerminalProblem(
         "Write the different lines of words.txt to sorted.txt, each once, in alphabetical order.",
         {"words.txt": join_lines(lines)},
         ["sort -u words.txt > sorted.txt"],
@@ -78,14 +78,14 @@ def sort_unique(rng: Random) -> Problem:
     )
 
 
-def top_word(rng: Random) -> Problem:
+def top_word(rng: Random) -> TerminalProblem:
     """Find the most frequent word."""
     words = some(rng, 10)
     top = words[0]
     pool = [word for word in words[1:] for _ in range(rng.randint(2, 5))] + [top] * 8
     rng.shuffle(pool)
     lines = [" ".join(pool[i : i + 6]) for i in range(0, len(pool), 6)]
-    return Problem(
+    return TerminalProblem(
         "Which word occurs most often in text.txt? Write it to answer.txt.",
         {"text.txt": join_lines(lines)},
         [
@@ -96,7 +96,7 @@ def top_word(rng: Random) -> Problem:
     )
 
 
-def join_tables(rng: Random) -> Problem:
+def join_tables(rng: Random) -> TerminalProblem:
     """Join two tables by their key."""
     names = rng.sample(NAMES, 8)
     numbers = rng.sample(range(10, 99), 8)
@@ -104,7 +104,7 @@ def join_tables(rng: Random) -> Problem:
     people = dict(zip(numbers, names, strict=True))
     order = rng.sample(numbers, 8)
     lines = [f"{number} {people[number]} {cities[number]}" for number in sorted(numbers)]
-    return Problem(
+    return TerminalProblem(
         "people.txt has a number and a name on each line, cities.txt a number and a city. Write "
         "a line with number, name and city for each number to joined.txt, separated by single "
         "spaces, in the order of the numbers.",
@@ -117,7 +117,7 @@ def join_tables(rng: Random) -> Problem:
     )
 
 
-def busiest_hour(rng: Random) -> Problem:
+def busiest_hour(rng: Random) -> TerminalProblem:
     """Find the hour of a log with most errors."""
     hours = rng.sample(range(24), 6)
     counts = dict(zip(hours, [9, 6, 5, 4, 3, 2], strict=True))
@@ -127,7 +127,7 @@ def busiest_hour(rng: Random) -> Problem:
             minute = f"{rng.randint(0, 59):02}:{rng.randint(0, 59):02}"
             lines.append(f"2024-03-01 {hour:02}:{minute} {level} {rng.choice(NAMES)}")
     lines.sort()
-    return Problem(
+    return TerminalProblem(
         "Each line of server.log has a date, a time, a level and a name. In which hour are there "
         "most lines with the level ERROR? Write its two digits to answer.txt.",
         {"server.log": join_lines(lines)},
@@ -139,7 +139,7 @@ def busiest_hour(rng: Random) -> Problem:
     )
 
 
-TASKS: tuple[Callable[[Random], Problem], ...] = (
+TASKS: tuple[Callable[[Random], TerminalProblem], ...] = (
     count_lines,
     replace_value,
     sum_column,

@@ -24,7 +24,7 @@ from gem_core.evaluation.controls.players import BlindPlayer, RandomLegalPlayer
 from gem_core.evaluation.evaluation import Progress, provenance, run_evaluation
 from gem_core.evaluation.folder import EvalDir
 from gem_core.evaluation.outcomes import as_text, task_means
-from gem_core.evaluation.plan import Subject, count_tasks, read_subject
+from gem_core.evaluation.plan import EvaluationSubject, count_tasks, read_subject
 from gem_core.runs.directory.run_dir import IfExists, RunDir
 from gem_core.runs.recipe.load import load_recipe, override
 from gem_core.runs.recipe.recipe import Recipe
@@ -40,7 +40,7 @@ class Trained(NamedTuple):
     """
 
     recipe: Recipe
-    subject: Subject
+    subject: EvaluationSubject
     counts: list[int]
 
 
@@ -128,7 +128,7 @@ def _contenders(fits: Mapping[str, Fit], start: str | None) -> dict[str, Contend
     return contenders
 
 
-def _greedy(subject: Subject) -> Subject:
+def _greedy(subject: EvaluationSubject) -> EvaluationSubject:
     recipe = subject.recipe
     return subject._replace(recipe=replace(recipe, eval=replace(recipe.eval, temperature=0.0)))
 

@@ -14,13 +14,13 @@ from gem_core.execution.sandbox.levels import DEFAULTS, LEVELS
 from gem_core.execution.sandbox.offers import Offer, offers
 from gem_core.execution.sandbox.results import (
     KINDS,
-    Limits,
-    Result,
     SandboxError,
+    SandboxLimits,
+    SandboxResult,
     SandboxUnavailable,
 )
 from gem_core.execution.sandbox.sandbox import Sandbox
-from gem_core.execution.sandbox.session import Session
+from gem_core.execution.sandbox.session import SandboxSession
 
 __all__ = [
     "DEFAULTS",
@@ -28,13 +28,13 @@ __all__ = [
     "LEVELS",
     "Backend",
     "BackendSession",
-    "Limits",
     "Offer",
-    "Result",
     "Sandbox",
     "SandboxError",
+    "SandboxLimits",
+    "SandboxResult",
+    "SandboxSession",
     "SandboxUnavailable",
-    "Session",
     "get_shared_backend",
     "make_backend",
     "offers",

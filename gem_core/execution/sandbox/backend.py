@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from gem_core.execution.sandbox.results import Limits, Result
+from gem_core.execution.sandbox.results import SandboxLimits, SandboxResult
 
 
 class BackendSession(Protocol):
@@ -17,7 +17,7 @@ class BackendSession(Protocol):
 
     over: bool
 
-    def run(self, code: str, *, limits: Limits | None = None) -> Result:
+    def run(self, code: str, *, limits: SandboxLimits | None = None) -> SandboxResult:
         """Run a piece of program on the state that the earlier ones left."""
 
     def close(self) -> None:
@@ -39,7 +39,7 @@ class Backend(Protocol):
     """
 
     level: str
-    limits: Limits
+    limits: SandboxLimits
 
     def run(
         self,
@@ -47,8 +47,8 @@ class Backend(Protocol):
         *,
         stdin: str | None = None,
         names: Mapping[str, Any] | None = None,
-        limits: Limits | None = None,
-    ) -> Result:
+        limits: SandboxLimits | None = None,
+    ) -> SandboxResult:
         """Run a program, and return a result whatever it does.
 
         Args:
@@ -58,7 +58,7 @@ class Backend(Protocol):
             limits: what it may use; ``None``: the back end's limits.
         """
 
-    def session(self, *, limits: Limits | None = None) -> BackendSession:
+    def session(self, *, limits: SandboxLimits | None = None) -> BackendSession:
         """Return a new interpreter.
 
         Raises:

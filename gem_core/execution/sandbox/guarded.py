@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gem_core.execution.sandbox.results import Limits, Result
+from gem_core.execution.sandbox.results import SandboxLimits, SandboxResult
 
 _RUNNER = str(Path(__file__).with_name("_guarded_runner.py"))
 _MB = 1 << 20
@@ -37,7 +37,9 @@ _KINDS = {
 }  # fmt: skip
 
 
-def run(code: str, stdin: str | None, names: Mapping[str, Any], limits: Limits) -> Result:
+def run(
+    code: str, stdin: str | None, names: Mapping[str, Any], limits: SandboxLimits
+) -> SandboxResult:
     """Run a program; see `gem_core.execution.sandbox.Sandbox.run`."""
     job: dict[str, Any] = {
         "code": code.encode(errors="replace").decode(),
@@ -52,12 +54,12 @@ def run(code: str, stdin: str | None, names: Mapping[str, Any], limits: Limits) 
     results = run_job(job, limits.seconds + _START_SECONDS, 8 * job["max_output"] + _MB)
     seconds = time.monotonic() - started
     if results is None:
-        return Result("", "timeout", seconds, False, "guarded")
+        return SandboxResult("", "timeout", seconds, False, "guarded")
     if not results:
-        return Result("", "killed", seconds, False, "guarded")
+        return SandboxResult("", "killed", seconds, False, "guarded")
     status = results[0]["status"]
     output = results[0].get("output", results[0].get("error", ""))
-    return Result(output, _KINDS[status], seconds, status == "output_limit", "guarded")
+    return SandboxResult(output, _KINDS[status], seconds, status == "output_limit", "guarded")
 
 
 def run_job(job: dict[str, Any], seconds: float, most: int) -> list[dict[str, Any]] | None:

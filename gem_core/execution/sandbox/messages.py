@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gem_core.execution.sandbox.results import Limits, Result
+from gem_core.execution.sandbox.results import SandboxLimits, SandboxResult
 
 
 def request(
     code: str,
     stdin: str | None,
     names: Mapping[str, Any] | None,
-    limits: Limits,
+    limits: SandboxLimits,
     *,
     keep: bool,
     forks: bool,
@@ -29,6 +29,8 @@ def request(
     }
 
 
-def result_of(answer: Mapping[str, Any], level: str) -> Result:
+def result_of(answer: Mapping[str, Any], level: str) -> SandboxResult:
     """Return the result that a server's answer describes."""
-    return Result(answer["output"], answer["kind"], answer["seconds"], answer["truncated"], level)
+    return SandboxResult(
+        answer["output"], answer["kind"], answer["seconds"], answer["truncated"], level
+    )

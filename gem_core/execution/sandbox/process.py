@@ -18,7 +18,7 @@ from gem_core.execution.sandbox.connection import Connection
 from gem_core.execution.sandbox.launch import Options, command
 from gem_core.execution.sandbox.messages import request
 from gem_core.execution.sandbox.processes import end_session
-from gem_core.execution.sandbox.results import Limits, SandboxError, SandboxUnavailable
+from gem_core.execution.sandbox.results import SandboxError, SandboxLimits, SandboxUnavailable
 from gem_core.execution.sandbox.server import folders
 
 _PREFIX = "gem-core-sandbox-"
@@ -153,7 +153,7 @@ class ServerProcess:
     def _try(self) -> None:
         """Run a program: a level is offered where one really runs."""
         connection = Connection(self.connect())
-        limits = Limits(seconds=_START_SECONDS)
+        limits = SandboxLimits(seconds=_START_SECONDS)
         message = request("print(6 * 7)", None, None, limits, keep=False, forks=False)
         try:
             answer = connection.ask(message, limits.seconds)

@@ -15,7 +15,7 @@ class SandboxUnavailable(SandboxError):
     """This machine does not offer a level; the message says why and what to do."""
 
 
-class Limits(NamedTuple):
+class SandboxLimits(NamedTuple):
     """What one call may use. Exceeding a limit ends the call, or fails the operation in it.
 
     Attributes:
@@ -52,10 +52,10 @@ KINDS = {
     "unavailable": "no process could be started for it",
     "sandbox_died": "the server did not answer; it is started again for the next call",
 }  # fmt: skip
-"""Every ``error`` of a `Result`, and what it means."""
+"""Every ``error`` of a `SandboxResult`, and what it means."""
 
 
-class Result(NamedTuple):
+class SandboxResult(NamedTuple):
     """The result of a call.
 
     Attributes:

@@ -14,8 +14,13 @@ from gem_core.execution.sandbox.launch import Options, ways
 from gem_core.execution.sandbox.levels import DEFAULTS, choose_level
 from gem_core.execution.sandbox.messages import request, result_of
 from gem_core.execution.sandbox.process import ServerProcess
-from gem_core.execution.sandbox.results import Limits, Result, SandboxError, SandboxUnavailable
-from gem_core.execution.sandbox.session import Session
+from gem_core.execution.sandbox.results import (
+    SandboxError,
+    SandboxLimits,
+    SandboxResult,
+    SandboxUnavailable,
+)
+from gem_core.execution.sandbox.session import SandboxSession
 
 _WAIT = 60.0  # seconds for a free slot
 
@@ -56,7 +61,7 @@ class Sandbox:
         self,
         level: str | None = None,
         *,
-        limits: Limits | None = None,
+        limits: SandboxLimits | None = None,
         servers: int = 1,
         slots: int = 64,
         spares: int = 2,
@@ -65,7 +70,7 @@ class Sandbox:
         preload: tuple[str, ...] = (),
         programs: bool = False,
     ):
-        self.limits = limits or Limits()
+        self.limits = limits or SandboxLimits()
         chosen = choose_level(level)
         self._lock = threading.Lock()
         self._servers: list[ServerProcess | None] = [None] * servers
@@ -94,8 +99,8 @@ class Sandbox:
         *,
         stdin: str | None = None,
         names: Mapping[str, Any] | None = None,
-        limits: Limits | None = None,
-    ) -> Result:
+        limits: SandboxLimits | None = None,
+    ) -> SandboxResult:
         """Run a program in a new process, and an empty folder of its own.
 
         Args:
@@ -113,13 +118,15 @@ class Sandbox:
             return guarded.run(code, stdin, names or {}, limits)
         if not self._slots.acquire(timeout=_WAIT):
             reason = "every slot is taken by a session: close sessions, or ask for more slots"
-            return Result(reason, "unavailable", 0.0, False, self.level)
+            return SandboxResult(reason, "unavailable", 0.0, False, self.level)
         try:
             return self._run(request(code, stdin, names, limits, keep=False, forks=False), limits)
         finally:
             self._slots.release()
 
-    def session(self, *, branches: bool = False, limits: Limits | None = None) -> Session:
+    def session(
+        self, *, branches: bool = False, limits: SandboxLimits | None = None
+    ) -> SandboxSession:
         """Return an interpreter that keeps its variables from call to call.
 
         Args:
@@ -144,7 +151,7 @@ class Sandbox:
         except BaseException:
             self._slots.release()
             raise
-        return Session(
+        return SandboxSession(
             connection,
             self.level,
             limits or self.limits,
@@ -158,7 +165,7 @@ class Sandbox:
         """End the servers and every program and session; it may be called more than once."""
         self._finalizer()
 
-    def _run(self, message: dict[str, Any], limits: Limits) -> Result:
+    def _run(self, message: dict[str, Any], limits: SandboxLimits) -> SandboxResult:
         server = None
         connection = None
         try:
@@ -166,7 +173,7 @@ class Sandbox:
             answer = connection.ask(message, limits.seconds)
         except SandboxError as error:
             self._replace(server)
-            return Result(str(error), "sandbox_died", limits.seconds, False, self.level)
+            return SandboxResult(str(error), "sandbox_died", limits.seconds, False, self.level)
         finally:
             if connection is not None:
                 connection.close()

@@ -1,4 +1,4 @@
-"""`Session`: an interpreter that keeps its state from call to call, and can be copied."""
+"""`SandboxSession`: an interpreter that keeps its state from call to call, and can be copied."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 
 from gem_core.execution.sandbox.connection import Connection
 from gem_core.execution.sandbox.messages import request, result_of
-from gem_core.execution.sandbox.results import Limits, Result, SandboxError
+from gem_core.execution.sandbox.results import SandboxError, SandboxLimits, SandboxResult
 
 _BRANCH_SECONDS = 10.0
 
 
-class Session:
+class SandboxSession:
     """An interpreter in a sandbox; made by `Sandbox.session`.
 
     A call that raises an exception leaves the state as it is then. One that exceeds a limit, exits
@@ -32,7 +32,7 @@ class Session:
         self,
         connection: Connection,
         level: str,
-        limits: Limits,
+        limits: SandboxLimits,
         branches: bool,
         slots: threading.Semaphore | None,
         connect: Callable[[], socket.socket],
@@ -54,8 +54,8 @@ class Session:
         *,
         stdin: str | None = None,
         names: Mapping[str, Any] | None = None,
-        limits: Limits | None = None,
-    ) -> Result:
+        limits: SandboxLimits | None = None,
+    ) -> SandboxResult:
         """Run a piece of program on the state that the earlier ones left.
 
         Args:
@@ -66,7 +66,7 @@ class Session:
                 file size in all later ones.
         """
         if self.over or not self._finalizer.alive:
-            return Result("", "session_over", 0.0, False, self.level)
+            return SandboxResult("", "session_over", 0.0, False, self.level)
         limits = limits or self.limits
         message = request(code, stdin, names, limits, keep=True, forks=self._branches)
         try:
@@ -74,12 +74,12 @@ class Session:
         except SandboxError as error:
             self.over = True
             self._report()
-            return Result(str(error), "sandbox_died", limits.seconds, False, self.level)
+            return SandboxResult(str(error), "sandbox_died", limits.seconds, False, self.level)
         self._number = answer["session"]
         self.over = answer["kind"] not in (None, "error")
         return result_of(answer, self.level)
 
-    def branch(self) -> Session:
+    def branch(self) -> SandboxSession:
         """Return a copy of this session: its variables and its files as they are now.
 
         The copy shares the slot of this session, and its limit of processes and of disk. It runs on
@@ -99,7 +99,9 @@ class Session:
             connection.close()
             reason = answer["output"].strip() or answer["kind"]
             raise SandboxError(f"The session could not be copied: {reason}.")
-        copy = Session(connection, self.level, self.limits, True, None, self._connect, self._report)
+        copy = SandboxSession(
+            connection, self.level, self.limits, True, None, self._connect, self._report
+        )
         copy._number = answer["session"]
         return copy
 
@@ -107,7 +109,7 @@ class Session:
         """End the interpreter; it may be called more than once."""
         self._finalizer()
 
-    def __enter__(self) -> Session:
+    def __enter__(self) -> SandboxSession:
         return self
 
     def __exit__(self, *exc: object) -> None:

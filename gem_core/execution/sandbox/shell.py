@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gem_core.execution.sandbox.backends import get_shared_backend
-from gem_core.execution.sandbox.results import Limits, Result, SandboxError
+from gem_core.execution.sandbox.results import SandboxError, SandboxLimits, SandboxResult
 from gem_core.execution.sandbox.shell_state import check_shell
 
 HOME = "/home/agent"
@@ -193,7 +193,7 @@ class Shell:
             other._variables = self._variables
         return other
 
-    def _in_sandbox(self, command: str) -> Result:
+    def _in_sandbox(self, command: str) -> SandboxResult:
         given = self.limits
         request = {
             "command": command.encode(errors="replace").decode(),
@@ -206,7 +206,7 @@ class Shell:
             "most_bytes": int(given.files_kb * 1024),
             "environment": _ENVIRONMENT,
         }
-        limits = Limits(
+        limits = SandboxLimits(
             seconds=given.seconds + _GRACE,
             cpu_s=given.seconds + _GRACE,
             memory_mb=given.memory_mb,
@@ -223,7 +223,7 @@ class Shell:
         raise SandboxError(f"The sandbox did not run the command: {result.output or result.error}")
 
 
-def _answer(result: Result) -> dict[str, Any] | None:
+def _answer(result: SandboxResult) -> dict[str, Any] | None:
     """Return what the program inside printed; ``None``: the command has destroyed it."""
     try:
         answer: dict[str, Any] = json.loads(result.output)

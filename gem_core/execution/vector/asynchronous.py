@@ -25,7 +25,7 @@ from gem_core.execution.vector.env import (
     stack,
     with_final,
 )
-from gem_core.execution.vector.slots import Slot
+from gem_core.execution.vector.slots import EnvSlot
 
 _Doing: TypeAlias = Literal["step", "reset", "next"]
 """A step; a reset; the reset that ``same_step`` adds to a step."""
@@ -73,7 +73,7 @@ class AsyncVectorEnv(VectorEnv):
 
     def __init__(
         self,
-        slots: Sequence[Slot],
+        slots: Sequence[EnvSlot],
         ids: Sequence[str],
         autoreset: Autoreset,
         end: Callable[[], None],
@@ -237,7 +237,7 @@ class AsyncVectorEnv(VectorEnv):
                 self._arrivals.put((index, failed))
 
 
-def _begin_close(slot: Slot, closing: list[Outcome[Any]]) -> None:
+def _begin_close(slot: EnvSlot, closing: list[Outcome[Any]]) -> None:
     """Close an environment; where that is only begun, add what tells of its end."""
     future = slot.close()
     if future is not None:

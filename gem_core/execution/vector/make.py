@@ -10,7 +10,13 @@ from gem_core.env.registration import make, spec
 from gem_core.env.spec import EnvSpec
 from gem_core.execution.vector.asynchronous import AsyncVectorEnv
 from gem_core.execution.vector.env import Autoreset, VectorEnv
-from gem_core.execution.vector.slots import ProcessSlot, Slot, Threads, ThreadSlot, worker_builder
+from gem_core.execution.vector.slots import (
+    EnvSlot,
+    ProcessSlot,
+    Threads,
+    ThreadSlot,
+    worker_builder,
+)
 from gem_core.execution.vector.sync import SyncVectorEnv
 from gem_core.execution.workers import WorkerPool
 from gem_core.execution.workers.ray_process import RayProcess, join_cluster, leave_cluster
@@ -131,7 +137,7 @@ def mix(
 
 def _thread_slots(
     specs: Sequence[EnvSpec], options: dict[str, Any], workers: int | None, deadline_s: float
-) -> tuple[list[Slot], Callable[[], None]]:
+) -> tuple[list[EnvSlot], Callable[[], None]]:
     """Return a slot per environment and what ends their threads."""
     threads = Threads(workers or min(MAX_THREADS, len(specs)))
     builders = [partial(make, one, **options) for one in specs]
@@ -157,7 +163,7 @@ def _new_pool(
 
 def _process_slots(
     pool: WorkerPool, specs: Sequence[EnvSpec], options: dict[str, Any], deadline_s: float
-) -> list[Slot]:
+) -> list[EnvSlot]:
     """Return a slot per environment, in the workers of a pool."""
     builders = {id(one): worker_builder(one, options) for one in specs}
     return [ProcessSlot(pool, builders[id(one)], deadline_s) for one in specs]

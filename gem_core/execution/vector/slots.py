@@ -19,7 +19,7 @@ from gem_core.execution.workers.by_value import pack_definition
 Done: TypeAlias = Callable[[Any], None]
 
 
-class Slot(Protocol):
+class EnvSlot(Protocol):
     """One environment that is called without waiting for it."""
 
     def submit(self, done: Done, method: str, *arguments: Any, **named: Any) -> Any:

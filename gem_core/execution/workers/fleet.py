@@ -25,7 +25,7 @@ from gem_core.errors import GemError, error_line
 from gem_core.execution.workers.channel import Channel
 from gem_core.execution.workers.futures import with_error, with_result, without_result
 from gem_core.execution.workers.process import Process
-from gem_core.execution.workers.records import START_S, Call, Handle, Kind, Worker
+from gem_core.execution.workers.records import START_S, BuilderRecord, Handle, Worker, WorkerCall
 
 MAX_FAILED_STARTS = 3
 """Workers in a row that may end before they are ready."""
@@ -78,8 +78,8 @@ class Fleet:
         self._new_process = new_process
         self._failed_starts = 0
         self._next_call = 0
-        self._kinds: dict[bytes, Kind] = {}
-        self._waiting: deque[Call] = deque()  # first calls, until a worker has time for them
+        self._kinds: dict[bytes, BuilderRecord] = {}
+        self._waiting: deque[WorkerCall] = deque()  # first calls, until a worker has time for them
         self._held = 0
         self._unsent: set[Worker] = set()
 
@@ -113,7 +113,7 @@ class Fleet:
                     self._flush(worker)
                 self._unsent.clear()
 
-    def place(self, call: Call, *, first: bool = False) -> None:
+    def place(self, call: WorkerCall, *, first: bool = False) -> None:
         """Give a call to the worker of its environment.
 
         An environment without one gets the worker with the fewest environments that has time for
@@ -144,7 +144,7 @@ class Fleet:
             if len(self._waiting) > waiting:
                 return
 
-    def _choose(self, call: Call) -> Worker | None:
+    def _choose(self, call: WorkerCall) -> Worker | None:
         if len(self.workers) < self.number:
             self.workers.append(Worker(self._new_process()))
             return self.workers[-1]
@@ -155,7 +155,7 @@ class Fleet:
             free = [w for w in free if w.expected_s < QUEUED_S or len(w.calls) < 2]
         return min(free, key=lambda worker: len(worker.handles), default=None)
 
-    def _give(self, worker: Worker, call: Call) -> None:
+    def _give(self, worker: Worker, call: WorkerCall) -> None:
         handle = call.handle
         fresh = handle.worker is None
         if fresh:
@@ -194,9 +194,9 @@ class Fleet:
         if worker.started_at is None or worker.process.has_unsent:
             self._wake()
 
-    def close_env(self, handle: Handle, deadline_s: float = START_S) -> Call:
+    def close_env(self, handle: Handle, deadline_s: float = START_S) -> WorkerCall:
         """Close an environment that a worker has."""
-        handle.call = Call(handle, "close", _NOTHING, deadline_s)
+        handle.call = WorkerCall(handle, "close", _NOTHING, deadline_s)
         self.place(handle.call)
         return handle.call
 
@@ -220,7 +220,9 @@ class Fleet:
             del worker.calls[rest[0]]
             self._finish(worker, call, kind, *rest[1:])
 
-    def _answer(self, worker: Worker, call: Call, number: int, name: str, value: bytes) -> None:
+    def _answer(
+        self, worker: Worker, call: WorkerCall, number: int, name: str, value: bytes
+    ) -> None:
         """Answer what an environment asks; called without the lock, for it may take long."""
         answer = call.handle.answer
         reply: tuple[bool, bytes | str]
@@ -234,7 +236,7 @@ class Fleet:
             if number in worker.calls:
                 self._send(worker, ("answer", number, *reply))
 
-    def _finish(self, worker: Worker, call: Call, kind: str, *rest: Any) -> None:
+    def _finish(self, worker: Worker, call: WorkerCall, kind: str, *rest: Any) -> None:
         """Record the answer to a call and pass it on."""
         handle = call.handle
         handle.call = None
@@ -261,12 +263,12 @@ class Fleet:
         """Note what the first call of an environment tells of its kind."""
         kind = self._kinds.get(builder)
         if kind is None:
-            self._kinds[builder] = Kind(blocks, seconds)
+            self._kinds[builder] = BuilderRecord(blocks, seconds)
         else:
             kind.blocks = blocks
             kind.note_time(seconds)
 
-    def fail(self, call: Call, error: BaseException) -> None:
+    def fail(self, call: WorkerCall, error: BaseException) -> None:
         """Let a call raise an error."""
         call.handle.call = None
         self.resolved.append(with_error(call, error))
@@ -285,12 +287,12 @@ class Fleet:
 
     # -- workers that end ------------------------------------------------------------------------
 
-    def late(self) -> list[tuple[Worker, list[Call]]]:
+    def late(self) -> list[tuple[Worker, list[WorkerCall]]]:
         """Return the workers that have calls past their deadline, with these calls."""
         now = time.monotonic()
         if now < self.look_at:
             return []
-        found: list[tuple[Worker, list[Call]]] = []
+        found: list[tuple[Worker, list[WorkerCall]]] = []
         for worker in self.workers:
             worker.look()
             late = [c for c in worker.calls.values() if c.ends_at is not None and c.ends_at <= now]
@@ -301,7 +303,7 @@ class Fleet:
         self.look_at = min(looks, default=math.inf)
         return found
 
-    def replace_late(self, worker: Worker, late: list[Call]) -> None:
+    def replace_late(self, worker: Worker, late: list[WorkerCall]) -> None:
         """Let the late calls of a worker that was ended fail, and its others continue."""
         for call in late:
             self.fail(call, EnvDeadlineError(call.seconds))
@@ -327,7 +329,7 @@ class Fleet:
         self.restarts += not self.closed
         self._failed_starts += not worker.process.ready
 
-    def _move(self, worker: Worker, lost: list[Call]) -> None:
+    def _move(self, worker: Worker, lost: list[WorkerCall]) -> None:
         """Let the environments of a worker that ended continue in others."""
         for call in lost:
             del worker.handles[call.handle.key]
@@ -347,7 +349,7 @@ class Fleet:
             elif call_waiting is not None:
                 self._place_again(call_waiting)
 
-    def _place_again(self, call: Call) -> None:
+    def _place_again(self, call: WorkerCall) -> None:
         try:
             self.require_usable()
         except WorkerPoolError as error:

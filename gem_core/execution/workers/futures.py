@@ -12,20 +12,20 @@ from typing import Any
 
 from gem_core.env.remote.outcome import Outcome
 from gem_core.errors import error_line
-from gem_core.execution.workers.records import Call
+from gem_core.execution.workers.records import WorkerCall
 
 
-def with_result(call: Call, facts: bytes | None, result: bytes) -> Callable[[], None]:
+def with_result(call: WorkerCall, facts: bytes | None, result: bytes) -> Callable[[], None]:
     """Return what gives a call the result and the facts that its worker sent, both pickles."""
     return partial(_set_result, call.future, facts, result)
 
 
-def with_error(call: Call, error: BaseException) -> Callable[[], None]:
+def with_error(call: WorkerCall, error: BaseException) -> Callable[[], None]:
     """Return what makes a call raise an error."""
     return partial(_set_error, call.future, error)
 
 
-def without_result(call: Call) -> Callable[[], None]:
+def without_result(call: WorkerCall) -> Callable[[], None]:
     """Return what ends a call whose result nobody waits for."""
     return partial(_set_value, call.future, (None, None))
 

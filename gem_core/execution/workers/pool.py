@@ -25,7 +25,7 @@ from gem_core.execution.workers.channel import Channel
 from gem_core.execution.workers.fleet import LOSES_HISTORY, Restart
 from gem_core.execution.workers.open_pools import OpenPools
 from gem_core.execution.workers.process import Process
-from gem_core.execution.workers.records import Answer, Call, Handle
+from gem_core.execution.workers.records import Answer, Handle, WorkerCall
 from gem_core.execution.workers.service import Service
 
 
@@ -115,7 +115,7 @@ class WorkerPool:
             WorkerPoolError: the pool is closed, or too many workers had to be replaced.
         """
         packed, error = _pack(method, arguments, named)
-        call = Call(handle, method, packed, deadline_s)
+        call = WorkerCall(handle, method, packed, deadline_s)
         with self._lock:
             self._fleet.require_usable()
             if method in LOSES_HISTORY:

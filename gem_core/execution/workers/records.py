@@ -36,7 +36,7 @@ class Builder(NamedTuple):
         return pack_by_value(tuple(self))
 
 
-class Kind:
+class BuilderRecord:
     """What is known of the environments of one builder.
 
     Attributes:
@@ -69,7 +69,7 @@ class Handle:
         self.builder = builder
         self.key = key
         self.answer = answer
-        self.call: Call | None = None
+        self.call: WorkerCall | None = None
         self.worker: Worker | None = None
         self.history: list[tuple[str, bytes]] = []  # methods and their pickled arguments
         self.closed = False
@@ -82,7 +82,7 @@ class Handle:
         self.gone = why
 
 
-class Call:
+class WorkerCall:
     """One call of an environment.
 
     Args:
@@ -130,7 +130,7 @@ class Worker:
     def __init__(self, process: Channel) -> None:
         self.process = process
         self.handles: dict[int, Handle] = {}
-        self.calls: dict[int, Call] = {}
+        self.calls: dict[int, WorkerCall] = {}
         self.started_at: float | None = None
         self.expected_s = 0.0  # of its calls together
 

@@ -28,7 +28,7 @@ from gem_core.errors import require_methods
 from gem_core.policies.engine.attention import KEYS_MULTIPLE, EngineMode
 from gem_core.policies.engine.kv_store import ROWS_MULTIPLE, KVStore, round_up
 from gem_core.policies.engine.sampling import Sampling, sample
-from gem_core.policies.engine.slots import Slot, SlotTable
+from gem_core.policies.engine.slots import SequenceSlot, SlotTable
 
 CACHE_BYTES = 2**31
 """Keys and values of ended requests are kept up to this size."""
@@ -69,7 +69,7 @@ class _Running:
     request: EngineRequest
     seed: int
     limit: int
-    slot: Slot
+    slot: SequenceSlot
     logprobs: list[float] = field(default_factory=list)
 
     @property

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 _PREFIXES_PER_SLOT = 8
 
 
-class Slot:
+class SequenceSlot:
     """One sequence.
 
     Attributes:
@@ -36,9 +36,9 @@ class SlotTable:
     """
 
     def __init__(self) -> None:
-        self.slots: list[Slot] = []
+        self.slots: list[SequenceSlot] = []
         self._clock = 0
-        self._prefixes: dict[int, tuple[Slot, int]] = {}
+        self._prefixes: dict[int, tuple[SequenceSlot, int]] = {}
 
     def __len__(self) -> int:
         return len(self.slots)
@@ -51,7 +51,7 @@ class SlotTable:
             if not slot.busy:
                 slot.tokens = []
 
-    def longest(self, prompt: Sequence[int]) -> tuple[Slot | None, int]:
+    def longest(self, prompt: Sequence[int]) -> tuple[SequenceSlot | None, int]:
         """Return the slot that has the most leading tokens of ``prompt``, and how many.
 
         The last token of a prompt is never among them, because its logits are needed.
@@ -68,7 +68,7 @@ class SlotTable:
                 return slot, length
         return None, 0
 
-    def free(self, limit: int) -> Slot | None:
+    def free(self, limit: int) -> SequenceSlot | None:
         """Return a slot without a request: an empty one, a new one, or the least recently used.
 
         Args:
@@ -82,24 +82,24 @@ class SlotTable:
         if empty:
             return empty[0]
         if len(self.slots) < limit:
-            self.slots.append(Slot(len(self.slots)))
+            self.slots.append(SequenceSlot(len(self.slots)))
             return self.slots[-1]
         return min(idle, key=lambda slot: slot.used, default=None)
 
-    def take(self, slot: Slot, tokens: list[int], filled: int) -> None:
+    def take(self, slot: SequenceSlot, tokens: list[int], filled: int) -> None:
         """Begin a request in ``slot``; its first ``filled`` tokens are in the store."""
         slot.tokens = tokens
         slot.filled = filled
         slot.busy = True
 
-    def release(self, slot: Slot) -> None:
+    def release(self, slot: SequenceSlot) -> None:
         """End the request in ``slot``; what it computed can be reused."""
         self._clock += 1
         slot.used = self._clock
         slot.busy = False
         self.remember(slot, slot.filled)
 
-    def remember(self, slot: Slot, length: int) -> None:
+    def remember(self, slot: SequenceSlot, length: int) -> None:
         """Make the first ``length`` tokens of ``slot`` known to `longest`."""
         if len(self._prefixes) > _PREFIXES_PER_SLOT * len(self.slots):
             self._prefixes.clear()  # most of them are of sequences that are gone

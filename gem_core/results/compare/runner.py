@@ -37,7 +37,7 @@ STATES = ("done", "stale", "failed", "started", "waiting")
 
 
 @dataclass(frozen=True)
-class Plan:
+class GridPlan:
     """How the cells of a comparison are run.
 
     Attributes:
@@ -98,7 +98,7 @@ def _how_to_make(name: str) -> str:
     return f"in a virtual environment of its own, {line}, then set {variable} to its interpreter"
 
 
-def command(cell: Cell, plan: Plan) -> list[str]:
+def command(cell: Cell, plan: GridPlan) -> list[str]:
     """Return the exact command of a cell."""
     parts = [trainer_python(cell.trainer), "-m", "gem_core.cli", "train", cell.baseline]
     parts += ["--trainer", cell.trainer, "--run", str(plan.directory(cell))]
@@ -109,7 +109,7 @@ def command(cell: Cell, plan: Plan) -> list[str]:
     return [*parts, "--resume"]
 
 
-def status(cell: Cell, plan: Plan) -> str:
+def status(cell: Cell, plan: GridPlan) -> str:
     """Return ``done``, ``stale``, ``failed``, ``started`` or ``waiting``.
 
     A ``stale`` cell is finished or started, with another recipe than the one that is asked for.
@@ -126,14 +126,14 @@ def status(cell: Cell, plan: Plan) -> str:
     return "done" if (directory / "result.json").exists() else "started"
 
 
-def _is_recorded(cell: Cell, plan: Plan) -> bool:
+def _is_recorded(cell: Cell, plan: GridPlan) -> bool:
     """Return whether ``plan.record`` has the figures of this cell, of the same recipe."""
     if plan.record is None or not (plan.record / cell.name / "result.json").exists():
         return False
     return not why_stale(plan.record / cell.name, cell.recipe(plan.profile, plan.extra))
 
 
-def _record(cell: Cell, plan: Plan) -> None:
+def _record(cell: Cell, plan: GridPlan) -> None:
     """Copy the figures of a finished cell to ``plan.record``, if it does not have them."""
     if plan.record is not None and not _is_recorded(cell, plan):
         record(RunDir(plan.directory(cell)), plan.record / cell.name)
@@ -141,7 +141,7 @@ def _record(cell: Cell, plan: Plan) -> None:
 
 def run_grid(
     cells: Sequence[Cell],
-    plan: Plan,
+    plan: GridPlan,
     log: Callable[[str], None] = print,
     update: Callable[[int, str], None] | None = None,
 ) -> dict[str, int]:
@@ -167,7 +167,7 @@ def run_grid(
 
 def _run_cells(
     cells: Sequence[Cell],
-    plan: Plan,
+    plan: GridPlan,
     log: Callable[[str], None],
     update: Callable[[int, str], None] | None,
     prepared: PreparedProcesses,
@@ -199,12 +199,12 @@ def _run_cells(
             _record(cell, plan)
 
 
-def _stale_text(cell: Cell, plan: Plan) -> str:
+def _stale_text(cell: Cell, plan: GridPlan) -> str:
     why = why_stale(plan.directory(cell), cell.recipe(plan.profile, plan.extra))
     return f"STALE: {why} (--retry-stale replaces it, another --out keeps it)"
 
 
-def run_cell(cell: Cell, plan: Plan, prepared: PreparedProcesses | None = None) -> str | None:
+def run_cell(cell: Cell, plan: GridPlan, prepared: PreparedProcesses | None = None) -> str | None:
     """Run one cell; return why it failed (also in its ``failed.json``), ``None`` if it did not.
 
     Args:
@@ -247,7 +247,7 @@ def run_cell(cell: Cell, plan: Plan, prepared: PreparedProcesses | None = None) 
 
 def _fork(
     cell: Cell,
-    plan: Plan,
+    plan: GridPlan,
     argv: Sequence[str],
     prepared: PreparedProcesses | None,
     log: int,

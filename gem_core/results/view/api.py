@@ -17,8 +17,8 @@ from typing import Any
 
 from gem_core.errors import RunError
 from gem_core.results.view import runs as files
+from gem_core.results.view.divergence import find_divergence
 from gem_core.results.view.index import BATCH_BYTES, NO_EPISODES, TEXTS, EpisodeIndex
-from gem_core.results.view.parting import parting
 from gem_core.results.view.pieces import Pieces, find_tokenizer, read_pieces
 from gem_core.results.view.query import Queries
 from gem_core.results.view.records import require_shown
@@ -175,7 +175,7 @@ class Viewer:
             require_shown(record, f"Episode {row[0]} of {self.runs[number][0]}")
             pieces = self.pieces(self.runs[number][1], record)
             episodes.append({"run": number, "id": row[0], "record": record, **pieces})
-        return {"episodes": episodes, "parting": parting([e["record"] for e in episodes])}
+        return {"episodes": episodes, "parting": find_divergence([e["record"] for e in episodes])}
 
     # -- helpers ---------------------------------------------------------------------------------
 

@@ -43,14 +43,14 @@ _DEPTH = 6
 T = TypeVar("T")
 
 
-class Found(NamedTuple):
+class FoundRuns(NamedTuple):
     """Runs by name, and lines that say which folders were left out."""
 
     runs: list[tuple[str, RunDir]]
     left_out: list[str]
 
 
-def find_runs(paths: Sequence[Path]) -> Found:
+def find_runs(paths: Sequence[Path]) -> FoundRuns:
     """Return the runs in ``paths`` with short names, in the order of their names.
 
     Args:
@@ -70,7 +70,7 @@ def find_runs(paths: Sequence[Path]) -> Found:
             short = path.resolve().name
             name = short if inside == "." else inside if len(paths) == 1 else f"{short}/{inside}"
             runs.setdefault(folder.resolve(), name)
-    return Found([(name, RunDir(folder)) for folder, name in runs.items()], left_out)
+    return FoundRuns([(name, RunDir(folder)) for folder, name in runs.items()], left_out)
 
 
 def _run_folders(folder: Path, depth: int, root: Path, left_out: list[str]) -> Iterator[Path]:

@@ -13,7 +13,7 @@ from gem_core.env.spec import EnvSpec
 from gem_core.errors import GemError, RecipeError
 from gem_core.runs.recipe.tables import EnvConfig
 from gem_core.runs.recipe.tool_entries import wanted_tools
-from gem_core.tools import Budget, Rewards, Tool, ToolEnv, make_tool
+from gem_core.tools import Budget, Tool, ToolEnv, ToolRewards, make_tool
 
 Tools: TypeAlias = list[dict[str, Any]]
 """What tools are on this machine, one dict each; see `described_tools`."""
@@ -38,7 +38,7 @@ def with_tools(env: Env, config: EnvConfig, key: str) -> Env:
             env,
             tools,
             budget=Budget(use.calls, use.per_turn, use.output_tokens, use.seconds),
-            rewards=Rewards(use.call_reward, use.failed_call_reward),
+            rewards=ToolRewards(use.call_reward, use.failed_call_reward),
             end_on_failure=use.end_on_failure,
             instructions=use.instructions,
             native=use.native,

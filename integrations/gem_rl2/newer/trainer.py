@@ -32,7 +32,7 @@ from gem_rl2.config import settings_of, translate
 from gem_rl2.metrics import RunLog
 from gem_rl2.native import compose_native
 from gem_rl2.newer import generate
-from gem_rl2.rollout import PLAYERS, Player
+from gem_rl2.rollout import PLAYERS, EpisodePlayer
 
 
 class NewerAdvantages(Advantages):
@@ -72,7 +72,7 @@ def settings(run: RunDir) -> dict[str, Any]:
 
 def play_and_log(trainer: Any, run: RunDir, advantages: Advantages) -> None:
     """On rank 0: play and log ``run``, where a step ends when RL2 sends the weights."""
-    player = Player(run, trainer.rollout.tokenizer)
+    player = EpisodePlayer(run, trainer.rollout.tokenizer)
     PLAYERS[:] = [player]
     native_rollout.pack_tensor_dicts = player.pack
     log = RunLog(run)

@@ -34,7 +34,7 @@ def trainer(recipe, process_group, tmp_path, monkeypatch):
         config.trainer.load_ckpt_from = "latest"
         made = object.__new__(worker.PPOTrainer)  # without the engines that its __init__ starts
         made.config = config
-        made.train_dataloader = worker.Steps([[]])
+        made.train_dataloader = worker.StepLoader([[]])
         made.actor = worker.Actor(config.actor, True)
         made.actor.scheduler = made.prepare_scheduler(made.actor)
         return made

@@ -47,7 +47,7 @@ def hook(tiny, answer_text, engine, tokenizer, tmp_path):
         "batch.episodes=6", "batch.group_size=2", "eval.inside_episodes=2", "eval.every=3"
     )
     run = RunDir.create(tmp_path / "run", recipe, "rl2")
-    rollout.PLAYERS[:] = [rollout.Player(run, tokenizer)]
+    rollout.PLAYERS[:] = [rollout.EpisodePlayer(run, tokenizer)]
     spec = util.spec_from_file_location(
         "custom_module", Path(rollout.__file__).parent / "newer" / "generate.py"
     )

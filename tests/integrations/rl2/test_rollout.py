@@ -18,7 +18,7 @@ from gem_core.runs.directory.run_dir import RunDir
 from gem_core.runs.tasks import MachineFactory, step_tasks
 from gem_parity.trainers.rl2 import batch as pack
 from gem_rl2.advantages import Advantages
-from gem_rl2.rollout import Player, to_native
+from gem_rl2.rollout import EpisodePlayer, to_native
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def play(tokenizer, engine, tmp_path):
 
     def run(recipe, reply, step=0):
         directory = RunDir.create(tmp_path / "run", recipe, "rl2", if_exists="overwrite")
-        run.player = Player(directory, tokenizer)
+        run.player = EpisodePlayer(directory, tokenizer)
         sampling = {"temperature": 0.7, "top_k": -1}
 
         async def all_of_them(url):

@@ -26,7 +26,7 @@ def test_a_forked_cell_is_the_same_run(tmp_path, monkeypatch):
     )
     cell = Cell("guess-the-number-easy", "trl", "rebn", 1)
     other = Cell("guess-the-number-easy", "trl", "rebn", 0)
-    alone, together = (runner.Plan(tmp_path / name, extra=QUICK) for name in ("a", "b"))
+    alone, together = (runner.GridPlan(tmp_path / name, extra=QUICK) for name in ("a", "b"))
     assert runner.run_cell(cell, alone) is None
     with PreparedProcesses() as prepared:
         assert runner.run_cell(other, together, prepared) is None

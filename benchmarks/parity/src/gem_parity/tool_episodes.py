@@ -15,7 +15,7 @@ from gem_core.episodes.context import Context
 from gem_core.episodes.data import Completion, Episode, FinishReason
 from gem_core.episodes.machine import EpisodeMachine, Limits
 from gem_core.episodes.rollout import Request, play_batch
-from gem_core.tools import Budget, Rewards, ToolEnv, make_tool
+from gem_core.tools import Budget, ToolEnv, ToolRewards, make_tool
 from gem_parity.frozen import _TEMPLATE, STOP_ID, _Bytes
 
 SCRIPTS: tuple[tuple[str, ...], ...] = (
@@ -81,7 +81,7 @@ def _machine(number: int, group_size: int, seed: int) -> EpisodeMachine:
         _Question(),
         [make_tool("python"), make_tool("search", topk=1)],
         budget=Budget(calls=2, output_tokens=60),
-        rewards=Rewards(call=0.125, failed_call=-0.25),
+        rewards=ToolRewards(call=0.125, failed_call=-0.25),
         instructions=False,
     )
     return EpisodeMachine(

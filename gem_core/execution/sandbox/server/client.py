@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 from . import child
 from .interpreter import Interpreter
-from .loop import Channel, Loop
+from .loop import JsonChannel, Loop
 from .slots import Slots
 
 _KB = 1 << 10
@@ -81,7 +81,7 @@ class Client:
         self._frozen = False
         self._parent: Client | None = None
         self._reset()
-        self._channel = Channel(server.loop, peer, on_message=self._receive, on_end=self.close)
+        self._channel = JsonChannel(server.loop, peer, on_message=self._receive, on_end=self.close)
 
     def _reset(self) -> None:
         self._output = bytearray()

@@ -113,7 +113,7 @@ def apply(limits: Mapping[str, float], *, other_tasks: int, keep: bool) -> None:
     """Set the resource limits of this process.
 
     Args:
-        limits: the fields of `gem_core.execution.sandbox.Limits`.
+        limits: the fields of `gem_core.execution.sandbox.SandboxLimits`.
         other_tasks: the threads that other processes of our uid have or may get.
         keep: whether more calls follow, whose CPU time must not be limited by this one's.
     """

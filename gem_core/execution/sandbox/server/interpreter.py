@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from .loop import Channel, Loop
+from .loop import JsonChannel, Loop
 
 _READ = 1 << 16
 _MOST_READS = 64
@@ -129,7 +129,7 @@ class Interpreter:
         self._output = output
         self._exit = -1
         self._hello = bytes(_HELLO) if branch else b""
-        self._channel = Channel(
+        self._channel = JsonChannel(
             loop,
             requests,
             on_bytes=self._on_data,

@@ -42,7 +42,7 @@ class Loop:
         return bool(events)
 
 
-class Channel:
+class JsonChannel:
     """Messages in JSON on a stream socket, each after four bytes of length.
 
     Args:

@@ -15,7 +15,7 @@ _LOOKS = 5
 """Looks at a program until a process that cannot be seen is taken for one that hides itself."""
 
 
-class Slot(NamedTuple):
+class ProgramSlot(NamedTuple):
     """A place for one program.
 
     Attributes:
@@ -47,7 +47,7 @@ class Slots:
         self._confinement = confinement
         self._folder = folder
         self._most = most
-        self._made: list[Slot] = []
+        self._made: list[ProgramSlot] = []
         self._free: list[int] = []
         self._lost = 0
         self._volume = volume
@@ -60,13 +60,13 @@ class Slots:
         """Whether `take` would return a slot."""
         return bool(self._free) or len(self._made) - self._lost < self._most
 
-    def take(self) -> Slot | None:
+    def take(self) -> ProgramSlot | None:
         """Return a free slot, or ``None``."""
         if not self.any_free:
             return None
         return self._made[self._free.pop()] if self._free else self._make()
 
-    def __getitem__(self, number: int) -> Slot:
+    def __getitem__(self, number: int) -> ProgramSlot:
         return self._made[number]
 
     @property
@@ -148,7 +148,7 @@ class Slots:
             if self._volume != volumes.GIVEN:
                 shutil.rmtree(slot.folder, ignore_errors=True)
 
-    def _make(self) -> Slot:
+    def _make(self) -> ProgramSlot:
         number = len(self._made)
         folder = os.path.join(self._folder, f"call-{number}")
         uid = self._confinement.uid(number)
@@ -159,19 +159,19 @@ class Slots:
             self._sizes[number] = self._most_size
         if uid is not None:
             os.chown(folder, uid, uid)
-        slot = Slot(number, folder, uid, self._confinement.ruleset(folder))
+        slot = ProgramSlot(number, folder, uid, self._confinement.ruleset(folder))
         self._make_main(slot)
         self._made.append(slot)
         return slot
 
-    def _make_main(self, slot: Slot) -> None:
+    def _make_main(self, slot: ProgramSlot) -> None:
         main = os.path.join(slot.folder, "main")
         os.mkdir(main, 0o700)
         if slot.uid is not None:
             os.chown(main, slot.uid, slot.uid)
 
 
-def _is_new(slot: Slot) -> bool:
+def _is_new(slot: ProgramSlot) -> bool:
     """Return whether a slot's folders are as they were made; a program may replace them."""
     main = os.path.join(slot.folder, "main")
     if os.listdir(slot.folder) != ["main"]:

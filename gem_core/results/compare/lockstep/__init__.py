@@ -6,7 +6,7 @@ different tokens; what makes them part earlier is a difference between the train
 
 * `recipe`: the overrides under which runs can be compared so;
 * `traces`: a run's whole batches, read from its files;
-* `partings`: the first token at which two runs differ, with both sides;
+* `divergence`: the first token at which two runs differ, with both sides;
 * `differences`: what differs by more than rounding while the tokens are still equal;
 * `weights`: the largest difference of the trained weights;
 * `summary`: all of that as one JSON file, from which `page` and `plots` make the report.

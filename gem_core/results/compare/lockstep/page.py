@@ -11,9 +11,9 @@ from gem_core.results.compare.lockstep.summary import (
     cause,
     common_steps,
     describe,
+    divergences,
     drift_before,
     faults,
-    partings,
 )
 from gem_core.results.report import markdown_table
 from gem_core.runs.provenance import origins
@@ -61,7 +61,7 @@ def sections(summary: Summary) -> list[str]:
         "Pairs of trainers: for how many steps the tokens are identical, and the largest "
         "differences in those steps.\n",
         markdown_table(_PAIR_HEAD, [_pair_row(pair, summary) for pair in summary["pairs"]]),
-        *_partings(summary),
+        *_divergences(summary),
         "Steps: a figure is the range over the trainers, if it is not the same.\n",
         markdown_table(_STEP_HEAD, [_step_row(summary, k) for k in range(summary["steps"])]),
         markdown_table(("trainer", "versions", "hardware", "train s"), _runs(summary)),
@@ -113,24 +113,24 @@ def _pair_row(pair: dict[str, Any], summary: Summary) -> tuple[str, ...]:
     )
 
 
-def _partings(summary: Summary) -> list[str]:
+def _divergences(summary: Summary) -> list[str]:
     """Return both sides of each first token at which two trainers differ."""
     blocks = []
     for pair in summary["pairs"]:
-        for parting in partings(pair):
-            lines = [f"**{' and '.join(pair['trainers'])}**: {describe(parting)}.", ""]
-            lines.append(f"Cause: {cause(parting, drift_before(pair, parting))}.")
-            lines += ["", "```text", _last_line(parting["observation"])]
+        for divergence in divergences(pair):
+            lines = [f"**{' and '.join(pair['trainers'])}**: {describe(divergence)}.", ""]
+            lines.append(f"Cause: {cause(divergence, drift_before(pair, divergence))}.")
+            lines += ["", "```text", _last_line(divergence["observation"])]
             for side, name in enumerate(pair["trainers"]):
-                lines.append(f"{name:>10}: {_side(parting, side)}")
+                lines.append(f"{name:>10}: {_side(divergence, side)}")
             blocks.append("\n".join([*lines, "```", ""]))
     return blocks
 
 
-def _side(parting: dict[str, Any], side: int) -> str:
-    logprob = parting["logprobs"][side]
+def _side(divergence: dict[str, Any], side: int) -> str:
+    logprob = divergence["logprobs"][side]
     shown = "no log-probability" if logprob is None else f"log-probability {logprob:.6f}"
-    return f"{parting['texts'][side]!r}, token {parting['tokens'][side]}, {shown}"
+    return f"{divergence['texts'][side]!r}, token {divergence['tokens'][side]}, {shown}"
 
 
 def _last_line(observation: str) -> str:

@@ -7,7 +7,7 @@ from itertools import combinations
 from typing import Any
 
 from gem_core.results.compare.lockstep.differences import BOUNDS, differences, drifts, rounding
-from gem_core.results.compare.lockstep.partings import Parting, first_parting
+from gem_core.results.compare.lockstep.divergence import Divergence, first_divergence
 from gem_core.results.compare.lockstep.recipe import WHOLE_BATCHES
 from gem_core.results.compare.lockstep.traces import Trace, digest, read_trace
 from gem_core.results.compare.lockstep.weights import weight_difference
@@ -69,16 +69,16 @@ def common_steps(summary: Summary) -> int:
     return min((pair["identical"] for pair in summary["pairs"]), default=0)
 
 
-def cause(parting: Mapping[str, Any], drift: Sequence[float | None]) -> str:
+def cause(divergence: Mapping[str, Any], drift: Sequence[float | None]) -> str:
     """Return in words why two runs differ at a token, as far as the log-probabilities tell.
 
     Args:
-        parting: where they differ.
+        divergence: where they differ.
         drift: the largest difference of log-probabilities in each step before it.
     """
-    if parting["position"] < 0:
+    if divergence["position"] < 0:
         return "NOT rounding: the prompts differ, and with them a task or an environment"
-    gap = parting["gap"]
+    gap = divergence["gap"]
     if gap is None:
         return "unknown, since a side has no log-probability there"
     sizes = [size for size in drift if size is not None]
@@ -99,47 +99,47 @@ def faults(summary: Summary) -> list[str]:
                 one, other = row["values"]
                 what = f"{row['quantity']} differ from step {row['begins']}"
                 lines.append(f"{names}: {what} by more than rounding: {one:.7g}, {other:.7g}")
-        for parting in partings(pair):
-            why = cause(parting, drift_before(pair, parting))
-            if parting["step"] <= required or not why.startswith("rounding"):
-                lines.append(f"{names}: {describe(parting)}; {why}")
+        for divergence in divergences(pair):
+            why = cause(divergence, drift_before(pair, divergence))
+            if divergence["step"] <= required or not why.startswith("rounding"):
+                lines.append(f"{names}: {describe(divergence)}; {why}")
     return lines
 
 
-def partings(pair: Mapping[str, Any]) -> list[dict[str, Any]]:
+def divergences(pair: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return where two runs differ, in training and in the evaluations before that."""
     return [row for row in (pair["parting"], pair["evaluation_parting"]) if row is not None]
 
 
-def drift_before(pair: Mapping[str, Any], parting: Mapping[str, Any]) -> list[float | None]:
-    """Return the drift of the steps before a parting; an evaluation is played after its step."""
-    steps = parting["step"] - (parting["split"] == "train")
+def drift_before(pair: Mapping[str, Any], divergence: Mapping[str, Any]) -> list[float | None]:
+    """Return the drift of the steps before a divergence; an evaluation is played after its step."""
+    steps = divergence["step"] - (divergence["split"] == "train")
     drift: list[float | None] = pair["drift"][:steps]
     return drift
 
 
-def describe(parting: Mapping[str, Any]) -> str:
+def describe(divergence: Mapping[str, Any]) -> str:
     """Return in words where two runs differ."""
-    split = "" if parting["split"] == "train" else "the evaluation of "
+    split = "" if divergence["split"] == "train" else "the evaluation of "
     return (
-        f"tokens differ at {split}step {parting['step']}, episode {parting['index']} (seed "
-        f"{parting['seed']}), turn {parting['turn'] + 1}, token {parting['position'] + 1}; "
-        f"{parting['episodes']} episodes of the step differ"
+        f"tokens differ at {split}step {divergence['step']}, episode {divergence['index']} (seed "
+        f"{divergence['seed']}), turn {divergence['turn'] + 1}, token "
+        f"{divergence['position'] + 1}; {divergence['episodes']} episodes of the step differ"
     )
 
 
 def _pair(one: CellResult, other: CellResult, traces: Mapping[str, Trace]) -> dict[str, Any]:
     mine = traces[one.trainer]
     theirs = traces[other.trainer]
-    parting = first_parting(mine, theirs, "train")
-    identical = len(mine.batches) if parting is None else parting.step - 1
+    divergence = first_divergence(mine, theirs, "train")
+    identical = len(mine.batches) if divergence is None else divergence.step - 1
     steps = range(1, identical + 1)
     weights = weight_difference(one.run.model, other.run.model)
     return {
         "trainers": [one.trainer, other.trainer],
         "identical": identical,
-        "parting": _plain(parting),
-        "evaluation_parting": _plain(_evaluation_parting(mine, theirs, identical)),
+        "parting": _plain(divergence),
+        "evaluation_parting": _plain(_evaluation_divergence(mine, theirs, identical)),
         "evaluations": sum(step <= identical for step in mine.evaluations),
         "differences": [row.to_dict() for row in differences(mine, theirs, steps)],
         "drift": [drifts(mine, theirs, step) for step in steps],
@@ -147,14 +147,14 @@ def _pair(one: CellResult, other: CellResult, traces: Mapping[str, Trace]) -> di
     }
 
 
-def _evaluation_parting(one: Trace, other: Trace, identical: int) -> Parting | None:
+def _evaluation_divergence(one: Trace, other: Trace, identical: int) -> Divergence | None:
     """Return where the evaluations part that were played with weights that should be equal."""
-    parting = first_parting(one, other, "eval")
-    return parting if parting is not None and parting.step <= identical else None
+    divergence = first_divergence(one, other, "eval")
+    return divergence if divergence is not None and divergence.step <= identical else None
 
 
-def _plain(parting: Parting | None) -> dict[str, Any] | None:
-    return None if parting is None else parting.to_dict()
+def _plain(divergence: Divergence | None) -> dict[str, Any] | None:
+    return None if divergence is None else divergence.to_dict()
 
 
 def _count_tokens(trace: Trace, step: int) -> int:

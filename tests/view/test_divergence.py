@@ -8,7 +8,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gem_core.results.view.parting import first_difference, parting
+from gem_core.results.view.divergence import find_divergence, first_difference
 from gem_core.results.view.pieces import Pieces, byte_alphabet, read_pieces
 
 from .conftest import make_episode
@@ -38,7 +38,7 @@ def segments(*parts):
 def test_it_is_found_in_a_later_segment_with_the_turn_that_has_it():
     first = segments(([1, 2, 3], [(0, 2, 3)]), ([4, 5, 6], [(1, 1, 3)]))
     second = segments(([1, 2, 3], [(0, 2, 3)]), ([4, 5, 9], [(1, 1, 3)]))
-    found = parting([first, second, first])
+    found = find_divergence([first, second, first])
     assert found == {
         "unit": "token",
         "position": 5,
@@ -47,19 +47,19 @@ def test_it_is_found_in_a_later_segment_with_the_turn_that_has_it():
         "turn": 1,
         "ids": [6, 9, 6],
     }
-    assert parting([first, first]) is None
+    assert find_divergence([first, first]) is None
 
 
 def test_one_that_ended_earlier_parts_at_its_end():
-    found = parting([segments(([1, 2], [(0, 1, 2)])), segments(([1, 2, 3], [(0, 1, 2)]))])
+    found = find_divergence([segments(([1, 2], [(0, 1, 2)])), segments(([1, 2, 3], [(0, 1, 2)]))])
     assert (found["position"], found["turn"], found["ids"]) == (2, -1, [None, 3])
 
 
 def test_without_tokens_the_texts_are_compared():
     first = {**make_episode(0, 7, 0).to_dict(), "segments": []}
     second = {**make_episode(0, 9, 0).to_dict(), "segments": []}
-    assert parting([first, second]) == {"unit": "text", "position": 3, "turn": 1}
-    assert parting([first, first]) is None
+    assert find_divergence([first, second]) == {"unit": "text", "position": 3, "turn": 1}
+    assert find_divergence([first, first]) is None
 
 
 @given(st.text(max_size=40), st.randoms())

@@ -1,4 +1,4 @@
-"""Where several episodes of one task part: the first token in which they differ."""
+"""Where several episodes of one task differ: the first token in which they differ."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 Record = Mapping[str, Any]
 
 
-def parting(records: Sequence[Record]) -> dict[str, Any] | None:
+def find_divergence(records: Sequence[Record]) -> dict[str, Any] | None:
     """Return where ``records`` first differ; ``None`` if they are equal.
 
     Args:
@@ -21,7 +21,7 @@ def parting(records: Sequence[Record]) -> dict[str, Any] | None:
         ``ids`` of every record there (``None`` where it has ended).
     """
     if all(record.get("segments") for record in records):
-        return _tokens_part(records)
+        return _compare_tokens(records)
     sequences = [_texts(record) for record in records]
     position = first_difference(sequences)
     if position is None:
@@ -29,7 +29,7 @@ def parting(records: Sequence[Record]) -> dict[str, Any] | None:
     return {"unit": "text", "position": position, "turn": position // 2}
 
 
-def _tokens_part(records: Sequence[Record]) -> dict[str, Any] | None:
+def _compare_tokens(records: Sequence[Record]) -> dict[str, Any] | None:
     sequences = [_tokens(record) for record in records]
     position = first_difference(sequences)
     if position is None:

@@ -12,18 +12,18 @@ from gem_core.results.compare.lockstep.traces import Action, Trace, actions, sam
 
 
 @dataclass(frozen=True)
-class Parting:
+class Divergence:
     """Where two runs differ.
 
     Attributes:
-        split: whether a training or an evaluation episode parts first.
+        split: whether a training or an evaluation episode differs first.
         step: training step, from 1.
         episodes: episodes of that step that differ.
         index: task of the first of them.
         seed: the seed of its environment.
         turn: its first turn that differs, from 0.
         position: the first token of the turn's action that differs; -1 where the prompts do,
-            so that it was not the policy that parted them.
+            so that it was not the policy that made them differ.
         tokens: both token ids; ``None`` where a side has no token there.
         texts: both actions, decoded.
         observation: what both read before them.
@@ -50,17 +50,17 @@ class Parting:
         return asdict(self)
 
 
-def first_parting(one: Trace, other: Trace, split: Split) -> Parting | None:
+def first_divergence(one: Trace, other: Trace, split: Split) -> Divergence | None:
     """Return where two runs differ first; ``None`` if every token of every common step is equal."""
     mine = one.of(split)
     theirs = other.of(split)
     for step in sorted(mine.keys() & theirs.keys()):
         indices = sorted(mine[step].keys() | theirs[step].keys())
-        parted = [k for k in indices if not _equal(mine[step].get(k), theirs[step].get(k))]
-        if parted:
-            first = parted[0]
+        differing = [k for k in indices if not _equal(mine[step].get(k), theirs[step].get(k))]
+        if differing:
+            first = differing[0]
             sides = (mine[step].get(first), theirs[step].get(first))
-            return _parting(split, step, len(parted), first, sides, one.seed)
+            return _divergence(split, step, len(differing), first, sides, one.seed)
     return None
 
 
@@ -68,14 +68,14 @@ def _equal(one: Episode | None, other: Episode | None) -> bool:
     return one is not None and other is not None and same_tokens(one, other)
 
 
-def _parting(
+def _divergence(
     split: Split,
     step: int,
     count: int,
     index: int,
     sides: tuple[Episode | None, Episode | None],
     run_seed: int,
-) -> Parting:
+) -> Divergence:
     seeds = [side.seed for side in sides if side is not None]
     own = [list(actions(side)) if side is not None else [] for side in sides]
     order = next(k for k in range(max(map(len, own)) + 1) if _differ(own, k))
@@ -90,7 +90,7 @@ def _parting(
         gap = tie_gap(key, place, tokens, logprobs)
     texts = (_text(sides[0], turn), _text(sides[1], turn))
     observation = next((_observation(s, turn) for s in sides if s is not None), "")
-    return Parting(
+    return Divergence(
         split, step, count, index, seeds[0], turn, place, tokens, texts, observation, logprobs, gap
     )
 
