@@ -10,16 +10,16 @@ It is an Oat script like any other: arguments, an actor, a learner, a program. `
 
 from __future__ import annotations
 
-import argparse
 import os
 from typing import Any
 
 import torch
 
 from gem_core.episodes.rollout import play_batch, require_healthy
-from gem_core.runs.recipe.load import load_recipe
+from gem_core.errors import RecipeError
 from gem_core.runs.tasks import step_tasks
 from gem_core.training.experiment import training
+from gem_core.training.script import describe_end, read_command_line
 from gem_oat._compat import require_gpu_stack
 
 if torch.cuda.is_available():
@@ -77,26 +77,18 @@ class Learner(GemLearner):
 
 def main() -> None:
     """Parse the command line, resolve the recipe, train."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--baseline", default="guess-the-number-easy")
-    parser.add_argument("--profile", default="tiny")
-    parser.add_argument("--run", required=True, help="run directory")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides")
-    parser.add_argument("--resume", action="store_true", help="continue from the last checkpoint")
-    options = parser.parse_args()
-
-    recipe = load_recipe(options.baseline, options.profile, options.overrides)
+    call = read_command_line(__doc__)
+    recipe = call.recipe
     if recipe.hardware.device == "gpu" and not torch.cuda.is_available():
-        parser.error("the recipe asks for a GPU, and there is none: --set hardware.device=cpu")
+        raise RecipeError("the recipe asks for a GPU, and there is none: --set hardware.device=cpu")
     print("Oat's arguments:", *config.translate(recipe))  # refuses what Oat cannot do
-    with training(options.run, recipe, "oat", resume=options.resume) as run:  # lock, data, SIGTERM
-        start = launch.last_checkpoint(run) if options.resume else 0
+    with training(call.run, recipe, "oat", resume=call.resume) as run:  # lock, data, SIGTERM
+        start = launch.last_checkpoint(run) if call.resume else 0
         if start < recipe.train.steps:
             # Oat's ``PPOArgs``: the recipe as its command line, read by its own parser.
             train(launch.arguments(recipe, run, start))
         launch.require_model(recipe, run)
-    last = run.metrics()[-1]
-    print(f"step {last['step']}: success {last['success/mean']:.3f}, model in {run.model}")
+    print(describe_end(run))
 
 
 def train(args: Any) -> None:

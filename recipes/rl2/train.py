@@ -10,17 +10,17 @@ gem-core's parts into RL2's trainer. ``gem-core train`` does the same, and evalu
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from functools import partial
+from typing import Any
 
 from gem_adapters.estimate import needs_critic
 from gem_core.runs.directory.run_dir import RunDir
 from gem_core.runs.program import run_program
-from gem_core.runs.recipe.load import load_recipe
 from gem_core.runs.recipe.recipe import Recipe
 from gem_core.training.experiment import training
+from gem_core.training.script import describe_end, read_command_line
 from gem_rl2._compat import NEWER, patch_rl2, prune_checkpoints
 from gem_rl2.advantages import Advantages, require_installed
 from gem_rl2.config import native_config, settings_of, translate
@@ -46,7 +46,7 @@ def train(run: RunDir, resume: bool) -> None:
     class Rollout(worker.Rollout):
         """RL2's engines and loop over the tasks of a step; this is called for each, all at once."""
 
-        async def rollout(self, task, train):
+        async def rollout(self, task: Any, train: bool) -> Any:
             # Play the episode: RL2's engine samples, token ids go in and come out.
             sampling = self.train_sampling_params if train else self.test_sampling_params
             machine = await self.player.play(task, self.router_url, sampling)
@@ -90,28 +90,17 @@ def start(recipe: Recipe, run: RunDir, resume: bool) -> None:
 
 def main() -> None:
     """Parse the command line, resolve the recipe, train."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--baseline", default="guess-the-number-easy")
-    parser.add_argument("--profile", default="tiny")
-    parser.add_argument("--run", help="run directory")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides")
-    parser.add_argument("--resume", action="store_true", help="continue from the last checkpoint")
-    parser.add_argument("--print", action="store_true", help="show RL2's overrides and stop")
-    args = parser.parse_args()
-
-    recipe = load_recipe(args.baseline, args.profile, args.overrides)
-    overrides = translate(recipe)  # refuses what RL2 cannot do
-    if args.print:
-        print("\n".join(overrides))
+    call = read_command_line(__doc__, shows="RL2's overrides")
+    if call.show:
+        print("\n".join(translate(call.recipe)))
         return
-    if args.run is None:
-        parser.error("--run is needed to train")
     if NEWER:
-        parser.error("this is the wiring of RL2 0.0.2; train the newer source with gem-core train")
-    with training(args.run, recipe, "rl2", resume=args.resume) as directory:  # lock, data, SIGTERM
-        start(recipe, directory, args.resume)
-    last = directory.metrics()[-1]
-    print(f"step {last['step']}: success {last['success/mean']:.3f}, model in {directory.model}")
+        sys.exit("This is the wiring of RL2 0.0.2; train the newer source with gem-core train.")
+    # Refuses what RL2 cannot do, locks the run, has all processes read the same data; SIGTERM
+    # saves and ends it.
+    with training(call.run, call.recipe, "rl2", resume=call.resume) as run:
+        start(call.recipe, run, call.resume)
+    print(describe_end(run))
 
 
 if __name__ == "__main__":

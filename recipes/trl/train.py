@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -17,13 +16,13 @@ from typing import Any
 from transformers import AutoTokenizer
 
 from gem_core.runs.directory.run_dir import RunDir
-from gem_core.runs.recipe.load import load_recipe
 from gem_core.runs.recipe.recipe import Recipe
 from gem_core.runs.tasks import MachineFactory
 from gem_core.training.experiment import training
+from gem_core.training.script import describe_end, read_command_line
 from gem_core.training.tiny import model_path
+from gem_trl import launch
 from gem_trl.config import native_config
-from gem_trl.launch import needs_processes, prepare, restore, start_processes
 from gem_trl.metrics import RunLog
 from gem_trl.ranks import leave_ranks
 from gem_trl.rollout import task_rows, to_native
@@ -70,33 +69,25 @@ def train(recipe: Recipe, run: RunDir, resume: bool) -> None:
         # TRL's log as metrics.jsonl, under the names that every trainer has.
         callbacks=[RunLog(run)],
     )
-    checkpoint = restore(trainer, run.checkpoints) if resume else None
-    trainer.train(resume_from_checkpoint=checkpoint)
-    trainer.save_model(str(run.model))
+    # TRL's own loop, from the last checkpoint with --resume; it writes the model of the run.
+    launch.train(trainer, run, resume=resume)
     if trainer.rank == 0:
-        last = run.metrics()[-1]
-        print(f"step {last['step']}: success {last['success/mean']:.3f}, model in {run.model}")
+        print(describe_end(run))
     leave_ranks()
 
 
 def main(arguments: Sequence[str]) -> None:
     """Parse the command line, resolve the recipe, train."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--baseline", default="guess-the-number-easy")
-    parser.add_argument("--profile", default="tiny")
-    parser.add_argument("--run", required=True, help="run directory")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides")
-    parser.add_argument("--resume", action="store_true", help="continue from the last checkpoint")
-    args = parser.parse_args(arguments)
-
-    recipe = load_recipe(args.baseline, args.profile, args.overrides)
-    prepare(recipe)  # refuses what TRL cannot honour and hardware that is not here
-    # Locks the run, has all processes read the same data; SIGTERM saves and ends it.
-    with training(args.run, recipe, "trl", resume=args.resume) as run:
-        if needs_processes(recipe):  # one per GPU: this script again, on the run that is there now
-            start_processes(recipe, __file__, [*arguments, "--resume"])
+    call = read_command_line(__doc__, arguments)
+    recipe = call.recipe
+    launch.prepare(recipe)  # refuses hardware that is not here
+    # Refuses what TRL cannot honour, locks the run, has all processes read the same data; SIGTERM
+    # saves and ends it.
+    with training(call.run, recipe, "trl", resume=call.resume) as run:
+        if launch.needs_processes(recipe):  # one per GPU: this script again, on the run
+            launch.start_processes(recipe, __file__, [*arguments, "--resume"])
         else:
-            train(recipe, run, args.resume)
+            train(recipe, run, call.resume)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ before and after.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -21,9 +20,9 @@ from typing import Any
 from gem_adapters.hydra import override
 from gem_core.runs.directory.run_dir import RunDir
 from gem_core.runs.program import run_program
-from gem_core.runs.recipe.load import load_recipe
 from gem_core.runs.recipe.recipe import Recipe
 from gem_core.training.experiment import training
+from gem_core.training.script import describe_end, read_command_line
 from gem_verl.config import recipe_settings
 from gem_verl.launch import last_model, run_settings, session
 
@@ -87,28 +86,16 @@ def overrides(values: Mapping[str, Any]) -> list[str]:
 
 def main() -> None:
     """Parse the command line, resolve the recipe, train."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--baseline", default="guess-the-number-easy")
-    parser.add_argument("--profile", default="tiny")
-    parser.add_argument("--run", help="run directory")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides")
-    parser.add_argument("--resume", action="store_true", help="continue from the last checkpoint")
-    parser.add_argument("--print", action="store_true", help="show verl's overrides and stop")
-    args = parser.parse_args()
-
-    recipe = load_recipe(args.baseline, args.profile, args.overrides)
-    if args.print:
-        lines = overrides({**HOOKS, **recipe_settings(recipe)})
+    call = read_command_line(__doc__, shows="verl's overrides")
+    if call.show:
+        lines = overrides({**HOOKS, **recipe_settings(call.recipe)})
         print("python -m verl.trainer.main_ppo \\\n " + " \\\n ".join(lines))
         return
-    if args.run is None:
-        parser.error("--run is needed to train")
-    recipe_settings(recipe)  # refuses what verl cannot do, before there is a directory
-    # Locks the run, has all processes read the same data; SIGTERM saves and ends it.
-    with training(args.run, recipe, "verl", resume=args.resume) as run:
-        train(recipe, run, args.resume)
-    last = run.metrics()[-1]
-    print(f"step {last['step']}: success {last['success/mean']:.3f}, model in {run.model}")
+    # Refuses what verl cannot do, locks the run, has all processes read the same data; SIGTERM
+    # saves and ends it.
+    with training(call.run, call.recipe, "verl", resume=call.resume) as run:
+        train(call.recipe, run, call.resume)
+    print(describe_end(run))
 
 
 if __name__ == "__main__":

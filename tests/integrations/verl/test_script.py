@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from gem_core.runs.directory.run_dir import RunDir
+from gem_core.runs.recipe.load import load_recipe
 from gem_verl.config import recipe_settings, translate
 from gem_verl.key_table import TABLE
 from gem_verl.launch import run_settings
@@ -41,5 +42,5 @@ def test_it_prints_verls_command_line(script, tiny, monkeypatch, capsys):
     script.main()
     first, *arguments = capsys.readouterr().out.splitlines()
     assert first == "python -m verl.trainer.main_ppo \\"
-    recipe = script.load_recipe("guess-the-number-easy", "tiny", ["seed=7"])
+    recipe = load_recipe("guess-the-number-easy", "tiny", ["seed=7"])
     assert {line.removesuffix(" \\")[1:] for line in arguments} == set(translate(recipe))
