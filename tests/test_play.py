@@ -99,7 +99,7 @@ def test_text_of_an_environment_does_not_steer_the_terminal(screen, capsys):
     screen = screen()
     screen.show(session)
     session.step("\x1b[31mred")
-    screen.played(session)
+    screen.show_turn(session)
     screen.tell("hint \x1b[5m")
     screen.show(session)
     out = capsys.readouterr().out

@@ -22,12 +22,12 @@ with progress(run, 20, print):
 """,
     "eval": """
 from gem_core.evaluation.progress import show_progress
-from gem_core.evaluation.rows import Failure, Row
+from gem_core.evaluation.rows import Failure, ItemRow
 with show_progress(0, 20) as advance:
     print("a line")
     for number in range(20):
-        advance(Row(item=number, task=0, sample=0, env=0, env_id="[red]", seed=1,
-                    error=Failure(kind="timeout", message="x")))
+        advance(ItemRow(item=number, task=0, sample=0, env=0, env_id="[red]", seed=1,
+                        error=Failure(kind="timeout", message="x")))
 """,
     "compare": """
 from pathlib import Path

@@ -215,8 +215,8 @@ def test_a_process_that_may_have_no_children_grades(pool: GraderPool) -> None:
 def test_workers_of_a_script_do_not_run_the_script(tmp_path: Path) -> None:
     script = tmp_path / "script.py"  # without `if __name__ == "__main__"`
     script.write_text(
-        "from gem_core.envs.graders.pool import shared_pool\n"
-        "pool = shared_pool('gem_core.envs.graders.qa:normalise_answer')\n"
+        "from gem_core.envs.graders.pool import get_pool\n"
+        "pool = get_pool('gem_core.envs.graders.qa:normalise_answer')\n"
         "print(pool.call('The  End.', 60))\n"
     )
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True)
@@ -233,8 +233,8 @@ def test_workers_end_with_their_parent(job: str, tmp_path: Path) -> None:
     )
     program = (
         f"import os, sys, threading, time; sys.path.insert(0, {str(tmp_path)!r})\n"
-        "from gem_core.envs.graders.pool import shared_pool\n"
-        "pool = shared_pool('reporting:run')\n"
+        "from gem_core.envs.graders.pool import get_pool\n"
+        "pool = get_pool('reporting:run')\n"
         f"threading.Thread(target=pool.call, args=({job}, 600), daemon=True).start()\n"
         f"while not os.path.exists({str(tmp_path / 'pid')!r}): time.sleep(0.05)\n"
         "time.sleep(0.5)\n"

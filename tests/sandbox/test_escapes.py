@@ -58,7 +58,7 @@ libc.drop_capabilities()
 libc.no_new_privs()
 from attempts import ATTEMPTS, PREAMBLE
 from targets import escaped, run_attempt, targets
-from gem_core.execution.sandbox import Limits, Sandbox, SandboxUnavailable
+from gem_core.execution.sandbox import SandboxLimits, Sandbox, SandboxUnavailable
 
 threads = "import threading as t\\nfor _ in range(8): t.Thread(target=print, args=('a',)).start()"
 with Sandbox("confined") as sandbox, targets(sandbox) as names:

@@ -252,9 +252,9 @@ def test_a_server_that_does_not_answer_is_ended_by_the_client() -> None:
 def test_a_client_that_is_killed_leaves_nothing() -> None:
     code = """
         import sys, threading, time
-        from gem_core.execution.sandbox import Limits, Sandbox
+        from gem_core.execution.sandbox import SandboxLimits, Sandbox
         sandbox = Sandbox("confined")
-        run = lambda: sandbox.run("while True: pass", limits=Limits(seconds=60, cpu_s=60))
+        run = lambda: sandbox.run("while True: pass", limits=SandboxLimits(seconds=60, cpu_s=60))
         threading.Thread(target=run, daemon=True).start()
         time.sleep(0.5)
         print(sandbox._servers[0].pid, sandbox._servers[0]._folder, flush=True)
