@@ -65,14 +65,24 @@ def test_a_broken_environment_fails_the_evaluation(model_dir, tmp_path):
 def test_a_score_with_failed_episodes_is_recorded_with_a_warning(recipe, model_dir, tmp_path):
     from gem_core.env.registration import register
     from gem_core.runs.directory.run_dir import RunDir
+    from gem_core.runs.resolved import ResolvedRun
+    from gem_core.runs.splits import run_envs
+    from gem_core.runs.trainers import get_trainer
     from gem_core.training import experiment
 
     register("test:Fails-v0", "gem_parity.frozen:_Scripted", turns=1, dense=0, raises=1)
     mixed = f"eval.env=[{{id='{recipe.env[0].id}'}}, {{id='test:Fails-v0'}}]"
     recipe = override(recipe, [mixed, "eval.episodes=4"])
     run = RunDir.create(tmp_path / "run", recipe, "trl")
+    resolved = ResolvedRun(
+        recipe=recipe,
+        trainer=get_trainer("trl"),
+        native={},
+        envs=run_envs(recipe),
+        environments=(),
+    )
     lines: list[str] = []
-    figures = experiment._evaluate(run, recipe, model_dir, "before", 0, lines.append)
+    figures = experiment._evaluate(run, resolved, model_dir, "before", 0, lines.append)
     assert figures["stop/env_error"] == 0.5
     assert lines[0].startswith("Before: success")
     assert "failed count as not solved (env_error 2)" in lines[1]

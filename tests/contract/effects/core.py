@@ -17,6 +17,7 @@ from gem_core.env.interface import Env
 from gem_core.episodes.machine import EpisodeMachine
 from gem_core.evaluation.contenders import sampling_fields
 from gem_core.runs.environments import pools as run_pools
+from gem_core.runs.splits import run_envs
 from gem_core.runs.tasks import MachineFactory, eval_task, step_tasks
 from gem_core.runs.tracking import follow
 from gem_core.training.stopping import SaveClock
@@ -128,7 +129,7 @@ def saves(run):
 
 def tiny(recipe):
     """What the weights of the tiny model depend on."""
-    return _settings(recipe) if recipe.model.path == "tiny" else None
+    return _settings(recipe, run_envs(recipe)) if recipe.model.path == "tiny" else None
 
 
 def source(recipe):
