@@ -59,10 +59,11 @@ def test_a_server_that_is_gone_stops_the_run_and_says_so(serve, make_recipe, mon
     monkeypatch.setattr(opening, "_PATIENCE", dict.fromkeys(opening._PATIENCE, 0.0))
     recipe = make_recipe(*SMALL, *server.keys)
     run = RunDir.create(tmp_path / "run", recipe, "trl")
+    resolved = resolve_run(recipe, "trl")
     with in_run(run):
         server.end()
         with pytest.raises(GemError, match=r"100% of the batch's 8 episodes failed.*No server at"):
-            launch.run(resolve_run(recipe, "trl"), run)
+            launch.run(resolved, run)
 
 
 def test_a_wrong_token_is_refused_before_anything_is_made(
