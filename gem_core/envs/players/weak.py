@@ -48,9 +48,6 @@ class LegalDisk(Player):
         answer_format: the format of actions.
     """
 
-    def __init__(self, rng: Random, answer_format: str = "boxed"):
-        super().__init__(rng, answer_format)
-
     def reset(self, obs: str, info: dict[str, Any]) -> None:
         """Do nothing: the position and the last move are always shown."""
 
@@ -86,9 +83,6 @@ class Wanderer(Player):
         rng: the player's own generator.
         answer_format: the format of actions.
     """
-
-    def __init__(self, rng: Random, answer_format: str = "boxed"):
-        super().__init__(rng, answer_format)
 
     def reset(self, obs: str, info: dict[str, Any]) -> None:
         """Do nothing: the room and the last move are always shown."""
@@ -128,9 +122,6 @@ class HiddenCell(Player):
         rng: the player's own generator.
         answer_format: the format of actions.
     """
-
-    def __init__(self, rng: Random, answer_format: str = "boxed"):
-        super().__init__(rng, answer_format)
 
     def reset(self, obs: str, info: dict[str, Any]) -> None:
         """Do nothing: the board is always shown."""
@@ -183,9 +174,6 @@ class EmptyCell(Player):
         rng: the player's own generator.
         answer_format: the format of actions.
     """
-
-    def __init__(self, rng: Random, answer_format: str = "boxed"):
-        super().__init__(rng, answer_format)
 
     def reset(self, obs: str, info: dict[str, Any]) -> None:
         """Do nothing: the board is always shown."""
