@@ -159,12 +159,23 @@ def test_the_teacher_is_who_plays_and_names_the_cache_entry(tokenizer, tiny_reci
     assert Path(model_path(tiny_recipe())).name in names
 
 
-def test_a_teacher_that_an_environment_does_not_have_is_refused_with_those_it_has(tiny_recipe):
+def test_a_habit_replaces_the_share_of_turns_that_noise_says(tokenizer, tiny_recipe, cache):
+    habit = "model.tiny.habit=lowest-left"
+    for noise, share in ((1.0, 1.0), (0.75, 0.75)):
+        recipe = tiny_recipe(habit, f"model.tiny.expert_noise={noise}")
+        first = [e.turns[0].action for e in expert_episodes(recipe, tokenizer, 300)]
+        assert abs(first.count("\\boxed{1}") / 300 - share) < 0.09
+    paths = {model_path(tiny_recipe(*more)) for more in ([], [habit], ["model.tiny.habit=expert"])}
+    assert len(paths) == 3
+
+
+@pytest.mark.parametrize("key", ["teacher", "habit"])
+def test_a_player_that_an_environment_does_not_have_is_refused_with_those_it_has(tiny_recipe, key):
     with pytest.raises(
         GemError,
-        match=r"^model\.tiny\.teacher: Unknown player 'within-hint'. Did you mean 'within-hints'",
+        match=rf"^model\.tiny\.{key}: Unknown player 'within-hint'. Did you mean 'within-hints'",
     ):
-        tiny_recipe("model.tiny.teacher=within-hint")
+        tiny_recipe(f"model.tiny.{key}=within-hint")
 
 
 def test_an_environment_without_an_expert_imitates_random_actions(cache, tmp_path):

@@ -42,6 +42,7 @@ IDLE = {
     "model.revision": ("'v2'", ["model.path=org/name"]),
     "model.tiny.layers": ("3", ["model.path=org/name"], True),
     "model.tiny.expert_noise": ("0.1", ["model.tiny.warm_start_steps=0"], True),
+    "model.tiny.habit": ("'expert'", ["model.tiny.warm_start_steps=0"], True),
     "model.tiny.teacher": ("'random'", ["model.tiny.warm_start_steps=0"], True),
     "model.lora.alpha": ("8.0", ["model.lora.rank=4"]),
     "model.lora.targets": ("['q_proj']", ["model.lora.rank=4"]),

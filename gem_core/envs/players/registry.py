@@ -48,7 +48,10 @@ TOOL_EXPERTS = {
 """(family, tool) -> expert that uses the tool, for an environment that has it."""
 WEAK: dict[str, dict[str, str]] = {
     "game:FifteenPuzzle": {"no-way-back": f"{_HERE}.weak:LegalSlide"},
-    "game:GuessTheNumber": {"within-hints": f"{_HERE}.weak:WithinHints"},
+    "game:GuessTheNumber": {
+        "within-hints": f"{_HERE}.weak:WithinHints",
+        "lowest-left": f"{_HERE}.habits:LowestLeft",
+    },
     "game:Hangman": {"common-letters": f"{_HERE}.weak:CommonLetter"},
     "game:Mastermind": {"new-code": f"{_HERE}.weak:NewCode"},
     "game:Minesweeper": {"hidden-cell": f"{_HERE}.weak:HiddenCell"},
@@ -88,7 +91,7 @@ def player_names(env_id: str) -> tuple[str, ...]:
     """Return the names of the players of an environment, the weak ones last.
 
     >>> player_names("game:GuessTheNumber-v0-easy")
-    ('random', 'expert', 'within-hints')
+    ('random', 'expert', 'within-hints', 'lowest-left')
     """
     return (*KINDS, *_weak(env_id))
 

@@ -136,13 +136,15 @@ def _check_tools(key: str, env: EnvConfig) -> None:
 
 
 def _check_teacher(recipe: Recipe) -> None:
-    """Refuse a teacher that an environment of the training does not have."""
+    """Refuse a teacher or habit that an environment of the training does not have."""
     from gem_core.envs.players import require_player
 
-    if recipe.model.path == "tiny":
-        with _named("model.tiny.teacher"):
+    if recipe.model.path != "tiny":
+        return
+    for key in ("teacher", "habit"):
+        with _named(f"model.tiny.{key}"):
             for env in recipe.env:
-                require_player(recipe.model.tiny.teacher, env.id)
+                require_player(getattr(recipe.model.tiny, key), env.id)
 
 
 def _check_context(recipe: Recipe) -> None:

@@ -87,7 +87,7 @@ NEEDS: tuple[Need, ...] = (
     Need("model.tiny", lambda r: r.model.path == "tiny", 'model.path = "tiny"'),
     Need(
         "model.tiny.warm_start_batch model.tiny.warm_start_lr model.tiny.expert_noise "
-        "model.tiny.teacher",
+        "model.tiny.teacher model.tiny.habit",
         lambda r: r.model.tiny.warm_start_steps > 0,
         "model.tiny.warm_start_steps >= 1",
     ),

@@ -113,7 +113,11 @@ class TinyConfig(Table, frozen=True, kw_only=True):
     warm_start_lr: Positive = 5e-3
     """Peak learning rate of the warm start; it warms up, then decays to zero."""
     expert_noise: UnitInterval = 0.5
-    """Probability that an action of the teacher is replaced by a random one."""
+    """Probability that an action of the teacher is replaced by one of ``habit``."""
+    habit: Text = "random"
+    """The scripted player whose actions replace the teacher's in ``expert_noise`` of the turns. If
+    it plays one action in each position and ``expert_noise`` is above 0.5, that action is the
+    likeliest: greedy play is the habit, and the teacher's skill shows only in samples."""
     teacher: Text = "expert"
     """The scripted player that the warm start imitates: ``expert``, ``random``, or a weak player of
     the environments, ``within-hints`` for GuessTheNumber; an unknown name is answered with those

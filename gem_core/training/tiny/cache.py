@@ -15,7 +15,7 @@ from filelock import FileLock
 from gem_core.errors import RecipeError
 from gem_core.policies.models.source import reading_model, require_hf
 from gem_core.runs.cache import cache_root
-from gem_core.runs.recipe.recipe import Recipe, TinyConfig
+from gem_core.runs.recipe.recipe import EnvConfig, Recipe, TinyConfig
 from gem_core.runs.splits import RunEnvs, run_envs
 
 BUILD = 1
@@ -97,7 +97,7 @@ def _settings(recipe: Recipe, envs: RunEnvs) -> dict[str, Any]:
 
     resolved = recipe.to_dict()
     warm = recipe.model.tiny.warm_start_steps > 0
-    teacher = recipe.model.tiny.teacher
+    tiny = recipe.model.tiny
     return {
         "build": BUILD,
         "corpus": _corpus_digest(),
@@ -110,11 +110,21 @@ def _settings(recipe: Recipe, envs: RunEnvs) -> dict[str, Any]:
             {
                 **table,
                 "fingerprint": task_fingerprint(config, key),
-                "expert": _digest(sample_actions(config, teacher=teacher)) if warm else None,
+                "expert": _digest(sample_actions(config, teacher=tiny.teacher)) if warm else None,
+                **_habit_settings(config, tiny, warm),
             }
             for (config, key), table in zip(envs["train"], resolved["env"], strict=True)
         ],
     }
+
+
+def _habit_settings(env: EnvConfig, tiny: TinyConfig, warm: bool) -> dict[str, Any]:
+    """Return what identifies the habit; nothing for random actions, as before there were others."""
+    from gem_core.training.tiny.expert import sample_actions
+
+    if not warm or tiny.habit == TinyConfig().habit:
+        return {}
+    return {"habit": _digest(sample_actions(env, teacher=tiny.habit))}
 
 
 def _tiny_settings(config: TinyConfig) -> dict[str, Any]:
@@ -124,7 +134,7 @@ def _tiny_settings(config: TinyConfig) -> dict[str, Any]:
 
     table: dict[str, Any] = msgspec.to_builtins(config)
     defaults = TinyConfig()
-    for key in ("corpus", "pieces", "teacher"):
+    for key in ("corpus", "pieces", "teacher", "habit"):
         if table[key] == getattr(defaults, key):
             del table[key]
     return table

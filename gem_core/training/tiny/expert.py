@@ -41,7 +41,7 @@ def expert_episodes(
 ) -> list[Episode]:
     """Play ``count`` episodes with the noisy teacher; the environments alternate.
 
-    The episodes depend only on the recipe's environments, context, seed, ``teacher``,
+    The episodes depend only on the recipe's environments, context, seed, ``teacher``, ``habit``,
     ``expert_noise`` and turn limit. Answers to single questions that a slow grader would judge are
     not graded.
 
@@ -71,17 +71,20 @@ def _play(factory: MachineFactory, task: Task, hf_tokenizer: Any, guessed: Count
     machine = factory(task)
     if is_question(machine.env) and machine.env.slow:
         machine.env = _Ungraded(machine.env)
-    teacher = factory.recipe.model.tiny.teacher
-    player = expert_player(machine.env, machine.env_id, task.seed, teacher)
+    tiny = factory.recipe.model.tiny
+    player = expert_player(machine.env, machine.env_id, task.seed, tiny.teacher)
+    habit = _habit(machine.env, machine.env_id, task.seed, tiny.habit)
     rng = random.Random(f"noise {task.seed}")
     prompt = machine.start()
     if prompt is not None:
         player.reset(*machine.shown)
+        habit.reset(*machine.shown)
     while prompt is not None:
         action, expert = expert_action(player, machine.env, machine.shown, rng)
         guessed[machine.env_id] += not expert
-        if rng.random() < factory.recipe.model.tiny.expert_noise:
-            action = machine.env.random_action(rng)
+        other = None if isinstance(habit, RandomPlayer) else habit.act(*machine.shown)
+        if rng.random() < tiny.expert_noise:
+            action = machine.env.random_action(rng) if other is None else other
         prompt = machine.feed(_completion(action, machine, hf_tokenizer))
     if machine.episode.stop_reason.failed:
         raise GemError(f"The expert cannot play the warm start: {machine.episode.error}")
@@ -115,6 +118,12 @@ def expert_player(env: Env, env_id: str, seed: int, teacher: str = "expert") -> 
             stacklevel=2,
         )
         return random_player(env, random.Random(seed))
+
+
+def _habit(env: Env, env_id: str, seed: int, name: str) -> Player:
+    """Return the player of the other turns. Its generator is not the teacher's: with the same
+    seed, two players that draw from the same moves would agree."""
+    return get_player(name, env_id, ~seed, env=env)
 
 
 def expert_action(

@@ -24,6 +24,7 @@ VALUES = {
     "model.revision": ["'v2'"],
     "model.tiny.hidden": ["128"],
     "model.tiny.heads": ["8"],
+    "model.tiny.habit": ["'expert'", "'lowest-left'"],
     "model.tiny.teacher": ["'random'", "'within-hints'"],
     "model.lora.targets": ["['q_proj']"],
     "algorithm.estimator": ["'reinforce'", "'gae'"],
@@ -68,7 +69,7 @@ MEETS = {
     "model.revision": ["model.path=org/another"],
     "model.tiny": [],
     "model.tiny.warm_start_batch model.tiny.warm_start_lr model.tiny.expert_noise "
-    "model.tiny.teacher": [],
+    "model.tiny.teacher model.tiny.habit": [],
     "model.lora.alpha model.lora.targets": ["model.lora.rank=4"],
     "algorithm.gamma": [],
     "algorithm.lam": ["algorithm.estimator=gae"],
