@@ -1,0 +1,80 @@
+"""The profile `learn` evaluates every baseline on tasks that its training does not play."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from gem_core.evaluation.criterion import MIN_TASKS
+from gem_core.runs.recipe.files import merge, shipped, tomllib
+from gem_core.runs.recipe.load import load_recipe
+from gem_core.runs.recipe.suite import load_suite
+from gem_core.runs.task_overlap import task_overlap
+
+PROFILE = "learn"
+SUITE = [baseline.name for baseline in load_suite()]
+MISSING = frozenset(
+    {
+        "guess-the-number-easy",
+        "mastermind-easy",
+        "minesweeper-easy",
+        "wordle-easy",
+        "fifteen-puzzle-easy",
+        "hangman-easy",
+        "sudoku-easy",
+        "tower-of-hanoi-easy",
+        "game-2048-easy",
+        "sokoban-easy",
+        "crosswords-easy",
+        "word-search-easy",
+        "letter-counting",
+        "leg-counting",
+        "arc-1d",
+        "simple-equations",
+        "basic-arithmetic",
+        "chain-sum",
+        "code-contest",
+        "prime-intellect-15k",
+        "orz-57k-python",
+        "math-12k-python",
+        "hotpot-qa-search",
+        "natural-questions-search",
+    }
+)
+"""Baselines without a table `[profiles.learn]` of their own, which this list loses one by one."""
+
+
+def own_table(name: str) -> Mapping[str, Any]:
+    """Return what a baseline, or its base, sets in the profile; empty if it sets nothing."""
+    own = tomllib.loads(shipped("baselines")[name].read_text(encoding="utf-8"))
+    tables: dict[str, Any] = {}
+    if "base" in own:
+        tables = tomllib.loads(shipped("bases")[own["base"]].read_text(encoding="utf-8"))
+    table: Mapping[str, Any] = merge(tables, own).get("profiles", {}).get(PROFILE, {})
+    return table
+
+
+def with_a_table() -> list[str]:
+    return [name for name in SUITE if own_table(name)]
+
+
+def test_the_list_of_missing_tables_is_exact():
+    missing = {name for name in SUITE if not own_table(name)}
+    assert not MISSING - missing, (
+        f"{sorted(MISSING - missing)} have a table [profiles.{PROFILE}]: remove them from MISSING "
+        "in tests/training/test_held_out.py."
+    )
+    assert not missing - MISSING, (
+        f"{sorted(missing - MISSING)} have no table [profiles.{PROFILE}]: write it."
+    )
+
+
+@pytest.mark.parametrize("name", with_a_table())
+def test_no_evaluation_task_is_trained_on(name):
+    counts = task_overlap(load_recipe(name, PROFILE, ["seed=100"]))
+    assert counts is not None, f"{name}: its environment may block, so nothing is compared."
+    assert counts["compared"] == counts["training_tasks"]
+    assert counts["seen_in_training"] == 0
+    assert counts["distinct"] >= MIN_TASKS
