@@ -52,8 +52,8 @@ example: env-trl  ## a whole training loop in one file: examples/minimal_loop.py
 
 .PHONY: test lint types doctest test-core test-compare $(ALL_TRAINERS:%=test-%)
 test: lint types $(TRAINERS:%=test-%) test-core test-compare doctest  ## everything; make -j2 runs two suites at a time
-lint: env-core  ## check style, format and files
-	$(call stage,lint,$(CORE_PY) -m ruff check . && $(CORE_PY) -m ruff format --check . && $(CORE_PY) scripts/check_files.py)
+lint: env-core  ## check style, format, files, and the commits that results name
+	$(call stage,lint,$(CORE_PY) -m ruff check . && $(CORE_PY) -m ruff format --check . && $(CORE_PY) scripts/check_files.py && $(CORE_PY) scripts/result_provenance.py)
 types: env-core  ## mypy, strict on gem_core; the scripts of recipes/ one by one, as each is a module `train`
 	$(call stage,types,$(CORE_PY) -m mypy && for script in recipes/*/train.py; do $(CORE_PY) -m mypy $$script || exit 1; done)
 doctest: env-core env-trl  ## the examples in the docstrings

@@ -1,23 +1,34 @@
 #!/usr/bin/env python3
-"""Say which committed results name a commit that is not in the history, or a tree with changes.
+"""Check that every committed result names a commit of the history, without uncommitted changes.
 
-``python scripts/result_provenance.py [--list]`` reads every JSON file of ``benchmarks/`` that git
-has, and every commit that is named in it, by any key ``commit``. A result is sound if each of them
-is an ancestor of HEAD (or HEAD) and has no ``+``, the mark of uncommitted changes. With an offender
-the exit status is 1. It is a report: `make lint` does not call it yet.
+``python scripts/result_provenance.py [--list | --shrink]`` reads every JSON file of ``benchmarks/``
+that git has, and every commit that is named in it, by any key ``commit``. A result is sound if each
+of them is an ancestor of HEAD (or HEAD) and has no ``+``, the mark of uncommitted changes.
+
+``unsound_results.txt`` lists the unsound results from before this check, one path a line. The list
+is exact, and only shrinks: an unsound result outside of it is an error, and so are a line whose
+result is sound or gone, and a line that the first committed list did not have. ``--shrink`` removes
+the lines of results that are sound or gone.
+
+Without the whole history nothing can be checked. The program says so; in continuous integration
+(``CI`` is set) that is an error, elsewhere not.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
+LIST = "scripts/unsound_results.txt"
+"""The known unsound results, a path relative to the checkout."""
+_SHOWN = 10
 
 
 class NoHistory(Exception):
@@ -36,13 +47,15 @@ def history(root: Path = ROOT) -> frozenset[str]:
             raise NoHistory(f"{root} has a shallow history: git fetch --unshallow brings the rest.")
         return frozenset(_git(root, "rev-list", "HEAD").split())
     except (OSError, subprocess.CalledProcessError) as error:
-        raise NoHistory(f"{root} has no history that git can read ({error}).") from None
+        said = str(getattr(error, "stderr", None) or error).strip()
+        raise NoHistory(f"{root} has no history that git can read ({said}).") from None
 
 
 def result_files(root: Path = ROOT) -> list[Path]:
-    """Return the JSON files below ``benchmarks/`` that git has."""
+    """Return the JSON files below ``benchmarks/`` that git has, and that are there."""
     names = _git(root, "ls-files", "-z", "--", "benchmarks").split("\0")
-    return [root / name for name in names if name.endswith(".json")]
+    files = [root / name for name in names if name.endswith(".json")]
+    return [file for file in files if file.exists()]
 
 
 def named_commits(data: Any) -> Iterator[str]:
@@ -91,32 +104,86 @@ def offenders(root: Path = ROOT) -> dict[str, str]:
     return found
 
 
+def known(root: Path = ROOT) -> list[str]:
+    """Return the lines of the list; none where there is no list."""
+    path = root / LIST
+    return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+
+
+def first_list(root: Path = ROOT) -> list[str] | None:
+    """Return the lines of the list as it was first committed; ``None`` before that."""
+    commits = _git(root, "log", "--format=%H", "--diff-filter=A", "--", LIST).split()
+    return _git(root, "show", f"{commits[-1]}:{LIST}").splitlines() if commits else None
+
+
+def errors(root: Path = ROOT) -> list[str]:
+    """Return what is wrong with the results and the list, one line each.
+
+    Raises:
+        NoHistory: the commits cannot be looked up.
+    """
+    found = offenders(root)
+    lines = known(root)
+    first = first_list(root)
+    added = [] if first is None else sorted(set(lines) - set(first))
+    return [
+        *(
+            f"{name}: {faults}. Make it again from a commit, or remove it."
+            for name, faults in found.items()
+            if name not in lines
+        ),
+        *(
+            f"{name} is in {LIST}, and is sound or gone: "
+            "`python scripts/result_provenance.py --shrink` removes the line."
+            for name in lines
+            if name not in found
+        ),
+        *(f"{name} was added to {LIST}, which only shrinks: remove the line." for name in added),
+    ]
+
+
+def shrink(root: Path = ROOT) -> int:
+    """Remove the lines of results that are sound or gone; return how many there were.
+
+    Raises:
+        NoHistory: the commits cannot be looked up.
+    """
+    found = offenders(root)
+    lines = known(root)
+    kept = [name for name in lines if name in found]
+    (root / LIST).write_text("".join(f"{name}\n" for name in kept), encoding="utf-8")
+    return len(lines) - len(kept)
+
+
 def _git(root: Path, *arguments: str) -> str:
     command = ["git", "-C", str(root), *arguments]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
-def main() -> int:
-    """Print the report; return 1 if there is an offender, 2 if the history cannot be read."""
+def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
+    """Check; return 1 if there is an error, 2 if the history cannot be read where it must be."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--list", action="store_true", help="print every unsound file")
-    arguments = parser.parse_args()
+    does = parser.add_mutually_exclusive_group()
+    does.add_argument("--list", action="store_true", help="print every unsound result instead")
+    does.add_argument("--shrink", action="store_true", help="remove what is sound or gone first")
+    options = parser.parse_args(arguments)
     try:
-        found = offenders()
+        if options.list:
+            print("".join(f"{name}: {what}\n" for name, what in offenders(root).items()), end="")
+            return 0
+        if options.shrink:
+            print(f"{shrink(root)} lines removed")
+        wrong = errors(root)
     except NoHistory as error:
-        print(f"result_provenance: {error}", file=sys.stderr)
-        return 2
-    if arguments.list:
-        for name, faults in found.items():
-            print(f"{name}: {faults}")
-    counts: dict[str, int] = {}
-    for name, faults in found.items():
-        key = f"{'/'.join(name.split('/')[:2])}: {faults}"
-        counts[key] = counts.get(key, 0) + 1
-    for key, count in sorted(counts.items()):
-        print(f"{count:5} {key}")
-    print(f"{len(found)} of {len(result_files())} JSON files name an unsound commit")
-    return 1 if found else 0
+        print(f"result_provenance: nothing was checked: {error}", file=sys.stderr)
+        return 2 if os.environ.get("CI") else 0
+    for line in wrong[:_SHOWN]:
+        print(f"result_provenance: {line}", file=sys.stderr)
+    if len(wrong) > _SHOWN:
+        print(f"result_provenance: and {len(wrong) - _SHOWN} more", file=sys.stderr)
+    unsound = len(known(root))
+    print(f"{len(result_files(root))} JSON files of results, {unsound} of them known as unsound")
+    return 1 if wrong else 0
 
 
 if __name__ == "__main__":
