@@ -117,6 +117,8 @@ _BY_CLASS: dict[str, Declared] = {
         **_QUESTION,
         "pool": Maybe(Whole(1, 2**31)),
         "score": Maybe(Choice("strict", "reasoning_gym")),
+        "part": Maybe(Choice("train", "eval", "all")),
+        "held_out": Maybe(Number(0.001, 0.999)),
     },
     f"{_HERE}.math:MathEnv": _MATH,
     f"{_HERE}.math:GeometryEnv": _MATH,

@@ -23,10 +23,12 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from gem_core.envs import _rg_items, _rg_scores
+from gem_core.envs._rg_parts import MOST_DRAWS, task_text
 from gem_core.envs._rg_solvers import solve
 from gem_core.envs._rg_tables import DEFAULT_MIXTURE, IN_WORKER, NAMES, SCORES, SLOW
 from gem_core.envs.graders.pool import DeadlineError, WorkerError, get_pool, require_pebble
-from gem_core.envs.single_turn import SingleTurn
+from gem_core.envs.parts import ALL, Items, check_part, in_part
+from gem_core.envs.single_turn import OptionError, SingleTurn
 from gem_core.errors import GemError, unknown
 
 if TYPE_CHECKING:
@@ -55,6 +57,12 @@ class ReasoningGym(SingleTurn):
         pick: how an item is chosen.
         compat: ``"gem-0.1.0"``: 500 items, the question without the answer format, and the
             generator's own score.
+        held_out: share of the tasks that are kept for evaluation, so that no task of a run's
+            evaluation is also trained on: each task's own hash decides. It is that of the question
+            or, for the generators in `gem_core.envs._rg_parts`, of the task without its wording
+            (the equation, whatever its variable is called). ``None``: none are.
+        part: ``"train"`` or ``"eval"``: plays only this part of the tasks; a run gives each of its
+            environments its part. ``None`` and ``"all"``: any.
         score: ``"strict"``: 1 for a right answer to which the generator gives the full score,
             else 0. ``"reasoning_gym"``: the generator's own score. ``None``: ``"strict"``, with
             ``compat`` the other one.
@@ -70,6 +78,7 @@ class ReasoningGym(SingleTurn):
     """
 
     checks_kwargs = True
+    draws_tasks = True
 
     def __init__(
         self,
@@ -81,9 +90,20 @@ class ReasoningGym(SingleTurn):
         pick: str = "random",
         compat: str | None = None,
         score: str | None = None,
+        held_out: float | None = None,
+        part: str | None = None,
         **config: Any,
     ):
         super().__init__(answer_format=answer_format, rewards=rewards, pick=pick, compat=compat)
+        if held_out is not None or part is not None:
+            check_part(part, held_out or 0.0)
+        self.held_out = held_out
+        self.part = None if part == ALL else part
+        if self.part is not None and pick == "seed":
+            raise ValueError(
+                f"rg:{name}: a part of the tasks is drawn at random; leave out pick='seed', or "
+                "held_out and part."
+            )
         if score is None:
             score = "reasoning_gym" if compat else "strict"
         if score not in SCORES:
@@ -100,19 +120,62 @@ class ReasoningGym(SingleTurn):
             require_pebble("rg")
         self.slow = bool(names & (IN_WORKER | SLOW))
 
-    def _load(self) -> None:
+    @classmethod
+    def items_played(cls, *, name: str, held_out: float | None = None, **_: Any) -> Items | None:
+        """Return what divides the tasks of a generator; ``None`` where nothing does."""
+        return None if held_out is None else Items(f"rg:{name}", None, None, (held_out,))
+
+    def _choose(self, options: dict[str, Any]) -> int:
+        """Choose an item, and draw again until it is in the part.
+
+        Raises:
+            OptionError: the item that was asked for is in the other part.
+            GemError: no item of the part was found; the generator has few tasks, or one.
+        """
+        item = super()._choose(options)
+        if self.part is None:
+            return item
+        if options:
+            if not self._in_part(item):
+                raise OptionError(f"Item {item} is not in the part {self.part!r}.")
+            return item
+        for _ in range(MOST_DRAWS):
+            if self._in_part(item):
+                return item
+            item = super()._choose(options)
+        raise GemError(
+            f"rg:{self.name}: {MOST_DRAWS} items were drawn and none is in the part {self.part!r}: "
+            "give it options with more tasks, a larger pool, or another held_out."
+        )
+
+    def _in_part(self, item: int) -> bool:
+        assert self.part is not None
+        name, config = self._generator(item)
+        text = task_text(name, self._entry(name, config, item))
+        return in_part(text, self.part, self.held_out or 0.0)
+
+    def _generator(self, item: int) -> tuple[str, dict[str, Any]]:
+        """Return the generator of an item, and its options."""
         parts = self._mixture
         chosen = 0
         if len(parts) > 1:
             weights = [weight for _, weight, _ in parts]
-            chosen = Random(self._item).choices(range(len(parts)), weights)[0]
-        self._part, _, self._config = parts[chosen]
-        job = {"do": "item", "name": self._part, "config": self._config, "draw": self._item}
-        if self._part in IN_WORKER:
-            self._task = get_pool(_WORKER).call(job, _GENERATE_S)
-            return
-        entry = _rg_items.item(self._part, self._config, self._item)
-        self._task = {"question": entry["question"], "solution": _rg_items.solution(entry)}
+            chosen = Random(item).choices(range(len(parts)), weights)[0]
+        return parts[chosen][0], parts[chosen][2]
+
+    def _entry(self, name: str, config: dict[str, Any], item: int) -> dict[str, Any]:
+        """Return the question and the solution of an item, with its metadata if made here."""
+        if name in IN_WORKER:
+            job = {"do": "item", "name": name, "config": config, "draw": item}
+            made: dict[str, Any] = get_pool(_WORKER).call(job, _GENERATE_S)
+            return made
+        entry = _rg_items.item(name, config, item)
+        return {**entry, "solution": _rg_items.solution(entry)}
+
+    def _load(self) -> None:
+        self._part, self._config = self._generator(self._item)
+        entry = self._entry(self._part, self._config, self._item)
+        self._task = {"question": entry["question"], "solution": entry["solution"]}
 
     def _question(self) -> str:
         question: str = self._task["question"]

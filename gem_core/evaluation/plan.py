@@ -128,11 +128,9 @@ def _every_item(env_id: str) -> dict[str, Any]:
 
 def _has_table(env_id: str) -> bool:
     """Return whether an environment plays items of data, not initial states that a seed draws."""
-    from gem_core.envs.games.game import Game
-
     loaded = spec(env_id).load()
     divides = callable(getattr(loaded, "items_played", None))
-    return divides and not (isinstance(loaded, type) and issubclass(loaded, Game))
+    return divides and not getattr(loaded, "draws_tasks", False)
 
 
 def _only_evaluated(recipe: Recipe) -> Recipe:

@@ -57,6 +57,8 @@ class Game(Env):
             its environments its part. ``None`` and ``"all"``: in any.
     """
 
+    draws_tasks = True
+    """Seeds draw the tasks, also where ``items_played`` divides them: there is no table."""
     version = 1  # 1: the last answer in the right form counts, not the last one
     _state_fields: tuple[str, ...] = ("_turn", "_budget")
     _turn: int

@@ -253,7 +253,8 @@ class EvalConfig(Table, frozen=True, kw_only=True):
     a tenth of the questions is held out for it (``kwargs.held_out`` of the environment; all
     questions on both sides with ``kwargs.part = "all"``); another split is played as a whole. The
     tasks of games and of ``rg:`` are drawn by seeds, and small ones give the same task for many:
-    ``eval_tasks`` in ``result.json`` counts those that training plays, too."""
+    ``eval_tasks`` in ``result.json`` counts those that training plays, too. With their
+    ``kwargs.held_out`` that is none."""
 
     env: list[EnvConfig] = msgspec.field(default_factory=list)
     """The environments of the evaluation, one ``[[eval.env]]`` table each, which are played in

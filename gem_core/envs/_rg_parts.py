@@ -1,0 +1,49 @@
+"""Which text of an item of reasoning-gym decides its part: that of the task, where it is stated.
+
+The same sum may be asked in several wordings, the same text for several letters. Where the
+generator's metadata hold the task without them, two wordings of one task are in the same part.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+Metadata = dict[str, Any]
+
+MOST_DRAWS = 1000
+"""Items that are drawn for one of a part."""
+
+
+def _equation(metadata: Metadata) -> str:
+    """Return an equation with its variable renamed: ``3*w + 1 = 7`` and ``3*a + 1 = 7`` are one."""
+    return re.sub(r"\b[a-z]\b", "x", metadata["equation"])
+
+
+_TASKS: dict[str, Callable[[Metadata], Any]] = {
+    "arc_1d": lambda metadata: [metadata["task_name"], metadata["test_example"]["input"]],
+    "basic_arithmetic": lambda metadata: "".join(metadata["expression"].split()),
+    "chain_sum": lambda metadata: "".join(metadata["expression"].split()),
+    "leg_counting": lambda metadata: sorted(metadata["animals"].items()),
+    "letter_counting": lambda metadata: metadata["span"],
+    "simple_equations": _equation,
+}
+"""Generator -> what of its metadata is the task. Not here: the whole question is."""
+
+
+def task_text(name: str, entry: dict[str, Any]) -> str:
+    """Return the text of an item that decides its part.
+
+    >>> entry = {"question": "Calculate 1 + 2.", "metadata": {"expression": "1 + 2"}}
+    >>> task_text("basic_arithmetic", entry)
+    'basic_arithmetic "1+2"'
+
+    Args:
+        name: the generator.
+        entry: the item, with ``question`` and, where it is known here, ``metadata``.
+    """
+    task = _TASKS.get(name)
+    chosen = task(entry["metadata"]) if task else entry["question"]
+    return f"{name} {json.dumps(chosen)}"
