@@ -30,7 +30,7 @@ _HERE = "gem_core.envs"
 _FORMATS = Choice("boxed", "tag", "plain")
 _COMPAT = Maybe(Choice("gem-0.1.0"))
 _TURNS = Whole(1, 1000)
-_WORDS = Choice("basic", "basic850", "english")
+_WORDS = Choice("basic", "basic850", "english", "syllables")
 
 _GAME: dict[str, Kind] = {
     "max_turns": Maybe(_TURNS),
@@ -103,11 +103,14 @@ _GAMES: dict[str, dict[str, Kind]] = {
         "hardcore": Maybe(Flag()),
         "num_words": Maybe(Whole(1, 6)),
         "num_clues": Maybe(Whole(1, 100_000)),
+        "hidden_letters": Maybe(Whole(1, 100)),
     },
     "word_search:WordSearch": {
         "num_words": Maybe(Whole(1, 10)),
         "hardcore": Maybe(Flag()),
         "words": _WORDS,
+        "word_length": Maybe(Whole(2, 12)),
+        "side": Maybe(Whole(2, 20)),
     },
     "wiki_game:WikiGame": {"max_turns": _TURNS},
 }

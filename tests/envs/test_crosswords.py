@@ -8,6 +8,7 @@ import pytest
 
 import gem_core
 from gem_core.envs.data.clues import clues
+from gem_core.envs.players import get_player
 
 EASY, HARD = "game:Crosswords-v0-easy", "game:Crosswords-v0-hard"
 CLUE = re.compile(r"(across|down) from row (\d+), column (\d+), (\d+) letters: (.*)")
@@ -129,3 +130,30 @@ def test_few_clues_are_the_first_of_the_list():
 def test_fewer_clues_than_words_are_refused():
     with pytest.raises(ValueError, match="num_clues must be at least num_words"):
         gem_core.make("game:Crosswords-v0-easy", num_words=3, num_clues=2)
+
+
+@pytest.mark.parametrize("hidden", [1, 2, 99])
+def test_hidden_letters_are_all_that_is_to_be_found(hidden: int) -> None:
+    env_id = "game:Crosswords-v0-easy"
+    env = gem_core.make(env_id, num_words=1, num_clues=6, hidden_letters=hidden, max_turns=None)
+    shown = set()
+    for seed in range(20):
+        observation, info = env.reset(seed=seed)
+        solution = env.get_state()["fields"]["_solution"]
+        empty = info["suffix"].splitlines()
+        grid = [line.split()[1:] for line in empty[1 : 1 + env.get_state()["fields"]["_rows"]]]
+        cells = "".join(cell for row in grid for cell in row)
+        shown.add(cells)
+        assert cells.count("_") == min(hidden, len(solution))
+        assert all(a in ("_", b) for a, b in zip(cells, solution, strict=True))
+        player = get_player("expert", env_id, seed, env=env)
+        player.reset(observation, info)
+        total, turns, over = 0.0, 0, False
+        while not over:
+            observation, reward, over, _, info = env.step(player.act(observation, info))
+            total, turns = total + reward, turns + 1
+        assert info["success"] and turns == min(hidden, len(solution))
+        assert total == pytest.approx(1.0)
+    assert len(shown) > 3 or hidden == 99  # other letters in other episodes
+    with pytest.raises(ValueError, match="hidden_letters must be at least 1"):
+        gem_core.make(env_id, hidden_letters=0)

@@ -11,7 +11,7 @@ import pytest
 
 import gem_core
 from gem_core.env.interface import Env
-from gem_core.envs.data.words import LISTS, upper_words, words
+from gem_core.envs.data.words import LISTS, SYLLABLES, upper_words, words
 from gem_core.envs.games.hangman import Hangman
 from gem_core.envs.games.wordle import Wordle, marks
 from gem_core.envs.players import get_player
@@ -32,11 +32,11 @@ def with_word(word: str, env_id: str, **kwargs: object) -> Env:
     return env
 
 
-@pytest.mark.parametrize("name", LISTS)
+@pytest.mark.parametrize("name", [*LISTS, SYLLABLES])
 def test_word_lists_are_clean(name: str) -> None:
     assert list(words(name)) == sorted(set(words(name)))
     assert all(w.isascii() and w.isalpha() and w.islower() for w in words(name))
-    assert words(name) is words(name) and upper_words(name, 5) is upper_words(name, 5)
+    assert words(name) is words(name) and upper_words(name, 4) is upper_words(name, 4)
     with pytest.raises(UnknownNameError, match="Did you mean"):
         words(name + "x")
     with pytest.raises(ValueError, match="no words of length 99"):
@@ -152,6 +152,16 @@ def test_the_list_of_gems_size_is_a_part_of_the_basic_one_without_inflected_form
     assert small < set(words("basic"))
     assert small == set(make_word_lists.small(list(words("basic"))))
     assert not any(f"{word}s" in small or f"{word}ing" in small for word in small)
+
+
+def test_syllables_are_a_consonant_and_a_vowel_in_turn() -> None:
+    made_up = words(SYLLABLES)
+    assert Counter(map(len, made_up)) == {2: 45, 3: 405, 4: 2025}
+    assert all((letter in "aeiou") == bool(i % 2) for w in made_up for i, letter in enumerate(w))
+    for env_id, said in ((WORDLE, "secret made-up word"), (HANGMAN, "Find a made-up word of 3")):
+        env = gem_core.make(env_id, words=SYLLABLES, word_length=3)
+        assert said in env.reset(seed=0)[0]
+        assert env.get_state()["fields"]["_word"].lower() in made_up
 
 
 @pytest.mark.parametrize("env_id", [WORDLE, HANGMAN, "game:WordSearch-v0-easy"])

@@ -11,6 +11,8 @@ import gem_core
 from gem_core.envs.data.words import upper_words
 from gem_core.envs.games.word_grid import lay_words
 from gem_core.envs.games.word_search import _fill
+from gem_core.envs.players import get_player
+from gem_core.errors import GemError
 
 EASY, HARD = "game:WordSearch-v0-easy", "game:WordSearch-v0-hard"
 
@@ -135,3 +137,36 @@ def test_words_cross_where_they_can() -> None:
         assert len(grid.placed) == 3
         crossed += len("TREEELEMENTROT") - sum(c != "." for c in grid.cells)
     assert crossed > 30
+
+
+@pytest.mark.parametrize(("side", "length"), [(3, 3), (4, 3), (4, 4)])
+def test_with_a_side_the_words_are_anywhere(side: int, length: int) -> None:
+    kwargs = {"words": "syllables", "word_length": length, "side": side, "num_words": 1}
+    env = gem_core.make(EASY, max_turns=30, **kwargs)
+    places = set()
+    wins = 0
+    for seed in range(150):
+        observation, info = env.reset(seed=seed)
+        fields = env.get_state()["fields"]
+        first, last = fields["_ends"]
+        step = 1 if first // side == last // side else side
+        assert fields["_side"] == side and len(fields["_grid"]) == side**2
+        assert fields["_grid"][first : last + 1 : step] == fields["_words"][0]
+        assert "1 made-up words are hidden" in observation
+        places.add((first, last))
+        player = get_player("expert", EASY, seed, env=env)
+        player.reset(observation, info)
+        wins += env.step(player.act(observation, info))[4].get("success", False)
+    assert len(places) == 2 * side * (side - length + 1)
+    assert wins > 60  # most grids have one made-up word only
+
+
+def test_a_grid_that_is_too_small_is_an_error_and_not_an_endless_search() -> None:
+    kwargs = {"words": "syllables", "word_length": 3, "side": 3}
+    env = gem_core.make(EASY, num_words=10, **kwargs)
+    with pytest.raises(GemError, match="give it fewer words, or a larger side"):
+        env.reset(seed=0)
+    with pytest.raises(ValueError, match="give word_length too"):
+        gem_core.make(EASY, side=3)
+    with pytest.raises(ValueError, match="at most as long as the side"):
+        gem_core.make(EASY, word_length=4, side=3)

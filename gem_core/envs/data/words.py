@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
+from itertools import product
 from pathlib import Path
 
 from gem_core.errors import unknown
@@ -19,6 +20,12 @@ LISTS = {
 ``basic850``: 850 of them (65, 152, 119), base forms only: as many as GEM's list has, not the same.
 ``english``: a small spelling dictionary of 38,981 words (478, 3,454, 6,716).
 """
+SYLLABLES = "syllables"
+"""Name of the list that is made by a rule: a consonant, a vowel, and so on, 2 to 4 letters of a
+small alphabet. It has 45 words of 2 letters, 405 of 3 and 2,025 of 4: enough different tasks for a
+small model, in each of which every combination of letters is a word."""
+_CONSONANTS = "bdgklmnst"
+_VOWELS = "aeiou"
 
 
 @cache
@@ -31,10 +38,28 @@ def words(name: str) -> tuple[str, ...]:
     >>> {name: len(words(name)) for name in LISTS}
     {'basic': 3710, 'basic850': 850, 'english': 38981}
     """
+    if name == SYLLABLES:
+        return _syllables()
     if name not in LISTS:
-        raise unknown("word list", name, LISTS, f"There are {', '.join(map(repr, LISTS))}.")
+        known = (*LISTS, SYLLABLES)
+        raise unknown("word list", name, known, f"There are {', '.join(map(repr, known))}.")
     text = (Path(__file__).parent / LISTS[name]).read_text(encoding="ascii")
     return tuple(text.split())
+
+
+def _syllables() -> tuple[str, ...]:
+    letters = [_CONSONANTS, _VOWELS, _CONSONANTS, _VOWELS]
+    every = (product(*letters[:length]) for length in (2, 3, 4))
+    return tuple(sorted("".join(word) for group in every for word in group))
+
+
+def language(source: str | Sequence[str]) -> str:
+    """Return the adjective that the rules of a game give to the words of a list.
+
+    >>> language("basic"), language("syllables")
+    ('English', 'made-up')
+    """
+    return "made-up" if source == SYLLABLES else "English"
 
 
 def upper_words(source: str | Sequence[str], length: int | None = None) -> tuple[str, ...]:

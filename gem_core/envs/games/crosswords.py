@@ -22,14 +22,16 @@ _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 class Crosswords(Game):
     """Enter one letter per turn.
 
-    Each right letter earns ``1 / letters``, so that a filled grid has earned 1. A wrong letter is
-    not entered. Each clue states where its word begins.
+    Each right letter earns ``1 / letters`` of those to be found, so that a filled grid has earned
+    1. A wrong letter is not entered. Each clue states where its word begins.
 
     Args:
         hardcore: whether rarer words are drawn; ``None`` decides at random at each reset.
         num_words: number of words, from 1 to 6.
         num_clues: draw from this many clues only, the first of the list; ``None``: from all.
-        max_turns: number of letters that may be entered; ``None``: 10 more than the grid has.
+        hidden_letters: how many letters are to be found, at random places; the others are shown
+            from the start. ``None``: all.
+        max_turns: number of letters that may be entered; ``None``: 10 more than are hidden.
         **options: see `gem_core.envs.games.game.Game`.
     """
 
@@ -49,6 +51,7 @@ class Crosswords(Game):
         num_words: int | None = 3,
         max_turns: int | None = 30,
         num_clues: int | None = None,
+        hidden_letters: int | None = None,
         **options: Any,
     ):
         super().__init__(max_turns=max_turns, **options)
@@ -56,7 +59,10 @@ class Crosswords(Game):
             raise ValueError(f"num_words must be from 1 to 6, not {num_words}.")
         if num_clues is not None and not (num_words or 3) <= num_clues:
             raise ValueError(f"num_clues must be at least num_words, not {num_clues}.")
+        if hidden_letters is not None and hidden_letters < 1:
+            raise ValueError(f"hidden_letters must be at least 1, not {hidden_letters}.")
         self.num_clues = num_clues
+        self.hidden_letters = hidden_letters
         self.hardcore = hardcore
         self.num_words = num_words
         self._varies = max_turns is None
@@ -79,7 +85,7 @@ class Crosswords(Game):
             for r in range(top, top + self._rows)
         ]
         self._solution = "".join(rows)
-        self._text = _draw(rows)
+        self._text = self._show_letters(_draw(rows))
         self._left = self._text.count("_")
         if self.max_turns is None:
             self._budget = self._left + 10
@@ -90,6 +96,19 @@ class Crosswords(Game):
             where = f"{way} from row {row - top}, column {col - left}"
             lines.append(f"{k}. {where}, {len(word)} letters: {drawn[word]}")
         self._clues = "\n".join(lines)
+
+    def _show_letters(self, text: str) -> str:
+        """Return a drawn grid with all letters but ``hidden_letters`` of them."""
+        if self.hidden_letters is None:
+            return text
+        places = [i for i, cell in enumerate(text) if cell == "_"]
+        shown = list(text)
+        letters = [cell for cell in self._solution if cell != EMPTY]
+        for place, letter in zip(places, letters, strict=True):
+            shown[place] = letter
+        for place in self.rng.sample(places, min(self.hidden_letters, len(places))):
+            shown[place] = "_"
+        return "".join(shown)
 
     def _consistent(self) -> bool:
         cols = self._cols
@@ -151,6 +170,7 @@ class Crosswords(Game):
         self._text = f"{text[:at]}{letter}{text[at + 1 :]}"
         self._left -= 1
         letters = len(self._solution) - self._solution.count(EMPTY)
+        letters = min(letters, self.hidden_letters or letters)
         reward = self._reward["step"] + self._reward["success"] / letters
         obs = f"Turn {self._turn}: {letter} in row {row}, column {col} is right."
         if not self._left:

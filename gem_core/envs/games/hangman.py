@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gem_core.envs.data.words import upper_words
+from gem_core.envs.data.words import language, upper_words
 from gem_core.envs.games.game import Game
 
 if TYPE_CHECKING:
@@ -30,8 +30,9 @@ class Hangman(Game):
         word_length: length of the word; ``None`` draws length and turns at each reset.
         max_turns: number of guesses, including right ones.
         words: the word list from which the word is drawn: ``"basic"`` (157 words of 3 letters, 600
-            of 5, 675 of 7), ``"basic850"`` (65, 152, 119; 850 in all, as in GEM) or ``"english"``
-            (478, 3,454, 6,716); see `gem_core.envs.data.words`. Or the words themselves.
+            of 5, 675 of 7), ``"basic850"`` (65, 152, 119; 850 in all, as in GEM), ``"english"``
+            (478, 3,454, 6,716) or ``"syllables"`` (405 words of 3 letters and 2,025 of 4, made by a
+            rule); see `gem_core.envs.data.words`. Or the words themselves.
         **options: see `gem_core.envs.games.game.Game`.
     """
 
@@ -74,11 +75,13 @@ class Hangman(Game):
         )
 
     def _rules(self) -> str:
+        kind = language(self.words)
+        article = "an" if kind == "English" else "a"
         goal = "Give the whole word" if self.compat else "Reveal all letters, or give the word,"
         return (
             "You are playing Hangman.\n"
-            f"Find an English word of {len(self._word)} letters. A letter is shown as '_' until it "
-            f"is revealed. {goal} within {self._budget} turns; every guess is a turn.\n"
+            f"Find {article} {kind} word of {len(self._word)} letters. A letter is shown as '_' "
+            f"until it is revealed. {goal} within {self._budget} turns; every guess is a turn.\n"
             "A letter that is in the word is revealed in all its places. A letter guessed before, "
             "or a word of another length, uses up a turn.\n"
             f"Write a guess of one letter like this: {self._answer('E')}, and of the word like "

@@ -124,6 +124,30 @@ def lay_words(words: list[str], rng: Random, *, apart: bool) -> WordGrid:
     return grid
 
 
+def scatter_words(words: list[str], side: int, rng: Random) -> WordGrid:
+    """Place words one after another, each in any place where it fits, all equally likely.
+
+    A word that fits nowhere is omitted.
+
+    Args:
+        words: the words, which must be different.
+        side: number of rows and columns.
+        rng: draws the places.
+    """
+    grid = WordGrid(side, apart=False)
+    for word in words:
+        places = [
+            (row, col, step)
+            for row in range(side)
+            for col in range(side)
+            for step in (1, side)
+            if grid.fits(word, row, col, step)
+        ]
+        if places:
+            grid.put(word, *places[int(rng.random() * len(places))])
+    return grid
+
+
 def _place(grid: WordGrid, word: str, step: int, rng: Random) -> None:
     crossings = grid.crossings(word, step)
     while crossings:

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gem_core.envs.data.words import upper_words
+from gem_core.envs.data.words import language, upper_words
 from gem_core.envs.games.game import Game
 from gem_core.envs.games.numbers import parse_int
-from gem_core.envs.games.word_grid import EMPTY, lay_words
+from gem_core.envs.games.word_grid import EMPTY, WordGrid, lay_words, scatter_words
+from gem_core.errors import GemError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from random import Random
     from typing import Any
 
     from gem_core.env.interface import StepResult
 
 _NUMBERS = {str(n): n for n in range(100)}
+_MOST_DRAWS = 1000
+"""Sets of words that are drawn for one that fits into the grid."""
 _LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 # A random byte below 234 = 9 * 26 becomes a letter, each equally often; the others are dropped.
 _TO_LETTER = bytes(_LETTERS[i % 26] for i in range(256))
@@ -33,8 +37,12 @@ class WordSearch(Game):
         num_words: number of words, from 1 to 10.
         hardcore: draw words from the list ``"english"`` (38,981 words) instead of ``words``;
             ``None`` draws which at each reset.
-        words: the word list: ``"basic"`` (3,710 words), ``"basic850"`` (850, as in GEM) or
-            ``"english"``. See `gem_core.envs.data.words`.
+        words: the word list: ``"basic"`` (3,710 words), ``"basic850"`` (850, as in GEM),
+            ``"english"`` or ``"syllables"``. See `gem_core.envs.data.words`.
+        word_length: length of all words; ``None``: any.
+        side: number of rows and columns, at least ``word_length``, which has to be given; every
+            word is then in a random place. ``None``: 1.5 times the length of the longest word,
+            which is in the middle.
         max_turns: number of attempts.
         **options: see `gem_core.envs.games.game.Game`.
     """
@@ -55,6 +63,8 @@ class WordSearch(Game):
         hardcore: bool | None = False,
         max_turns: int | None = 20,
         words: str = "basic",
+        word_length: int | None = None,
+        side: int | None = None,
         **options: Any,
     ):
         super().__init__(max_turns=max_turns, **options)
@@ -62,8 +72,15 @@ class WordSearch(Game):
             raise ValueError(f"num_words must be from 1 to 10, not {num_words}.")
         self.num_words = num_words
         self.hardcore = hardcore
+        if side is not None and (word_length is None or side < word_length):
+            raise ValueError(
+                f"side is {side}: give word_length too, and at most as long as the side, "
+                f"not {word_length}."
+            )
         self.words = words
-        upper_words(words)
+        self.word_length = word_length
+        self.side = side
+        upper_words("english" if hardcore else words, word_length)
         self._varies = True  # the rules tell the size of the grid
 
     def _start(self) -> None:
@@ -73,14 +90,8 @@ class WordSearch(Game):
             hardcore = rng.random() < 0.5
         if self.max_turns is None:
             self._budget = 20
-        candidates = upper_words("english" if hardcore else self.words)
-        count = self.num_words or 5
-        while True:
-            drawn = {candidates[int(rng.random() * len(candidates))]: None for _ in range(count)}
-            if len(drawn) == count:
-                grid = lay_words(list(drawn), rng, apart=False)
-                if len(grid.placed) == count:
-                    break
+        candidates = upper_words("english" if hardcore else self.words, self.word_length)
+        grid = self._lay(candidates, self.num_words or 5)
         self._side = grid.side
         self._words = [word for word, _, _ in grid.placed]
         self._ends = []
@@ -89,6 +100,27 @@ class WordSearch(Game):
         self._grid = _fill("".join(grid.cells), rng)
         self._found = []
         self._tried = []
+
+    def _lay(self, candidates: Sequence[str], count: int) -> WordGrid:
+        """Draw different words until all of them have a place.
+
+        Raises:
+            GemError: no draw had one; the grid is too small, or there are too few words.
+        """
+        rng = self.rng
+        for _ in range(_MOST_DRAWS):
+            drawn = {candidates[int(rng.random() * len(candidates))]: None for _ in range(count)}
+            if len(drawn) == count:
+                if self.side is None:
+                    grid = lay_words(list(drawn), rng, apart=False)
+                else:
+                    grid = scatter_words(list(drawn), self.side, rng)
+                if len(grid.placed) == count:
+                    return grid
+        raise GemError(
+            f"WordSearch: {count} words were drawn {_MOST_DRAWS} times, and they were not "
+            "different or did not fit: give it fewer words, or a larger side."
+        )
 
     def _consistent(self) -> bool:
         side = self._side
@@ -110,9 +142,10 @@ class WordSearch(Game):
 
     def _rules(self) -> str:
         last = self._side - 1
+        kind = "English" if self.hardcore else language(self.words)
         return (
             "You are playing Word Search.\n"
-            f"{len(self._words)} English words are hidden in a square of letters, across (left to "
+            f"{len(self._words)} {kind} words are hidden in a square of letters, across (left to "
             f"right) or down. Find them within {self._budget} turns. Name a word by the row and "
             "the column of its first letter, then those of its last letter; rows and columns are "
             f"counted from 0 to {last}. Letters of the words that you have found are shown in "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gem_core.envs.data.words import upper_words
+from gem_core.envs.data.words import language, upper_words
 from gem_core.envs.games.game import Game
 
 if TYPE_CHECKING:
@@ -26,8 +26,9 @@ class Wordle(Game):
         word_length: length of the word; ``None`` draws 3, 4 or 5 at each reset.
         max_turns: number of guesses; ``None``: 5 per letter.
         words: the word list from which the word is drawn: ``"basic"`` (157 words of 3 letters, 600
-            of 5, 675 of 7), ``"basic850"`` (65, 152, 119; 850 in all, as in GEM) or ``"english"``
-            (478, 3,454, 6,716); see `gem_core.envs.data.words`. Or the words themselves.
+            of 5, 675 of 7), ``"basic850"`` (65, 152, 119; 850 in all, as in GEM), ``"english"``
+            (478, 3,454, 6,716) or ``"syllables"`` (405 words of 3 letters and 2,025 of 4, made by a
+            rule); see `gem_core.envs.data.words`. Or the words themselves.
         **options: see `gem_core.envs.games.game.Game`.
     """
 
@@ -74,9 +75,10 @@ class Wordle(Game):
 
     def _rules(self) -> str:
         length = len(self._word)
+        kind = language(self.words)
         return (
             "You are playing Wordle.\n"
-            f"Find the secret English word of {length} letters within {self._budget} turns. After "
+            f"Find the secret {kind} word of {length} letters within {self._budget} turns. After "
             "each guess, every letter of the guess is marked:\n"
             "G (green): the word has this letter in this place.\n"
             "Y (yellow): the word has this letter in another place.\n"

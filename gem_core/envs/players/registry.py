@@ -47,18 +47,27 @@ TOOL_EXPERTS = {
 }
 """(family, tool) -> expert that uses the tool, for an environment that has it."""
 WEAK: dict[str, dict[str, str]] = {
+    "game:Crosswords": {"alphabet-in-cell": f"{_HERE}.word_habits:AlphabetInCell"},
     "game:FifteenPuzzle": {"no-way-back": f"{_HERE}.weak:LegalSlide"},
     "game:GuessTheNumber": {
         "within-hints": f"{_HERE}.weak:WithinHints",
         "lowest-left": f"{_HERE}.habits:LowestLeft",
     },
-    "game:Hangman": {"common-letters": f"{_HERE}.weak:CommonLetter"},
+    "game:Hangman": {
+        "common-letters": f"{_HERE}.weak:CommonLetter",
+        "first-letter": f"{_HERE}.word_habits:FirstLetter",
+    },
     "game:Mastermind": {"new-code": f"{_HERE}.weak:NewCode"},
     "game:Minesweeper": {"hidden-cell": f"{_HERE}.weak:HiddenCell"},
     "game:Sokoban": {"no-way-back": f"{_HERE}.weak:Wanderer"},
     "game:Sudoku": {"empty-cell": f"{_HERE}.weak:EmptyCell"},
     "game:TowerofHanoi": {"no-way-back": f"{_HERE}.weak:LegalDisk"},
-    "game:Wordle": {"keeps-green": f"{_HERE}.weak:KeepsGreen"},
+    "game:WordSearch": {"next-line": f"{_HERE}.word_habits:NextLine"},
+    "game:Wordle": {
+        "keeps-green": f"{_HERE}.weak:KeepsGreen",
+        "next-letters": f"{_HERE}.word_habits:NextLetters",
+        "next-word": f"{_HERE}.word_habits:NextWord",
+    },
     **{
         f"{name}:*": {"another-answer": f"{_HERE}.weak:AnotherAnswer"}
         for name in ("rg", "math", "code", "qa")

@@ -6,7 +6,7 @@ from functools import cache
 from random import Random
 from typing import Any
 
-from gem_core.envs.data.words import LISTS, upper_words
+from gem_core.envs.data.words import LISTS, SYLLABLES, upper_words
 from gem_core.envs.players.player import Player
 
 
@@ -19,29 +19,40 @@ class LongestFirst(Player):
 
     Args:
         rng: the player's own generator.
+        words: the word list from which the words are drawn.
+        side: the side of the grid, where the environment has one that is no function of the words.
         answer_format: the format of actions.
     """
 
     version = 1  # 1: reads what was played, instead of its own actions
+    env_options = ("answer_format", "words", "side")
 
-    def __init__(self, rng: Random, answer_format: str = "boxed"):
+    def __init__(
+        self,
+        rng: Random,
+        words: str = "basic",
+        side: int | None = None,
+        answer_format: str = "boxed",
+    ):
         super().__init__(rng, answer_format)
+        self.lists = _lists(words)
+        self.side = side
 
     def reset(self, obs: str, info: dict[str, Any]) -> None:
         """Find all words across and down."""
         lines = info["suffix"].splitlines()[1:-1]
         rows = ["".join(line.split()[1:]) for line in lines]
         columns = ["".join(column) for column in zip(*rows, strict=True)]
-        longest = _longest(len(rows))
+        longest = _longest(len(rows)) if self.side is None else {len(rows)}
         readable = [
             (score, word, (i, a, i, b))
             for i, line in enumerate(rows)
-            for score, word, a, b in _readable(line, longest)
+            for score, word, a, b in _readable(line, longest, self.lists)
         ]
         readable += [
             (score, word, (a, i, b, i))
             for i, line in enumerate(columns)
-            for score, word, a, b in _readable(line, longest)
+            for score, word, a, b in _readable(line, longest, self.lists)
         ]
         self.todo = [place for _, _, place in sorted(readable, reverse=True)]
 
@@ -70,9 +81,11 @@ def _longest(side: int) -> set[int]:
     return {n for n in range(1, side + 1) if round(n * 1.5) == side}
 
 
-def _readable(line: str, longest: set[int]) -> list[tuple[float, str, int, int]]:
+def _readable(
+    line: str, longest: set[int], lists: tuple[frozenset[str], frozenset[str]]
+) -> list[tuple[float, str, int, int]]:
     """Return ``(score, word, first, last)`` of the words that can be read in a line."""
-    common, known = _lists()
+    common, known = lists
     most = max(longest, default=len(line))
     words = []
     for first in range(len(line)):
@@ -85,6 +98,10 @@ def _readable(line: str, longest: set[int]) -> list[tuple[float, str, int, int]]
 
 
 @cache
-def _lists() -> tuple[frozenset[str], frozenset[str]]:
+def _lists(name: str) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the common words and all words; the player cannot tell which list is played."""
+    if name == SYLLABLES:
+        made_up = frozenset(upper_words(name))
+        return made_up, made_up
     common = frozenset(upper_words("basic"))
     return common, common.union(*(upper_words(name) for name in LISTS))
