@@ -68,6 +68,15 @@ WEAK: dict[str, dict[str, str]] = {
         "next-letters": f"{_HERE}.word_habits:NextLetters",
         "next-word": f"{_HERE}.word_habits:NextWord",
     },
+    "rg:arc_1d": {"copies-input": f"{_HERE}.weak_answers:CopiesInput"},
+    "rg:letter_counting": {"first-word": f"{_HERE}.weak_answers:FirstWord"},
+    **{
+        f"rg:{name}": {
+            "first-number": f"{_HERE}.weak_answers:FirstNumber",
+            "last-number": f"{_HERE}.weak_answers:LastNumber",
+        }
+        for name in ("basic_arithmetic", "chain_sum", "leg_counting", "simple_equations")
+    },
     **{
         f"{name}:*": {"another-answer": f"{_HERE}.weak:AnotherAnswer"}
         for name in ("rg", "math", "code", "qa")
