@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import pytest
 
 from gem_core.evaluation.criterion import MIN_TASKS
-from gem_core.runs.recipe.files import merge, shipped, tomllib
+from gem_core.runs.recipe.files import read_own_profile
 from gem_core.runs.recipe.load import load_recipe
 from gem_core.runs.recipe.suite import load_suite
 from gem_core.runs.task_overlap import task_overlap
@@ -46,22 +43,12 @@ MISSING = frozenset(
 """Baselines without a table `[profiles.learn]` of their own, which this list loses one by one."""
 
 
-def own_table(name: str) -> Mapping[str, Any]:
-    """Return what a baseline, or its base, sets in the profile; empty if it sets nothing."""
-    own = tomllib.loads(shipped("baselines")[name].read_text(encoding="utf-8"))
-    tables: dict[str, Any] = {}
-    if "base" in own:
-        tables = tomllib.loads(shipped("bases")[own["base"]].read_text(encoding="utf-8"))
-    table: Mapping[str, Any] = merge(tables, own).get("profiles", {}).get(PROFILE, {})
-    return table
-
-
 def with_a_table() -> list[str]:
-    return [name for name in SUITE if own_table(name)]
+    return [name for name in SUITE if read_own_profile(name, PROFILE)]
 
 
 def test_the_list_of_missing_tables_is_exact():
-    missing = {name for name in SUITE if not own_table(name)}
+    missing = set(SUITE) - set(with_a_table())
     assert not MISSING - missing, (
         f"{sorted(MISSING - missing)} have a table [profiles.{PROFILE}]: remove them from MISSING "
         "in tests/training/test_held_out.py."

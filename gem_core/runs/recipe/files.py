@@ -44,6 +44,23 @@ def read_tables(
     return merge_overrides(tables, overrides)
 
 
+def read_own_profile(baseline: str | Path, profile: str) -> dict[str, Any]:
+    """Return what a baseline, or its base, sets in a profile; empty if it sets nothing.
+
+    Args:
+        baseline: a TOML file, or the name of a shipped baseline.
+        profile: the name of a profile.
+
+    Raises:
+        RecipeError: there is no such file, or it is not TOML.
+
+    >>> read_own_profile("code-contest", "paper")["model"]["path"]
+    'Qwen/Qwen3-4B-Base'
+    """
+    tables = _with_base(_read(baseline, "baselines"))
+    return dict(tables.get("profiles", {}).get(profile, {}))
+
+
 def _with_base(tables: dict[str, Any]) -> dict[str, Any]:
     """Return a baseline merged over the file of ``recipes/bases`` that its key ``base`` names.
 
