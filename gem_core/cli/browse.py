@@ -73,9 +73,9 @@ def _estimators() -> Iterable[str]:
 
 
 def _templates() -> Iterable[str]:
-    from gem_core.episodes.context import TEMPLATES
+    from gem_core.episodes.templates import NAMES
 
-    return [*TEMPLATES, "chat"]
+    return NAMES
 
 
 _NAMES: dict[str, Callable[[], Iterable[str]]] = {

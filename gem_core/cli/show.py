@@ -136,6 +136,7 @@ def _prompt(recipe: Recipe, split: str, number: int, model: str | None) -> tuple
     returned without it.
     """
     from gem_core.episodes.context import Context, get_template
+    from gem_core.runs.recipe.templates import recipe_template
 
     if recipe.context.template == "chat":
         try:
@@ -148,8 +149,9 @@ def _prompt(recipe: Recipe, split: str, number: int, model: str | None) -> tuple
         note = ""
     config = (recipe.env if split == "train" else recipe.eval.env)[number]
     observation, info = make_from_data(config.id, config.kwargs).reset(seed=0)
-    template = "no" if recipe.context.template == "chat" else recipe.context.template
-    return Context(get_template(template)).start(observation, info), note
+    of_chat = recipe.context.template == "chat"
+    template = get_template("no") if of_chat else recipe_template(recipe.context)
+    return Context(template).start(observation, info), note
 
 
 def _chat_prompt(recipe: Recipe, split: Any, number: int, model: str | None) -> str:

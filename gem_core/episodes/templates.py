@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gem_core.episodes.chat import ChatRenderer
@@ -83,8 +83,14 @@ TEMPLATES: dict[str, Template] = {
 }
 
 
+NAMES = (*TEMPLATES, "chat", "custom")
+"""What ``context.template`` may be: ``chat`` is the tokenizer's own, ``custom`` the recipe's."""
+
+
 def get_template(name: str, tokenizer: Any = None, system: str | None = None) -> Template:
     """Return the template called ``name``; ``"chat"`` derives it from a Hugging Face tokenizer.
+
+    A built-in template begins with the tokenizer's bos token where `with_bos` says so.
 
     Raises:
         UnknownNameError: there is no such template.
@@ -93,8 +99,23 @@ def get_template(name: str, tokenizer: Any = None, system: str | None = None) ->
     if name == "chat":
         return chat_template(tokenizer, system)
     if name not in TEMPLATES:
-        raise unknown("template", name, [*TEMPLATES, "chat"], f"Known: {[*TEMPLATES, 'chat']}.")
-    return TEMPLATES[name]
+        raise unknown("template", name, NAMES, f"Known: {', '.join(NAMES)}.")
+    return with_bos(TEMPLATES[name], tokenizer)
+
+
+def with_bos(template: Template, tokenizer: Any) -> Template:
+    """Return the template with the tokenizer's bos token before its first text.
+
+    Models whose tokenizer begins every text with a bos token (Gemma, Llama) have never seen one
+    without: for want of it the log-probability of each token falls. A tokenizer that adds none
+    (Qwen), no tokenizer, and a text that has the token already leave the template as it is.
+    """
+    bos = getattr(tokenizer, "bos_token", None)
+    if not bos or template.first.startswith(bos):
+        return template
+    bare = list(tokenizer.encode("x", add_special_tokens=False))
+    begun = list(tokenizer.encode("x"))[:1] == [tokenizer.bos_token_id] != bare[:1]
+    return replace(template, first=bos + template.first) if begun else template
 
 
 def chat_template(tokenizer: Any, system: str | None = None, tools: Sequence[Any] = ()) -> Template:

@@ -14,6 +14,8 @@ def find_stop_ids(hf: Any, closing: str, eos_ids: Iterable[int] = ()) -> frozens
 
     They are the tokenizer's eos token, the token at the end of ``closing``, and the model's own eos
     tokens: engines stop at all of them, so that an action that ends with any of them is complete.
+    A ``closing`` that is several tokens of the tokenizer ends nothing: a policy that writes it
+    letter by letter is cut off at its limit in every turn.
 
     Args:
         hf: a Hugging Face tokenizer.
@@ -21,13 +23,19 @@ def find_stop_ids(hf: Any, closing: str, eos_ids: Iterable[int] = ()) -> frozens
         eos_ids: the model's own eos tokens.
 
     Raises:
-        RecipeError: there is no such id.
+        RecipeError: there is no such id, or ``closing`` ends with no token of the tokenizer.
     """
     ids = {hf.eos_token_id} - {None}
-    if closing.strip():
-        encoded = list(hf.encode(closing.strip(), add_special_tokens=False))
-        is_token = len(encoded) == 1 or closing.strip().endswith(tuple(added_tokens(hf)))
-        ids |= set(encoded[-1:]) if is_token else set()
+    end = closing.strip()
+    if end:
+        encoded = list(hf.encode(end, add_special_tokens=False))
+        if len(encoded) != 1 and not end.endswith(tuple(added_tokens(hf))):
+            raise RecipeError(
+                f"context.template ends an action with {end!r}, which is no token of this model's "
+                "tokenizer, so that no turn would end with it: choose 'chat' if the model has a "
+                "chat template, else 'no', or 'custom' with a close that is one of its tokens."
+            )
+        ids |= set(encoded[-1:])
     ids |= set(eos_ids)
     if not ids:
         raise RecipeError("The tokenizer has no eos token, so that no turn could end: set one.")

@@ -25,7 +25,6 @@ from gem_core.episodes.context import (
     Template,
     Tokenizer,
     chat_template,
-    get_template,
 )
 from gem_core.episodes.data import Episode
 from gem_core.episodes.machine import EpisodeMachine
@@ -37,6 +36,7 @@ from gem_core.runs.environments.tools import count_tokens_with, native_functions
 from gem_core.runs.environments.workers import run_builder, session_env, worker_env
 from gem_core.runs.generation_config import read_eos_ids
 from gem_core.runs.recipe.recipe import EnvConfig, Recipe, Split
+from gem_core.runs.recipe.templates import recipe_template
 from gem_core.runs.splits import RunEnvs, run_envs
 
 _SEEDS_PER_RUN = 1_000_000_000
@@ -144,7 +144,7 @@ class MachineFactory:
             split: [env.config for env in members] for split, members in self._run_envs.items()
         }
         context = recipe.context
-        self.template: Template = get_template(context.template, tokenizer, context.system)
+        self.template: Template = recipe_template(context, tokenizer)
         self._templates = self._native_templates(tokenizer)
         templates = [self.template, *self._templates.values()]
         if one_segment and any(template.renderer is not None for template in templates):

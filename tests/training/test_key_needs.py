@@ -37,6 +37,9 @@ TWO = "env=[{id='game:GuessTheNumber-v0-easy'}, {id='game:Hangman-v0-easy'}]"
 TOOLS = ("env.0.tools=['python']", "context.template=chat")
 IDLE = {
     "context.system": ("'be brief'", ["context.template=chat"]),
+    "context.custom.first": ("'Play: {observation}'", ["context.template=custom"]),
+    "context.custom.next": ("'Then: {observation}'", ["context.template=custom"]),
+    "context.custom.close": ("'<|im_end|>'", ["context.template=custom"]),
     "context.window": ("3", ["context.history=window"]),
     "limits.max_turns": ("3", ["env.0.max_turns=2"], True),
     "model.revision": ("'v2'", ["model.path=org/name"]),

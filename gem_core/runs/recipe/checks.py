@@ -148,12 +148,12 @@ def _check_teacher(recipe: Recipe) -> None:
 
 
 def _check_context(recipe: Recipe) -> None:
-    from gem_core.episodes.context import get_template
+    from gem_core.runs.recipe.templates import recipe_template
 
     context = recipe.context
     if context.template != "chat":
         with _named("context.template"):
-            get_template(context.template)
+            recipe_template(context)
     _require(
         context.history != "window" or context.window is not None,
         "context.window",

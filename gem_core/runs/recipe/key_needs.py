@@ -73,6 +73,11 @@ def _backend(*names: str) -> Callable[[Recipe], bool]:
 
 NEEDS: tuple[Need, ...] = (
     Need("context.system", lambda r: r.context.template == "chat", 'context.template = "chat"'),
+    Need(
+        "context.custom.first context.custom.next context.custom.close",
+        lambda r: r.context.template == "custom",
+        'context.template = "custom"',
+    ),
     Need("context.window", lambda r: r.context.history == "window", 'context.history = "window"'),
     Need(
         "limits.max_turns",

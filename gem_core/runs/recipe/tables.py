@@ -79,12 +79,28 @@ class EnvConfig(Table, frozen=True, kw_only=True):
     tool_use: ToolUse = ToolUse()
 
 
+class CustomTemplate(Table, frozen=True, kw_only=True):
+    """The texts of ``context.template = "custom"``, for models that no built-in one fits.
+
+    Special tokens are written as the tokenizer spells them. A bos token that the tokenizer puts
+    before every text is added."""
+
+    first: Text = "{observation}"
+    """The prompt of the first turn; ``{observation}`` stands once in it."""
+    next: Text = "\n{observation}\n"
+    """The text after an action; ``{observation}`` stands once in it."""
+    close: str = ""
+    """The token that ends an action; empty: the tokenizer's eos token alone ends one."""
+
+
 class ContextConfig(Table, frozen=True, kw_only=True):
     """How observations become prompts."""
 
     template: str = "qwen3_general"
-    """``qwen3_game``, ``qwen3_general``, ``code``, ``no``, or ``chat`` (the tokenizer's own; where
-    it drops earlier thinking, a new token sequence begins, which TRL and OpenRLHF refuse)."""
+    """``qwen3_game``, ``qwen3_general``, ``code``, ``no``, ``chat`` (the tokenizer's own; where it
+    drops earlier thinking, a new token sequence begins, which TRL and OpenRLHF refuse), or
+    ``custom``: the texts of ``[context.custom]``."""
+    custom: CustomTemplate = CustomTemplate()
     history: History = "append"
     """``append`` extends one token sequence; the others rewrite the prompt in each turn."""
     window: AtLeastOne | None = None

@@ -12,10 +12,12 @@ from typing import Any
 
 from filelock import FileLock
 
+from gem_core.episodes.templates import Template
 from gem_core.errors import RecipeError
 from gem_core.policies.models.source import reading_model, require_hf
 from gem_core.runs.cache import cache_root
 from gem_core.runs.recipe.recipe import EnvConfig, Recipe, TinyConfig
+from gem_core.runs.recipe.templates import recipe_template
 from gem_core.runs.splits import RunEnvs, run_envs
 
 BUILD = 1
@@ -91,7 +93,6 @@ def _check(config: TinyConfig, context: int | None) -> None:
 
 def _settings(recipe: Recipe, envs: RunEnvs) -> dict[str, Any]:
     """Return everything that the weights depend on, long texts as hashes."""
-    from gem_core.episodes.context import TEMPLATES
     from gem_core.runs.environments.data import task_fingerprint
     from gem_core.training.tiny.expert import sample_actions
 
@@ -103,8 +104,8 @@ def _settings(recipe: Recipe, envs: RunEnvs) -> dict[str, Any]:
         "corpus": _corpus_digest(),
         "tiny": _tiny_settings(recipe.model.tiny),
         "seed": recipe.seed,
-        "context": resolved["context"],
-        "template": _digest(repr(TEMPLATES.get(recipe.context.template))),
+        "context": _context_settings(recipe),
+        "template": _digest(repr(_template(recipe))),
         "max_turns": recipe.limits.max_turns,
         "env": [
             {
@@ -116,6 +117,18 @@ def _settings(recipe: Recipe, envs: RunEnvs) -> dict[str, Any]:
             for (config, key), table in zip(envs["train"], resolved["env"], strict=True)
         ],
     }
+
+
+def _template(recipe: Recipe) -> Template | None:
+    return None if recipe.context.template == "chat" else recipe_template(recipe.context)
+
+
+def _context_settings(recipe: Recipe) -> dict[str, Any]:
+    """Return the table; without the custom texts where another template is used, as before."""
+    table: dict[str, Any] = recipe.to_dict()["context"]
+    if recipe.context.template != "custom":
+        del table["custom"]
+    return table
 
 
 def _habit_settings(env: EnvConfig, tiny: TinyConfig, warm: bool) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from gem_core.env.registration import make
-from gem_core.episodes.context import Context, get_template
+from gem_core.episodes.context import Context, Template, get_template
 
 if TYPE_CHECKING:
     from gem_core.env.interface import Env
@@ -48,7 +48,7 @@ def _episodes(game: str) -> Iterator[str]:
 def _transcript(game: str, seed: int, rng: random.Random) -> str:
     """Return one random episode: every prompt and every action, in order."""
     env = make(game)
-    return _played(env, "qwen3_game", seed, lambda shown: env.random_action(rng))
+    return _played(env, get_template("qwen3_game"), seed, lambda shown: env.random_action(rng))
 
 
 def own_corpus(recipe: Recipe) -> list[str]:
@@ -58,10 +58,11 @@ def own_corpus(recipe: Recipe) -> list[str]:
     ``qwen3_general``, of which the tiny tokenizer's chat template has the same marks.
     """
     from gem_core.runs.environments.data import make_for_run
+    from gem_core.runs.recipe.templates import recipe_template
     from gem_core.runs.splits import env_key, split_envs
 
-    template = recipe.context.template
-    template = "qwen3_general" if template == "chat" else template
+    of_chat = recipe.context.template == "chat"
+    template = get_template("qwen3_general") if of_chat else recipe_template(recipe.context)
     texts = []
     for number, config in enumerate(split_envs(recipe, "train")):
         for episode in range(OWN_EPISODES):
@@ -71,7 +72,7 @@ def own_corpus(recipe: Recipe) -> list[str]:
     return texts
 
 
-def _half_expert(env: Env, env_id: str, template: str, seed: int) -> str:
+def _half_expert(env: Env, env_id: str, template: Template, seed: int) -> str:
     from gem_core.training.tiny.expert import expert_action, expert_player
 
     rng = random.Random(f"corpus {seed}")
@@ -89,10 +90,10 @@ def _half_expert(env: Env, env_id: str, template: str, seed: int) -> str:
 
 
 def _played(
-    env: Env, template: str, seed: int, act: Callable[[tuple[str, dict[str, Any]]], str]
+    env: Env, template: Template, seed: int, act: Callable[[tuple[str, dict[str, Any]]], str]
 ) -> str:
     """Play one episode; return every prompt and every action, in order."""
-    context = Context(get_template(template))
+    context = Context(template)
     observation, info = env.reset(seed=seed)
     parts = [context.start(observation, info)]
     over = False

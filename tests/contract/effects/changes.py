@@ -19,6 +19,9 @@ VALUES = {
     "eval.env.0.kwargs": ["{max_turns = 2}"],
     "eval.env.0.tools": ["['python']"],
     "context.template": ["'no'", "'chat'"],
+    "context.custom.first": ["'Play: {observation}'"],
+    "context.custom.next": ["'Then: {observation}'"],
+    "context.custom.close": ["'<|im_end|>'"],
     "context.system": ["'Be brief.'"],
     "model.path": ["'org/another'"],
     "model.revision": ["'v2'"],
@@ -64,6 +67,7 @@ ALSO = {
 """Key -> value -> overrides that a valid recipe with it needs."""
 MEETS = {
     "context.system": ["context.template=chat"],
+    "context.custom.first context.custom.next context.custom.close": ["context.template=custom"],
     "context.window": ["context.history=window", "context.window=3"],
     "limits.max_turns": [],
     "model.revision": ["model.path=org/another"],

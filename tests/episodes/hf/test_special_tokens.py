@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import threading
+from dataclasses import replace
 
 import pytest
 from families import FAMILIES, make_tokenizer
@@ -30,10 +31,17 @@ def spelt(hf, text):
     return [i for letter in text for i in hf.encode(letter, add_special_tokens=False)]
 
 
+def fitting(name, hf):
+    """The template; with the tokenizer's end of a turn where its own is no token of it."""
+    template, chat = get_template(name, hf), get_template("chat", hf)
+    known = hf.encode(template.close, add_special_tokens=False) if template.close else []
+    return template if len(known) < 2 else replace(template, close=chat.close)
+
+
 @pytest.mark.parametrize("template_name", ["chat", "qwen3_game", "qwen3_general"])
 def test_an_echoing_environment_makes_no_token_of_what_a_policy_spelt(kit, hf, template_name):
     """The prompt has the template's special tokens and no others, and all of the letters."""
-    template = get_template(template_name, hf)
+    template = fitting(template_name, hf)
     tokenizer = HFTokenizer(hf, template)
     for token in hf.all_special_tokens:
         evil = f"say {token}\n{token}!"
@@ -73,7 +81,7 @@ def test_actions_in_rewritten_histories_are_letters_too(kit, hf, history):
 @pytest.mark.parametrize("name", [*TEMPLATES, "chat"])
 def test_ordinary_observations_have_the_ids_that_they_always_had(hf, name):
     """Against encoding the whole text at once, over letters, white space and near misses."""
-    template = get_template(name, hf)
+    template = fitting(name, hf)
     tokenizer = HFTokenizer(hf, template)
     rng = random.Random(1)
     pieces = ["ok", " go", "\n", "\n\n", " ", "<|", "|>", "<|im_end", "im_end|>", "é", "5"]
@@ -146,7 +154,7 @@ def test_a_tokenizer_that_knows_no_splitting_gets_the_letters_in_pieces():
 
 def test_threads_that_encode_at_the_same_time_do_not_disturb_each_other(hf):
     """Guarded and plain texts use two tokenizers: none is switched from one way to the other."""
-    tokenizer = HFTokenizer(hf, TEMPLATES["qwen3_game"])
+    tokenizer = HFTokenizer(hf, TEMPLATES["no"])
     token = hf.all_special_tokens[0]
     plain, guarded = f"ok {token} go", f"ok {tokenizer.special.guard(token)} go"
     expected = {text: tokenizer.encode(text) for text in (plain, guarded)}
