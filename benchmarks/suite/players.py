@@ -22,7 +22,7 @@ from gem_core.runs.environments.data import make_for_run
 from gem_core.runs.recipe.load import load_recipe
 from gem_core.runs.recipe.recipe import EnvConfig
 from gem_core.runs.recipe.suite import load_suite
-from gem_core.training.tiny.expert import expert_action, expert_player
+from gem_core.training.warm_start.episodes import expert_action, expert_player
 
 HERE = Path(__file__).parent
 CANDIDATES = 12

@@ -16,7 +16,7 @@ from gem_core.runs.recipe.recipe import Recipe, get_key, recipe_keys
 
 def core_keys() -> frozenset[str]:
     """Return the dotted keys that the core applies for every trainer: prompts, tasks, workers."""
-    owned = ("context.", "limits.", "model.tiny.", "track.", "workers.")
+    owned = ("context.", "limits.", "model.tiny.", "model.warm_start.", "track.", "workers.")
     single = {"name", "env", "trainer", "sources", "model.path", "model.revision"}
     single |= {"eval.env", "eval.episodes", "eval.temperature", "eval.engine", "eval.greedy"}
     single |= {"train.start"}

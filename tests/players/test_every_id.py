@@ -10,7 +10,7 @@ import pytest
 import gem_core
 from gem_core.runs.recipe.load import recipe_from_dict
 from gem_core.runs.recipe.recipe import Recipe
-from gem_core.training.tiny.expert import expert_episodes, sample_actions
+from gem_core.training.warm_start.episodes import expert_episodes, sample_actions
 
 ON_SAMPLE = ("math", "code", "qa", "logic", "eval")
 WITHOUT_IMAGES = {"math:Geometry3K"}

@@ -18,7 +18,7 @@ from gem_core.runs.environments.data import make_for_run
 from gem_core.runs.recipe.load import load_recipe
 from gem_core.runs.splits import split_envs
 from gem_core.training.tiny import model_path
-from gem_core.training.tiny.expert import expert_episodes
+from gem_core.training.warm_start.episodes import expert_episodes
 
 QUICK = ("model.tiny.warm_start_steps=12", "model.tiny.warm_start_batch=16")
 UNGRADED = {"success": False, "graded": False}
@@ -88,7 +88,7 @@ def test_a_build_that_is_interrupted_leaves_nothing(tiny_recipe, cache, monkeypa
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("gem_core.training.tiny.warm_start.clone", interrupted)
+    monkeypatch.setattr("gem_core.training.tiny.build.clone", interrupted)
     with pytest.raises(KeyboardInterrupt):
         model_path(tiny_recipe())
     assert [p for p in (cache / "tiny").iterdir() if p.is_dir()] == []

@@ -35,6 +35,7 @@ GUESS = "guess-the-number-easy"
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 TWO = "env=[{id='game:GuessTheNumber-v0-easy'}, {id='game:Hangman-v0-easy'}]"
 TOOLS = ("env.0.tools=['python']", "context.template=chat")
+STARTED = ["model.path=org/name", "model.warm_start.steps=3"]
 IDLE = {
     "context.system": ("'be brief'", ["context.template=chat"]),
     "context.custom.first": ("'Play: {observation}'", ["context.template=custom"]),
@@ -47,6 +48,13 @@ IDLE = {
     "model.tiny.expert_noise": ("0.1", ["model.tiny.warm_start_steps=0"], True),
     "model.tiny.habit": ("'expert'", ["model.tiny.warm_start_steps=0"], True),
     "model.tiny.teacher": ("'random'", ["model.tiny.warm_start_steps=0"], True),
+    "model.warm_start.steps": ("3", ["model.path=org/name"]),
+    "model.warm_start.batch": ("3", STARTED),
+    "model.warm_start.lr": ("1e-6", STARTED),
+    "model.warm_start.warmup": ("1", STARTED),
+    "model.warm_start.teacher": ("'expert'", STARTED),
+    "model.warm_start.noise": ("0.5", STARTED),
+    "model.warm_start.habit": ("'expert'", STARTED),
     "model.lora.alpha": ("8.0", ["model.lora.rank=4"]),
     "model.lora.targets": ("['q_proj']", ["model.lora.rank=4"]),
     "algorithm.gamma": ("0.5", ["algorithm.estimator=grpo", "batch.group_size=2"], True),

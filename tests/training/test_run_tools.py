@@ -23,7 +23,7 @@ from gem_core.runs.recipe.recipe import EnvConfig, Recipe
 from gem_core.runs.splits import split_envs
 from gem_core.runs.tasks import MachineFactory
 from gem_core.tools import ToolEnv
-from gem_core.training.tiny.expert import sample_actions
+from gem_core.training.warm_start.episodes import sample_actions
 
 SEARCH = {
     "id": "qa:Auction",

@@ -139,12 +139,12 @@ def _check_teacher(recipe: Recipe) -> None:
     """Refuse a teacher or habit that an environment of the training does not have."""
     from gem_core.envs.players import require_player
 
-    if recipe.model.path != "tiny":
-        return
+    tiny = recipe.model.path == "tiny"
+    table = recipe.model.tiny if tiny else recipe.model.warm_start
     for key in ("teacher", "habit"):
-        with _named(f"model.tiny.{key}"):
+        with _named(f"model.tiny.{key}" if tiny else f"model.warm_start.{key}"):
             for env in recipe.env:
-                require_player(getattr(recipe.model.tiny, key), env.id)
+                require_player(getattr(table, key), env.id)
 
 
 def _check_context(recipe: Recipe) -> None:

@@ -89,6 +89,17 @@ NEEDS: tuple[Need, ...] = (
         lambda r: r.model.path != "tiny" and not Path(r.model.path).is_dir(),
         "a Hugging Face id as model.path; a directory has no revisions",
     ),
+    Need(
+        "model.warm_start.steps",
+        lambda r: r.model.path != "tiny",
+        "another model.path than tiny, which has model.tiny.warm_start_steps",
+    ),
+    Need(
+        "model.warm_start.batch model.warm_start.lr model.warm_start.warmup "
+        "model.warm_start.teacher model.warm_start.noise model.warm_start.habit",
+        lambda r: r.model.path != "tiny" and r.model.warm_start.steps > 0,
+        "model.warm_start.steps >= 1",
+    ),
     Need("model.tiny", lambda r: r.model.path == "tiny", 'model.path = "tiny"'),
     Need(
         "model.tiny.warm_start_batch model.tiny.warm_start_lr model.tiny.expert_noise "

@@ -148,6 +148,27 @@ class TinyConfig(Table, frozen=True, kw_only=True):
     quotes."""
 
 
+class WarmStart(Table, frozen=True, kw_only=True):
+    """Behaviour cloning of a scripted player before training, for any causal language model but the
+    tiny one, which has its own keys."""
+
+    steps: AtLeastZero = 0
+    """Optimizer steps; 0 = none."""
+    batch: AtLeastOne = 8
+    """Episodes per step."""
+    lr: Positive = 5e-5
+    """Peak learning rate; it rises over ``warmup`` steps, then decays to zero."""
+    warmup: AtLeastZero = 5
+    """Steps over which the learning rate rises."""
+    teacher: Text = "random"
+    """The scripted player that is imitated: ``random`` (legal actions), ``expert``, or a weak
+    player of the environments."""
+    noise: UnitInterval = 0.0
+    """Probability that an action of the teacher is replaced by one of ``habit``."""
+    habit: Text = "random"
+    """The scripted player of the replaced actions."""
+
+
 class LoraConfig(Table, frozen=True, kw_only=True):
     """Low-rank adapters: only they are trained, and the exported model has them merged."""
 
@@ -171,6 +192,7 @@ class ModelConfig(Table, frozen=True, kw_only=True):
     """Precision of the weights in training and evaluation."""
     gradient_checkpointing: bool = True
     """Recompute activations in the backward pass: less memory, more time."""
+    warm_start: WarmStart = WarmStart()
     lora: LoraConfig = LoraConfig()
     tiny: TinyConfig = TinyConfig()
     """Used only if ``path = "tiny"``."""

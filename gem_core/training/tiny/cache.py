@@ -1,24 +1,18 @@
-"""The cache of built tiny models, with a lock so that only one process builds each of them."""
+"""The model that training starts from: the tiny one, built once, or another of its recipe."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-import shutil
-import tempfile
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock
-
-from gem_core.episodes.templates import Template
 from gem_core.errors import RecipeError
 from gem_core.policies.models.source import reading_model, require_hf
-from gem_core.runs.cache import cache_root
-from gem_core.runs.recipe.recipe import EnvConfig, Recipe, TinyConfig
-from gem_core.runs.recipe.templates import recipe_template
+from gem_core.runs.cache import cached_folder, digest
+from gem_core.runs.recipe.recipe import Recipe, TinyConfig
 from gem_core.runs.splits import RunEnvs, run_envs
+from gem_core.training.warm_start.pretrained import warm_started
+from gem_core.training.warm_start.settings import play_settings
 
 BUILD = 1
 """Increase it when the same settings give different weights."""
@@ -40,16 +34,10 @@ def model_path(recipe: Recipe, envs: RunEnvs | None = None) -> str:
         GemError: an environment of the warm start failed.
     """
     if recipe.model.path != "tiny":
-        return recipe.model.path
+        return warm_started(recipe, envs)
     _check(recipe.model.tiny, recipe.limits.max_context_tokens)
     settings = _settings(recipe, run_envs(recipe) if envs is None else envs)
-    folder = cache_root() / "tiny" / _digest(json.dumps(settings, sort_keys=True))
-    if not folder.exists():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(folder.with_suffix(".lock")):
-            if not folder.exists():
-                _build(recipe, settings, folder)
-    return str(folder)
+    return str(cached_folder("tiny", settings, lambda folder: _build(recipe, settings, folder)))
 
 
 def model_source(recipe: Recipe, path: str | None = None) -> str:
@@ -93,51 +81,12 @@ def _check(config: TinyConfig, context: int | None) -> None:
 
 def _settings(recipe: Recipe, envs: RunEnvs) -> dict[str, Any]:
     """Return everything that the weights depend on, long texts as hashes."""
-    from gem_core.runs.environments.data import task_fingerprint
-    from gem_core.training.tiny.expert import sample_actions
-
-    resolved = recipe.to_dict()
-    warm = recipe.model.tiny.warm_start_steps > 0
-    tiny = recipe.model.tiny
     return {
         "build": BUILD,
         "corpus": _corpus_digest(),
         "tiny": _tiny_settings(recipe.model.tiny),
-        "seed": recipe.seed,
-        "context": _context_settings(recipe),
-        "template": _digest(repr(_template(recipe))),
-        "max_turns": recipe.limits.max_turns,
-        "env": [
-            {
-                **table,
-                "fingerprint": task_fingerprint(config, key),
-                "expert": _digest(sample_actions(config, teacher=tiny.teacher)) if warm else None,
-                **_habit_settings(config, tiny, warm),
-            }
-            for (config, key), table in zip(envs["train"], resolved["env"], strict=True)
-        ],
+        **play_settings(recipe, envs),
     }
-
-
-def _template(recipe: Recipe) -> Template | None:
-    return None if recipe.context.template == "chat" else recipe_template(recipe.context)
-
-
-def _context_settings(recipe: Recipe) -> dict[str, Any]:
-    """Return the table; without the custom texts where another template is used, as before."""
-    table: dict[str, Any] = recipe.to_dict()["context"]
-    if recipe.context.template != "custom":
-        del table["custom"]
-    return table
-
-
-def _habit_settings(env: EnvConfig, tiny: TinyConfig, warm: bool) -> dict[str, Any]:
-    """Return what identifies the habit; nothing for random actions, as before there were others."""
-    from gem_core.training.tiny.expert import sample_actions
-
-    if not warm or tiny.habit == TinyConfig().habit:
-        return {}
-    return {"habit": _digest(sample_actions(env, teacher=tiny.habit))}
 
 
 def _tiny_settings(config: TinyConfig) -> dict[str, Any]:
@@ -157,28 +106,11 @@ def _tiny_settings(config: TinyConfig) -> dict[str, Any]:
 def _corpus_digest() -> str:
     from gem_core.training.tiny.corpus import corpus
 
-    return _digest("\0".join(corpus()))
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return digest("\0".join(corpus()))
 
 
 def _build(recipe: Recipe, settings: dict[str, Any], folder: Path) -> None:
-    """Build next to the target and rename, so that a killed build leaves no incomplete model."""
-    build = _builder()
-    partial = Path(tempfile.mkdtemp(prefix=folder.name + ".partial-", dir=folder.parent))
-    try:
-        build(recipe, settings, partial)
-        partial.chmod(0o755)  # mkdtemp's 0o700 would hide a shared cache from other users
-        partial.rename(folder)
-    except BaseException:
-        shutil.rmtree(partial)
-        raise
-
-
-def _builder() -> Any:
     require_hf("The tiny model")
-    from gem_core.training.tiny.warm_start import build
+    from gem_core.training.tiny.build import build
 
-    return build
+    build(recipe, settings, folder)

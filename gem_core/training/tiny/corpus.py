@@ -73,7 +73,7 @@ def own_corpus(recipe: Recipe) -> list[str]:
 
 
 def _half_expert(env: Env, env_id: str, template: Template, seed: int) -> str:
-    from gem_core.training.tiny.expert import expert_action, expert_player
+    from gem_core.training.warm_start.episodes import expert_action, expert_player
 
     rng = random.Random(f"corpus {seed}")
     player: Player | None = None

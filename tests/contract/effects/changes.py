@@ -29,6 +29,8 @@ VALUES = {
     "model.tiny.heads": ["8"],
     "model.tiny.habit": ["'expert'", "'lowest-left'"],
     "model.tiny.teacher": ["'random'", "'within-hints'"],
+    "model.warm_start.teacher": ["'within-hints'"],
+    "model.warm_start.habit": ["'expert'", "'lowest-left'"],
     "model.lora.targets": ["['q_proj']"],
     "algorithm.estimator": ["'reinforce'", "'gae'"],
     "algorithm.options": ["{per_env = true}"],
@@ -74,6 +76,12 @@ MEETS = {
     "model.tiny": [],
     "model.tiny.warm_start_batch model.tiny.warm_start_lr model.tiny.expert_noise "
     "model.tiny.teacher model.tiny.habit": [],
+    "model.warm_start.steps": ["model.path=org/another"],
+    "model.warm_start.batch model.warm_start.lr model.warm_start.warmup "
+    "model.warm_start.teacher model.warm_start.noise model.warm_start.habit": [
+        "model.path=org/another",
+        "model.warm_start.steps=3",
+    ],
     "model.lora.alpha model.lora.targets": ["model.lora.rank=4"],
     "algorithm.gamma": [],
     "algorithm.lam": ["algorithm.estimator=gae"],

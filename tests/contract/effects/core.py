@@ -22,6 +22,7 @@ from gem_core.runs.tasks import MachineFactory, eval_task, step_tasks
 from gem_core.runs.tracking import follow
 from gem_core.training.stopping import SaveClock
 from gem_core.training.tiny.cache import _settings, model_source
+from gem_core.training.warm_start.pretrained import start_settings
 from gem_parity.frozen import frozen_episodes
 
 EPISODES = frozen_episodes(16, group_size=2)
@@ -136,6 +137,8 @@ def source(recipe):
     """Where a trainer loads the model from; nothing is downloaded."""
     if recipe.model.path == "tiny":
         return None
+    if recipe.model.warm_start.steps:
+        return start_settings(recipe, run_envs(recipe), {})
     with patch.object(huggingface_hub, "snapshot_download", lambda *of, **at: (of, at)):
         return model_source(recipe)
 

@@ -1,7 +1,7 @@
 """A teacher's episodes for the warm start, played through the real episode machine.
 
-The teacher is the scripted player that ``model.tiny.teacher`` names: the expert, or a weak player,
-whose strategy leaves room for reinforcement learning. The expert is the scripted player of a game,
+The teacher is the scripted player that the recipe names: the expert, or a weak player, whose
+strategy leaves room for reinforcement learning. The expert is the scripted player of a game,
 or the solution of the item where only the data hold it (`gem_core.envs.players.player.Peek`); both
 use the environment that is played. Where there is neither
 -- the environment has no expert, or the data have no solution of an item -- the warm start imitates
@@ -24,6 +24,7 @@ from gem_core.errors import GemError, RecipeError, UnknownNameError
 from gem_core.runs.environments.data import make_for_run
 from gem_core.runs.recipe.recipe import EnvConfig, Recipe
 from gem_core.runs.tasks import MachineFactory, Task
+from gem_core.training.warm_start.imitation import imitation_of
 
 _FIRST_SEED = -(10**12)
 """The first seed of the warm start; the others are below it, apart from all other seeds."""
@@ -41,9 +42,9 @@ def expert_episodes(
 ) -> list[Episode]:
     """Play ``count`` episodes with the noisy teacher; the environments alternate.
 
-    The episodes depend only on the recipe's environments, context, seed, ``teacher``, ``habit``,
-    ``expert_noise`` and turn limit. Answers to single questions that a slow grader would judge are
-    not graded.
+    The episodes depend only on the recipe's environments, context, seed, turn limit and players
+    (`gem_core.training.warm_start.imitation`). Answers to single questions that a slow grader
+    would judge are not graded.
 
     Args:
         recipe: the experiment.
@@ -56,7 +57,7 @@ def expert_episodes(
     """
     from msgspec.structs import replace
 
-    longest = recipe.model.tiny.max_positions
+    longest = imitation_of(recipe).longest
     limits = Limits(max_turns=recipe.limits.max_turns, max_tokens_per_turn=longest)
     factory = MachineFactory(replace(recipe, limits=limits), hf_tokenizer, inline=True)
     first = _FIRST_SEED - recipe.seed * count
@@ -71,10 +72,11 @@ def _play(factory: MachineFactory, task: Task, hf_tokenizer: Any, guessed: Count
     machine = factory(task)
     if is_question(machine.env) and machine.env.slow:
         machine.env = _Ungraded(machine.env)
-    tiny = factory.recipe.model.tiny
-    player = expert_player(machine.env, machine.env_id, task.seed, tiny.teacher)
-    habit = _habit(machine.env, machine.env_id, task.seed, tiny.habit)
+    imitation = imitation_of(factory.recipe)
+    player = expert_player(machine.env, machine.env_id, task.seed, imitation.teacher)
+    habit = _habit(machine.env, machine.env_id, task.seed, imitation.habit)
     rng = random.Random(f"noise {task.seed}")
+    end = _end_of_turn(factory, hf_tokenizer)
     prompt = machine.start()
     if prompt is not None:
         player.reset(*machine.shown)
@@ -83,20 +85,28 @@ def _play(factory: MachineFactory, task: Task, hf_tokenizer: Any, guessed: Count
         action, expert = expert_action(player, machine.env, machine.shown, rng)
         guessed[machine.env_id] += not expert
         other = None if isinstance(habit, RandomPlayer) else habit.act(*machine.shown)
-        if rng.random() < tiny.expert_noise:
+        if rng.random() < imitation.noise:
             action = machine.env.random_action(rng) if other is None else other
-        prompt = machine.feed(_completion(action, machine, hf_tokenizer))
+        prompt = machine.feed(_completion(action, machine, hf_tokenizer, end))
     if machine.episode.stop_reason.failed:
         raise GemError(f"The expert cannot play the warm start: {machine.episode.error}")
     return machine.episode
 
 
-def _completion(action: str, machine: EpisodeMachine, hf_tokenizer: Any) -> Completion:
+def _end_of_turn(factory: MachineFactory, hf_tokenizer: Any) -> int:
+    """Return the token that ends an action: the template's, else the tokenizer's eos token."""
+    closing = factory.template.close.strip()
+    ids = hf_tokenizer.encode(closing, add_special_tokens=False) if closing else []
+    end: int = ids[-1] if ids else hf_tokenizer.eos_token_id
+    return end
+
+
+def _completion(action: str, machine: EpisodeMachine, hf_tokenizer: Any, end: int) -> Completion:
     """Return the action as an engine would: cut off if it is longer than a turn may be."""
     ids = hf_tokenizer.encode(action, add_special_tokens=False)
     if len(ids) >= machine.max_tokens:
         return Completion(ids[: machine.max_tokens], finish_reason=FinishReason.LENGTH)
-    return Completion([*ids, hf_tokenizer.eos_token_id])
+    return Completion([*ids, end])
 
 
 def is_question(env: Env) -> bool:

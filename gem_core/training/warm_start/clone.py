@@ -1,0 +1,86 @@
+"""Behaviour cloning of stored episodes, with a loss on the tokens of actions alone.
+
+The tokens are laid out as in training by reinforcement.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+
+from gem_core.episodes.data import Episode, Segment
+from gem_core.training.warm_start.imitation import Imitation
+
+_NO_LOSS = -100
+
+
+def clone(model: Any, episodes: Sequence[Episode], imitation: Imitation) -> list[float]:
+    """Train ``model`` in place to imitate ``episodes``; each episode is used once.
+
+    AdamW, linear warm-up, then cosine decay to zero; gradient norm at most 1.
+
+    Args:
+        model: a Hugging Face causal language model; parameters without gradient stay as they are.
+        episodes: ``steps * batch`` episodes, in the order of training.
+        imitation: steps, batch size, learning rate, warm-up and precision.
+
+    Returns:
+        The loss of each step: mean cross-entropy per action token, in nats.
+    """
+    trained = [p for p in model.parameters() if p.requires_grad]
+    optimizer = torch.optim.AdamW(trained, lr=imitation.lr, betas=(0.9, 0.95), weight_decay=0.0)
+    losses = []
+    model.train()
+    for step in range(imitation.steps):
+        for group in optimizer.param_groups:
+            group["lr"] = imitation.lr * _schedule(step, imitation)
+        played = episodes[step * imitation.batch : (step + 1) * imitation.batch]
+        with _precision(imitation):
+            loss = action_loss(model, [s for e in played for s in e.segments])
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(trained, 1.0)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        losses.append(loss.item())
+    return losses
+
+
+def _schedule(step: int, imitation: Imitation) -> float:
+    """Return the share of the learning rate at a step, counted from 0."""
+    rise = min(1.0, (step + 1) / max(imitation.warmup, 1))
+    return rise * 0.5 * (1 + math.cos(math.pi * step / imitation.steps))
+
+
+def _precision(imitation: Imitation) -> Any:
+    if imitation.dtype == "float32":
+        return nullcontext()
+    return torch.autocast("cpu", dtype=torch.bfloat16)
+
+
+def action_loss(model: Any, segments: Sequence[Segment]) -> torch.Tensor:
+    """Return the mean cross-entropy of the action tokens, in nats.
+
+    Padding is on the right, where the causal mask hides it from every other token. The output layer
+    is applied only to the positions of action tokens: a vocabulary of 262,144 tokens would need
+    1 MiB for each other one.
+    """
+    length = max(len(s.token_ids) for s in segments)
+    ids = torch.zeros(len(segments), length, dtype=torch.long)
+    labels = torch.full((len(segments), length), _NO_LOSS)
+    for row, segment in enumerate(segments):
+        tokens = torch.tensor(segment.token_ids)
+        ids[row, : len(tokens)] = tokens
+        acted = torch.tensor(segment.loss_mask, dtype=torch.bool)
+        labels[row, : len(tokens)][acted] = tokens[acted]
+    hidden = model.base_model(input_ids=ids, use_cache=False).last_hidden_state[:, :-1]
+    targets = labels[:, 1:]
+    counts = targets != _NO_LOSS
+    logits = model.get_output_embeddings()(hidden[counts])
+    cap = getattr(model.config, "final_logit_softcapping", None)
+    if cap:
+        logits = cap * torch.tanh(logits / cap)
+    return torch.nn.functional.cross_entropy(logits.float(), targets[counts])
