@@ -82,11 +82,13 @@ _GAMES: dict[str, dict[str, Kind]] = {
     "tower_of_hanoi:TowerOfHanoi": {
         "num_disks": Maybe(Whole(1, 9)),
         "start": Choice("A", "random"),
+        "moves_left": Maybe(Whole(1, 20)),
     },
     "minesweeper:Minesweeper": {
         "rows": Maybe(Whole(1, 30)),
         "cols": Maybe(Whole(1, 30)),
         "num_mines": Maybe(Whole(1, 891)),
+        "hidden_safe": Maybe(Whole(1, 8)),
     },
     "wordle:Wordle": {"word_length": Maybe(Whole(2, 12)), "words": _WORDS},
     "hangman:Hangman": {"word_length": Maybe(Whole(2, 12)), "words": _WORDS},
@@ -97,8 +99,13 @@ _GAMES: dict[str, dict[str, Kind]] = {
     "game_2048:Game2048": {
         "target_tile": Maybe(Choice(*(2**power for power in range(3, 18)))),
         "board_size": Whole(2, 8),
+        "moves_left": Maybe(Whole(1, 4)),
     },
-    "sokoban:Sokoban": {"dim_room": Maybe(Sizes(2, 5, 16)), "num_boxes": Maybe(Whole(1, 8))},
+    "sokoban:Sokoban": {
+        "dim_room": Maybe(Sizes(2, 5, 16)),
+        "num_boxes": Maybe(Whole(1, 8)),
+        "max_pushes": Whole(1, 60),
+    },
     "crosswords:Crosswords": {
         "hardcore": Maybe(Flag()),
         "num_words": Maybe(Whole(1, 6)),

@@ -8,6 +8,7 @@ from math import log2
 from typing import TYPE_CHECKING
 
 from gem_core.envs.games.game import Game
+from gem_core.errors import GemError
 
 if TYPE_CHECKING:
     from random import Random
@@ -19,8 +20,11 @@ if TYPE_CHECKING:
 
 _DIRECTIONS = ("up", "down", "left", "right")
 _SIZES = ((16, 20), (32, 30), (64, 50))
-_LARGEST = 1 << 65  # of a tile that a board of 8x8 can have
 """(target, turns) from which the random variant draws."""
+_LARGEST = 1 << 65
+"""More than any tile that a board of 8x8 can have."""
+_MOST_BOARDS = 2000
+"""Boards that are drawn for one that is near the end."""
 
 
 class Game2048(Game):
@@ -36,6 +40,9 @@ class Game2048(Game):
         target_tile: a power of 2, at least 8; ``None`` draws target and turns at each reset.
         max_turns: number of moves.
         board_size: side of the board, from 2 to 8.
+        moves_left: the start is near the end of a game: half of the cells have tiles, of any value
+            below the target, and so many moves reach it, from 1 to 4, if no new tile is in the
+            way. Fewer moves do not. ``None``: two tiles, 2 or sometimes 4.
         **options: see `gem_core.envs.games.game.Game`.
     """
 
@@ -53,9 +60,13 @@ class Game2048(Game):
         target_tile: int | None = 64,
         max_turns: int | None = 50,
         board_size: int = 4,
+        moves_left: int | None = None,
         **options: Any,
     ):
         super().__init__(max_turns=max_turns, **options)
+        if moves_left is not None and not 1 <= moves_left <= 4:
+            raise ValueError(f"moves_left must be from 1 to 4, not {moves_left}.")
+        self.moves_left = moves_left
         if target_tile is not None and (target_tile < 8 or target_tile & (target_tile - 1)):
             raise ValueError(f"target_tile must be a power of 2 of at least 8, not {target_tile}.")
         if not 2 <= board_size <= 8:
@@ -71,10 +82,33 @@ class Game2048(Game):
         self._target = target
         size = self.board_size
         self._rows = ((0,) * size,) * size
-        self._add_tile()
-        self._add_tile()
+        if self.moves_left is None:
+            self._add_tile()
+            self._add_tile()
+        else:
+            self._rows = self._near_end(self.moves_left)
         self._first = max(map(max, self._rows))
         self._best = self._first
+
+    def _near_end(self, moves: int) -> tuple[Row, ...]:
+        """Draw a board from which ``moves`` moves reach the target, and fewer do not.
+
+        Raises:
+            GemError: no board was found.
+        """
+        size = self.board_size
+        values = [1 << power for power in range(1, int(log2(self._target)))]
+        for _ in range(_MOST_BOARDS):
+            cells = [0] * size**2
+            for cell in self.rng.sample(range(size**2), (size**2 + 1) // 2):
+                cells[cell] = self.rng.choice(values)
+            rows = tuple(tuple(cells[at : at + size]) for at in range(0, size**2, size))
+            if len(moves_to(rows, self._target, moves)) == moves:
+                return rows
+        raise GemError(
+            f"2048: {_MOST_BOARDS} boards were drawn and of none the tile {self._target} is "
+            f"{moves} moves away: set moves_left or target_tile lower."
+        )
 
     def _consistent(self) -> bool:
         size = self.board_size
@@ -181,6 +215,26 @@ def slide(rows: tuple[Row, ...], direction: str) -> tuple[Row, ...]:
         return tuple(map(_to_end, rows))
     columns = map(_to_start if direction == "up" else _to_end, zip(*rows, strict=True))
     return tuple(zip(*columns, strict=True))
+
+
+def moves_to(rows: tuple[Row, ...], target: int, most: int) -> tuple[str, ...]:
+    """Return the fewest moves to a tile as if no new ones appeared; ``()``: more than ``most``.
+
+    >>> moves_to(((4, 2), (0, 2)), 8, 2)
+    ('up', 'left')
+    """
+    reached: dict[tuple[Row, ...], tuple[str, ...]] = {rows: ()}
+    for _ in range(most):
+        reached = {
+            moved: (*moves, direction)
+            for board, moves in reached.items()
+            for direction in _DIRECTIONS
+            if (moved := slide(board, direction)) != board
+        }
+        for board, moves in reached.items():
+            if max(map(max, board)) >= target:
+                return moves
+    return ()
 
 
 def can_move(rows: tuple[Row, ...]) -> bool:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from gem_core.envs.games.game import Game
 from gem_core.envs.games.numbers import parse_int
+from gem_core.errors import GemError
 
 if TYPE_CHECKING:
     from random import Random
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from gem_core.env.interface import StepResult
 
 _DIGITS = {str(n): n for n in range(30)}
+_MOST_BOARDS = 1000
+"""Boards that are drawn for one that `hidden_safe` allows."""
 _PROMPT = "Enter your next move."
 _CONTENTS = "*012345678"
 _GEM_RULE = (
@@ -41,6 +44,9 @@ class Minesweeper(Game):
         cols: columns, at most 30.
         num_mines: number of mines; at least 9 cells must stay free.
         max_turns: number of moves.
+        hidden_safe: the end of a game: only so many safe cells are hidden at the start, and share
+            the reward. Each has a mine around it and no 0. The mines may be anywhere and do not
+            depend on the first cell. ``None``: every cell is hidden.
         **options: see `gem_core.envs.games.game.Game`.
     """
 
@@ -60,9 +66,13 @@ class Minesweeper(Game):
         cols: int | None = 8,
         num_mines: int | None = 12,
         max_turns: int | None = 64,
+        hidden_safe: int | None = None,
         **options: Any,
     ):
         super().__init__(max_turns=max_turns, **options)
+        if hidden_safe is not None and not 1 <= hidden_safe <= 8:
+            raise ValueError(f"hidden_safe must be from 1 to 8, not {hidden_safe}.")
+        self.hidden_safe = hidden_safe
         self.rows = rows
         self.cols = cols
         self.num_mines = num_mines
@@ -91,6 +101,37 @@ class Minesweeper(Game):
         self._cells = ""
         self._left = rows * cols - mines
         self._text = _empty(rows, cols)
+        if self.hidden_safe is not None:
+            self._start_near_end(self.hidden_safe)
+
+    def _start_near_end(self, hidden: int) -> None:
+        """Lay the mines anywhere and reveal all safe cells but some.
+
+        Raises:
+            GemError: no board was found.
+        """
+        around = _neighbours(self._rows, self._cols)
+        size = self._rows * self._cols
+        for _ in range(_MOST_BOARDS):
+            cells = self._numbered(self.rng.sample(range(size), self._mines))
+            stays = [
+                cell
+                for cell in range(size)
+                if cells[cell] not in "*0" and all(cells[other] != "0" for other in around[cell])
+            ]
+            if len(stays) >= hidden:
+                break
+        else:
+            raise GemError(
+                f"Minesweeper: of {_MOST_BOARDS} boards none has {hidden} cells that hidden_safe "
+                "can hide: set it lower, or num_mines higher."
+            )
+        self._cells = cells
+        self._left = hidden
+        kept = set(self.rng.sample(stays, hidden))
+        for cell in range(size):
+            if cells[cell] != "*" and cell not in kept:
+                self._show(self._position(cell), cells[cell])
 
     def _consistent(self) -> bool:
         rows, cols = self._rows, self._cols
@@ -171,7 +212,7 @@ class Minesweeper(Game):
             self._show(at, content)
             count = 1
         self._left -= count
-        safe = self._rows * cols - self._mines
+        safe = self.hidden_safe or self._rows * cols - self._mines
         reward = self._reward["step"] + self._reward["success"] * count / safe
         obs = (
             f"Turn {self._turn}: you revealed row {row}, column {col}; mines around it: {content}."
@@ -203,7 +244,11 @@ class Minesweeper(Game):
         around = _neighbours(self._rows, self._cols)
         free = {first, *around[first]}
         order = self.rng.sample(range(self._rows * self._cols), self._mines + 9)
-        mines = [cell for cell in order if cell not in free][: self._mines]
+        return self._numbered([cell for cell in order if cell not in free][: self._mines])
+
+    def _numbered(self, mines: list[int]) -> str:
+        """Return the contents of all cells: ``*``, or the number of mines around."""
+        around = _neighbours(self._rows, self._cols)
         counts = [0] * (self._rows * self._cols)
         for mine in mines:
             for cell in around[mine]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gem_core.envs.games.game import Game
-from gem_core.envs.games.sokoban_room import make_room
+from gem_core.envs.games.sokoban_room import MAX_PULLS, make_room
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,6 +33,8 @@ class Sokoban(Game):
             boxes and turns at each reset.
         num_boxes: number of boxes, and of goals, from 1 to 8.
         max_turns: number of moves.
+        max_pushes: most pushes, from 1 to 60, that the shortest solution in pushes needs; at least
+            one for each box. Few make easy rooms.
         **options: see `gem_core.envs.games.game.Game`.
     """
 
@@ -51,6 +53,7 @@ class Sokoban(Game):
         dim_room: Sequence[int] | None = (6, 6),
         num_boxes: int | None = 2,
         max_turns: int | None = 20,
+        max_pushes: int = MAX_PULLS,
         **options: Any,
     ):
         super().__init__(max_turns=max_turns, **options)
@@ -65,6 +68,11 @@ class Sokoban(Game):
                 f"A room of {dim_room[0]}x{dim_room[1]} has space for at most "
                 f"{_most_boxes(dim_room)} boxes, not {num_boxes}."
             )
+        if not (num_boxes or _SIZES[-1][1]) <= max_pushes <= MAX_PULLS:
+            raise ValueError(
+                f"max_pushes must be from the number of boxes to {MAX_PULLS}, not {max_pushes}."
+            )
+        self.max_pushes = max_pushes
         self.dim_room = dim_room
         self.num_boxes = num_boxes
         self._varies = None in (dim_room, num_boxes, max_turns)
@@ -74,7 +82,7 @@ class Sokoban(Game):
         boxes = self.num_boxes
         if dim is None or boxes is None or self.max_turns is None:
             dim, boxes, self._budget = self.rng.choice(_SIZES)
-        room = make_room(dim[0], dim[1], boxes, self.rng)
+        room = make_room(dim[0], dim[1], boxes, self.rng, self.max_pushes)
         self._text = _draw(room, dim[0])
         self._width = dim[1]
         self._player = 2 * room.player

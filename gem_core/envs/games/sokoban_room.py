@@ -50,8 +50,18 @@ class Room:
         self.player = player
 
 
-def make_room(height: int, width: int, boxes: int, rng: Random) -> Room:
-    """Return a random room that can be solved, with no box on a goal."""
+def make_room(
+    height: int, width: int, boxes: int, rng: Random, most_pulls: int = MAX_PULLS
+) -> Room:
+    """Return a random room that can be solved, with no box on a goal.
+
+    Args:
+        height: rows, outer walls included.
+        width: columns, outer walls included.
+        boxes: number of boxes.
+        rng: draws the room.
+        most_pulls: that many pushes, or fewer, solve the room.
+    """
     steps = int(1.7 * (height + width))
     while True:
         floor = carve(height, width, steps, rng)
@@ -62,7 +72,7 @@ def make_room(height: int, width: int, boxes: int, rng: Random) -> Room:
         goals.sort()
         if _frozen(floor, width, tuple(goals), player):
             continue
-        pulled = pull_away(floor, width, goals, player, rng)
+        pulled = pull_away(floor, width, goals, player, rng, most_pulls)
         if pulled is not None:
             room = Room(width, floor, goals, *pulled)
             if not _in_corridor(room) and not _frozen(floor, width, room.boxes, room.player):
@@ -100,7 +110,12 @@ def reach(free: int, start: int, width: int) -> int:
 
 
 def pull_away(
-    floor: int, width: int, goals: list[int], player: int, rng: Random
+    floor: int,
+    width: int,
+    goals: list[int],
+    player: int,
+    rng: Random,
+    most_pulls: int = MAX_PULLS,
 ) -> tuple[tuple[int, ...], int] | None:
     """Pull boxes off the goals, depth first; return the boxes and the player of the best position.
 
@@ -132,7 +147,7 @@ def pull_away(
             if score > best_score:
                 best = (boxes, at, region)
                 best_score = score
-        if pulls >= MAX_PULLS:
+        if pulls >= most_pulls:
             continue
         for i, box in enumerate(boxes):
             for step in directions:

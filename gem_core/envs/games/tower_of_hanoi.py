@@ -30,6 +30,9 @@ class TowerOfHanoi(Game):
         max_turns: number of moves.
         start: ``"A"``: all disks are on A, so that every episode is the same. ``"random"``: every
             disk is on a random peg (but never all of them on C).
+        moves_left: every disk has a random peg as its goal, which the board shows, and ``start``
+            has no effect: a start is made of the goal by so many moves, of which none takes the
+            disk that was moved last. ``None``: the goal is the tower on C.
         **options: see `gem_core.envs.games.game.Game`.
     """
 
@@ -37,6 +40,7 @@ class TowerOfHanoi(Game):
     _state_fields = (*Game._state_fields, "_pegs", "_disks")
     _pegs: list[str]  # the disks of each peg from below, one digit each
     _disks: int
+    _goal: str | None = None  # the peg of each disk, the smallest first; None: all on C
 
     def __init__(
         self,
@@ -44,9 +48,15 @@ class TowerOfHanoi(Game):
         num_disks: int | None = 3,
         max_turns: int | None = 10,
         start: str = "A",
+        moves_left: int | None = None,
         **options: Any,
     ):
         super().__init__(max_turns=max_turns, **options)
+        if moves_left is not None and not 1 <= moves_left <= 20:
+            raise ValueError(f"moves_left must be from 1 to 20, not {moves_left}.")
+        if moves_left is not None:
+            self._state_fields = (*self._state_fields, "_goal")
+        self.moves_left = moves_left
         if num_disks is not None and not 1 <= num_disks <= 9:
             raise ValueError(f"num_disks must be from 1 to 9, not {num_disks}.")
         if start not in ("A", "random"):
@@ -68,6 +78,23 @@ class TowerOfHanoi(Game):
                 self._pegs[int(self.rng.random() * 3)] += disk
             if self._pegs[2] != tower:
                 break
+        if self.moves_left is not None:
+            self._start_near_goal(tower, self.moves_left)
+
+    def _start_near_goal(self, tower: str, moves: int) -> None:
+        """Draw where the disks have to go, then move them away from there."""
+        pegs = ["", "", ""]
+        for disk in tower:
+            pegs[int(self.rng.random() * 3)] += disk
+        self._goal = _places(pegs)
+        while _places(pegs) == self._goal:  # many moves may lead back
+            last = ""
+            for _ in range(moves):
+                source, target = self.rng.choice(_possible(pegs, last) or _possible(pegs, ""))
+                last = pegs[source][-1]
+                pegs[source] = pegs[source][:-1]
+                pegs[target] += last
+        self._pegs = pegs
 
     def _consistent(self) -> bool:
         pegs = self._pegs
@@ -77,13 +104,16 @@ class TowerOfHanoi(Game):
             and len(pegs) == 3
             and sorted("".join(pegs)) == list("123456789"[: self._disks])
             and all(list(peg) == sorted(peg, reverse=True) for peg in pegs)
+            and (self._goal is None or len(self._goal) == self._disks)
+            and set(self._goal or "C") <= set("ABC")
         )
 
     def _rules(self) -> str:
+        goal = "all disks to peg C" if self.moves_left is None else "each disk to its goal"
         return (
             f"You are playing Tower of Hanoi with {self._disks} disks on three pegs, A, B and C. "
             "Disk 1 is the smallest.\n"
-            f"Bring all disks to peg C within {self._budget} turns. A move takes the top disk of "
+            f"Bring {goal} within {self._budget} turns. A move takes the top disk of "
             "one peg and puts it on another peg. A disk must not lie on a smaller one.\n"
             "Write your move like this, first the peg to take from, then the peg to put on: "
             f"{self._answer(self._example())}"
@@ -113,20 +143,37 @@ class TowerOfHanoi(Game):
         elif not self.compat:
             return self._invalid("Name two different pegs.")
         obs = f"Turn {self._turn}: disk {disk} moved from {'ABC'[source]} to {'ABC'[target]}."
-        if len(pegs[2]) == self._disks:
-            return self._win(f"{obs} All disks are on C. You have won.", self._reward["success"])
+        if self._right() == self._disks:
+            where = "on C" if self._goal is None else "where they have to be"
+            return self._win(f"{obs} All disks are {where}. You have won.", self._reward["success"])
         return self._continue(obs, self._reward["step"])
 
     def _limit_reward(self, reward: float, valid: bool) -> float:
-        return self._reward["success"] * len(self._pegs[2]) / self._disks
+        return self._reward["success"] * self._right() / self._disks
+
+    def _right(self) -> int:
+        """Return the number of disks that are on the peg of their goal."""
+        if self._goal is None:
+            return len(self._pegs[2])
+        return sum(map(str.__eq__, _places(self._pegs), self._goal))
 
     def _board(self) -> str:
         a, b, c = self._pegs
         return (
             "The disks on each peg, bottom to top:\n"
             f"A: {' '.join(a or '-')}\nB: {' '.join(b or '-')}\nC: {' '.join(c or '-')}\n"
+            f"{self._goals()}"
             "Enter your next move."
         )
+
+    def _goals(self) -> str:
+        if self._goal is None:
+            return ""
+        lines = [
+            f"{disk}: {peg} {goal}"
+            for disk, (peg, goal) in enumerate(zip(_places(self._pegs), self._goal, strict=True), 1)
+        ]
+        return "\n".join(["Where each disk is, and its goal:", *lines, ""])
 
     def _example(self) -> str:
         return "A B"
@@ -135,3 +182,15 @@ class TowerOfHanoi(Game):
         """Return a move between two different pegs, drawn from ``rng``."""
         source, target = rng.sample("ABC", 2)
         return self._answer(f"{source} {target}")
+
+
+def _places(pegs: list[str]) -> str:
+    """Return the peg of each disk, the smallest disk first."""
+    where = {disk: name for name, peg in zip("ABC", pegs, strict=True) for disk in peg}
+    return "".join(where[disk] for disk in sorted(where))
+
+
+def _possible(pegs: list[str], last: str) -> list[tuple[int, int]]:
+    """Return the moves (from, to) of any disk but ``last``."""
+    tops = [peg[-1:] or "~" for peg in pegs]  # "~" is after every digit
+    return [(i, j) for i, a in enumerate(tops) for j, b in enumerate(tops) if a < b and a != last]

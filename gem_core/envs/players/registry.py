@@ -48,7 +48,14 @@ TOOL_EXPERTS = {
 """(family, tool) -> expert that uses the tool, for an environment that has it."""
 WEAK: dict[str, dict[str, str]] = {
     "game:Crosswords": {"alphabet-in-cell": f"{_HERE}.word_habits:AlphabetInCell"},
-    "game:FifteenPuzzle": {"no-way-back": f"{_HERE}.weak:LegalSlide"},
+    "game:FifteenPuzzle": {
+        "no-way-back": f"{_HERE}.weak:LegalSlide",
+        "first-slide": f"{_HERE}.habits_boards:FirstSlide",
+    },
+    "game:Game2048": {
+        "near-target": f"{_HERE}.habits_boards:NearTarget",
+        "first-shift": f"{_HERE}.habits_boards:FirstShift",
+    },
     "game:GuessTheNumber": {
         "within-hints": f"{_HERE}.weak:WithinHints",
         "lowest-left": f"{_HERE}.habits:LowestLeft",
@@ -58,10 +65,22 @@ WEAK: dict[str, dict[str, str]] = {
         "first-letter": f"{_HERE}.word_habits:FirstLetter",
     },
     "game:Mastermind": {"new-code": f"{_HERE}.weak:NewCode"},
-    "game:Minesweeper": {"hidden-cell": f"{_HERE}.weak:HiddenCell"},
-    "game:Sokoban": {"no-way-back": f"{_HERE}.weak:Wanderer"},
-    "game:Sudoku": {"empty-cell": f"{_HERE}.weak:EmptyCell"},
-    "game:TowerofHanoi": {"no-way-back": f"{_HERE}.weak:LegalDisk"},
+    "game:Minesweeper": {
+        "hidden-cell": f"{_HERE}.weak:HiddenCell",
+        "first-hidden": f"{_HERE}.habits_boards:FirstHidden",
+    },
+    "game:Sokoban": {
+        "no-way-back": f"{_HERE}.weak:Wanderer",
+        "first-walk": f"{_HERE}.habits_boards:FirstWalk",
+    },
+    "game:Sudoku": {
+        "empty-cell": f"{_HERE}.weak:EmptyCell",
+        "one-in-first-hole": f"{_HERE}.habits_boards:OneInFirstHole",
+    },
+    "game:TowerofHanoi": {
+        "no-way-back": f"{_HERE}.weak:LegalDisk",
+        "first-disk": f"{_HERE}.habits_boards:FirstDisk",
+    },
     "game:WordSearch": {"next-line": f"{_HERE}.word_habits:NextLine"},
     "game:Wordle": {
         "keeps-green": f"{_HERE}.weak:KeepsGreen",

@@ -9,6 +9,7 @@ from typing import Any
 from gem_core.envs.players.player import Player
 
 _PEG = re.compile(r"^[ABC]: ([\d -]+)$", re.MULTILINE)
+_GOAL = re.compile(r"^(\d): [ABC] ([ABC])$", re.MULTILINE)
 
 
 class ShortestWay(Player):
@@ -33,12 +34,14 @@ class ShortestWay(Player):
         if len(pegs) != 3:
             raise self.unreadable(info["suffix"])
         where = {disk: peg for peg, disks in enumerate(pegs) for disk in disks}
-        goal = 2
+        goals = {int(disk): "ABC".index(peg) for disk, peg in _GOAL.findall(info["suffix"])}
+        waiting: int | None = None
         move = (0, 2)
         for disk in sorted(where, reverse=True):
             at = where[disk]
+            goal = goals.get(disk, 2) if waiting is None else waiting
             if at != goal:
                 # Every smaller disk has to wait on the third peg while this one moves.
                 move = (at, goal)
-                goal = 3 - at - goal
+                waiting = 3 - at - goal
         return self.answer(f"{'ABC'[move[0]]} {'ABC'[move[1]]}")
