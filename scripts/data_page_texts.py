@@ -66,10 +66,12 @@ FACTS: dict[str, Facts] = {
             ("`math:DeepScaleR40K`", "DeepScaleR (2025), from many sources", _READ),
             ("`math:Geometry3K`", "Geometry3K (Lu et al. 2021)", _READ),
             ("`math:Remainders`", "remainders of products, made for gem-core", "Apache-2.0"),
+            ("`math:DigitSums`", "sums of the digits of powers, made for gem-core", "Apache-2.0"),
         ),
         f"`math.jsonl`, 60 word problems and exercises, and `geometry.jsonl`, 12 drawings: {_OWN}. "
-        "`remainders.jsonl`, the 1,500 questions of `math:Remainders`, for which a small model "
-        "needs the tool `python`, is by the same hand.",
+        "`remainders.jsonl` and `digit_sums.jsonl`, the 1,500 questions each of `math:Remainders` "
+        "and `math:DigitSums`, for which a small model needs the tool `python`, are by the same "
+        "hand.",
         _file("math:GSM8K", '{"problem": "What is 3 + 4?", "answer": "7"}'),
         ("math",),
     ),
@@ -81,9 +83,11 @@ FACTS: dict[str, Facts] = {
             ("`code:Taco8k`", "TACO (Li et al. 2023)", "Apache-2.0"),
             ("`code:PrimeIntellect15k`", "PrimeIntellect's verifiable problems (2025)", _READ),
             ("`code:Formulas`", "programs of one formula, made for gem-core", "Apache-2.0"),
+            ("`code:Lists`", "programs about a part of a list, made for gem-core", "Apache-2.0"),
         ),
         f"`code.jsonl`, 6 small tasks with tests and a solution: {_OWN}. `formulas.jsonl`, the 400 "
-        "tasks of `code:Formulas`, for small models, is by the same hand.",
+        "tasks of `code:Formulas`, and `lists.jsonl`, the 300 of `code:Lists`, for small models, "
+        "are by the same hand.",
         _file(
             "code:CodeContest",
             '{"problem": "...", "tests": {"inputs": ["1 2\\n"], "outputs": ["3\\n"]}}',
@@ -108,11 +112,14 @@ FACTS: dict[str, Facts] = {
             ),
             ("`qa:HotpotQA`", "HotpotQA (Yang et al. 2018)", "CC BY-SA 4.0"),
             ("`qa:Almanac`, `qa:Auction`", "invented islands, made for gem-core", "Apache-2.0"),
+            ("`qa:Ledger`", "an invented harbour, made for gem-core", "Apache-2.0"),
         ),
         f"`qa.jsonl`, 32 questions of general knowledge, some in two hops: {_OWN}. "
         "`almanac.jsonl` (360 questions, some in two hops) and `auction.jsonl` (400), by the same "
         "hand, are the questions of `qa:Almanac` and `qa:Auction`: their answers are only in the "
-        "shipped corpus `almanac` of the tool `search`.",
+        "shipped corpus `almanac` of the tool `search`. `ledger.jsonl` (400 questions, each in two "
+        "hops) belongs to the shipped corpus `ledger`: an entry names an account, whose paragraph "
+        "has the answer. No two questions share a paragraph.",
         _file("qa:HotpotQA", '{"problem": "Who ...?", "answer": ["one", "or another"]}'),
         ("qa",),
     ),

@@ -17,8 +17,11 @@ from typing import Any
 
 from samples import (
     almanac,
+    digit_sums,
     formulas,
     geometry,
+    ledger,
+    lists,
     mathematics,
     programs,
     questions,
@@ -28,7 +31,7 @@ from samples import (
 )
 
 OUT = Path(__file__).resolve().parent.parent / "gem_core" / "envs" / "samples"
-CORPORA = OUT.parent.parent / "data" / "corpora"
+CORPORA = OUT.parent / "data" / "corpora"
 
 
 def main() -> None:
@@ -43,15 +46,19 @@ def main() -> None:
     write(out / "math.jsonl", problems[:60])
     write(out / "math-eval.jsonl", problems[60:])
     write(out / "remainders.jsonl", remainders.questions(5, 1500))
+    write(out / "digit_sums.jsonl", digit_sums.questions(11, 1500))
     write(out / "geometry.jsonl", geometry.questions(3, 12))
     write(out / "code.jsonl", programs.tasks(0, 2))
     write(out / "code-eval.jsonl", programs.tasks(1, 2))
     write(out / "formulas.jsonl", formulas.tasks(7, 400))
+    write(out / "lists.jsonl", lists.tasks(13))
     write(out / "qa.jsonl", questions.training())
     write(out / "qa-eval.jsonl", questions.evaluation())
     write(out / "almanac.jsonl", almanac.questions())
     write(out / "auction.jsonl", almanac.auction())
+    write(out / "ledger.jsonl", ledger.questions())
     write(CORPORA / "almanac.jsonl", almanac.documents())
+    write(CORPORA / "ledger.jsonl", ledger.documents())
     write(out / "shop.jsonl", shop.products())
     for depth in (0, 1, 2, 3, 5):
         write(out / f"logic-d{depth}.jsonl", rules.statements(depth, 4, 16))

@@ -79,9 +79,12 @@ _EVAL: tuple[tuple[str, str, str, str | None, str, dict[str, str] | None], ...] 
 """The same for evaluation, where the seed selects the item."""
 _MADE = (
     ("math:Remainders", _MATH, "remainders"),
+    ("math:DigitSums", _MATH, "digit_sums"),
     ("code:Formulas", _CODE, "formulas"),
+    ("code:Lists", _CODE, "lists"),
     ("qa:Almanac", _QA, "almanac"),
     ("qa:Auction", _QA, "auction"),
+    ("qa:Ledger", _QA, "ledger"),
 )
 """(id, entry point, sample): questions made for this package: a small model needs a tool, or
 a program."""

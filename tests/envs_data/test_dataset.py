@@ -23,7 +23,15 @@ from gem_core.envs.players import get_player, play_episode
 from gem_core.errors import DataError, UnknownNameError
 
 FAMILIES = ("math", "code", "qa", "logic", "eval")
-OWN = ("math:Remainders", "code:Formulas", "qa:Almanac", "qa:Auction")
+OWN = (
+    "math:Remainders",
+    "math:DigitSums",
+    "code:Formulas",
+    "code:Lists",
+    "qa:Almanac",
+    "qa:Auction",
+    "qa:Ledger",
+)
 """Data sets of this project, which are shipped whole."""
 IDS = [i for i in gem_core.list_envs() if i.split(":")[0] in FAMILIES and i not in OWN]
 TRAIN = "math:GSM8K"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -45,6 +46,23 @@ def test_the_shipped_corpus_answers_the_shipped_questions() -> None:
         assert answer not in question
         found += answer in ask(SearchTool(topk=3), question.splitlines()[0]).text
     assert 36 <= found < 60  # some need two searches
+
+
+def test_the_ledger_takes_two_searches_and_no_two_questions_share_a_paragraph() -> None:
+    tool = SearchTool(corpus="ledger", topk=1)
+    assert not tool.slow
+    env = gem_core.make("qa:Ledger")
+    found = []
+    for index in range(env.unwrapped.item_count):
+        question = env.reset(options={"index": index})[0].splitlines()[0]
+        amount = env.unwrapped.peek().removeprefix("<answer>").removesuffix("</answer>")
+        entry = ask(tool, f"entry {question.split()[-1].rstrip('?')}").text
+        account = entry.split()[-1].rstrip(".")
+        paragraph = ask(tool, f"account {account}").text
+        assert amount not in re.findall(r"\d+", question + entry)
+        assert paragraph == f"[1] Account {account}: Account {account} holds {amount} crowns."
+        found += [entry, paragraph]
+    assert len(set(found)) == len(found) == 800
 
 
 def test_ranks_results_and_what_is_not_found() -> None:

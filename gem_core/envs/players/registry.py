@@ -13,6 +13,7 @@ from typing import Any
 
 from gem_core.env.interface import Env
 from gem_core.envs.players.player import Peek, Player, RandomPlayer
+from gem_core.envs.players.tool_users import ToolUser
 from gem_core.errors import GemError, unknown
 
 _HERE = "gem_core.envs.players"
@@ -43,9 +44,12 @@ EXPERTS: dict[str, str] = {
 """Family or namespace of environments -> expert."""
 TOOL_EXPERTS = {
     ("math:Remainders", "python"): f"{_HERE}.tool_users:Calculates",
+    ("math:DigitSums", "python"): f"{_HERE}.tool_users:AddsDigits",
     ("qa:Auction", "search"): f"{_HERE}.tool_users:LooksUp",
+    ("qa:Ledger", "search"): f"{_HERE}.tool_users:FollowsLedger",
 }
 """(family, tool) -> expert that uses the tool, for an environment that has it."""
+_SHOWN = {"number-shown": f"{_HERE}.weak_tools:NumberShown"}
 WEAK: dict[str, dict[str, str]] = {
     "game:Crosswords": {"alphabet-in-cell": f"{_HERE}.word_habits:AlphabetInCell"},
     "game:FifteenPuzzle": {
@@ -96,6 +100,19 @@ WEAK: dict[str, dict[str, str]] = {
         }
         for name in ("basic_arithmetic", "chain_sum", "leg_counting", "simple_equations")
     },
+    **{
+        env: {
+            "any-operation": f"{_HERE}.weak_code:AnyOperation",
+            "prints-input": f"{_HERE}.weak_code:PrintsInput",
+        }
+        for env in ("code:Formulas", "code:Lists")
+    },
+    **{
+        env: {"any-formula": f"{_HERE}.weak_tools:AnyFormula", **_SHOWN}
+        for env in ("math:Remainders", "math:DigitSums")
+    },
+    "qa:Auction": {**_SHOWN},
+    "qa:Ledger": {"any-step": f"{_HERE}.weak_tools:AnyStep", **_SHOWN},
     **{
         f"{name}:*": {"another-answer": f"{_HERE}.weak:AnotherAnswer"}
         for name in ("rg", "math", "code", "qa")
@@ -173,19 +190,21 @@ def get_player(
 
     Raises:
         UnknownNameError: the environment has no such player.
-        GemError: the player needs the environment, and it was not given.
+        GemError: the player needs the environment, and it was not given, or lacks its tool.
     """
     require_player(kind, env_id)
     if kind == "random":
         return RandomPlayer(_required(env, kind, env_id), Random(seed))
-    user = _tool_user(env_id, env) if kind == "expert" else None
-    if user is not None:
-        player: Player = user(Random(seed), env, **{**_options_of(env, user), **options})
-        return player
-    chosen = _expert(env_id) if kind == "expert" else _loaded(_weak(env_id)[kind])
+    if kind == "expert":
+        chosen = _tool_user(env_id, env) or _expert(env_id)
+    else:
+        chosen = _loaded(_weak(env_id)[kind])
     if issubclass(chosen, Peek):
         return chosen(Random(seed), _required(env, kind, env_id))
-    return chosen(Random(seed), **{**_options_of(env, chosen), **options})
+    options = {**_options_of(env, chosen), **options}
+    if issubclass(chosen, ToolUser):
+        return chosen(Random(seed), _required(env, kind, env_id), **options)
+    return chosen(Random(seed), **options)
 
 
 def _required(env: Env | None, kind: str, env_id: str) -> Env:
@@ -213,7 +232,7 @@ def _expert(env_id: str) -> type[Player]:
     return _loaded(path)
 
 
-def _tool_user(env_id: str, env: Env | None) -> Any:
+def _tool_user(env_id: str, env: Env | None) -> type[Player] | None:
     """Return the expert that uses one of the environment's tools; ``None``: there is none."""
     for tool in getattr(env, "tools", ()):
         path = TOOL_EXPERTS.get((family(env_id), tool))

@@ -8,10 +8,15 @@ from typing import Any
 
 from gem_core.env.interface import Env
 from gem_core.envs.players.player import Player
+from gem_core.errors import GemError
 
 _PRODUCT = re.compile(r"What is (\d+) \* (\d+) modulo (\d+)\?")
+_POWER = re.compile(r"sum of the digits of (\d+) \*\* (\d+)\?")
 _LOT = re.compile(r"What was lot (\d+) sold for\?")
 _PRICE = re.compile(r"sold for (\d+) crowns")
+_ENTRY = re.compile(r"the account that paid entry (\d+)\?")
+_ACCOUNT = re.compile(r"paid by account (\d+)\.")
+_AMOUNT = re.compile(r"holds (\d+) crowns")
 
 
 class ToolUser(Player):
@@ -27,7 +32,13 @@ class ToolUser(Player):
 
     def __init__(self, rng: Random, env: Env, answer_format: str = "boxed"):
         super().__init__(rng, answer_format)
-        self._tool = env.tools[self.tool]  # type: ignore[attr-defined]
+        tools = getattr(env, "tools", {})
+        if self.tool not in tools:
+            raise GemError(
+                f"{type(self).__name__} plays with the tool {self.tool!r}, which the environment "
+                f"has not: give it tools = [{self.tool!r}]."
+            )
+        self._tool = tools[self.tool]
         self._question = ""
 
     def reset(self, obs: str, info: dict[str, Any]) -> None:
@@ -69,6 +80,17 @@ class Calculates(ToolUser):
         return match[0]
 
 
+class AddsDigits(Calculates):
+    """Computes the sum of the digits of a power with Python."""
+
+    def call(self, question: str) -> dict[str, Any]:
+        """Return a program that prints the sum."""
+        match = _POWER.search(question)
+        if match is None:
+            raise self.unreadable(question)
+        return {"code": f"print(sum(map(int,str({match[1]}**{match[2]}))))"}
+
+
 class LooksUp(ToolUser):
     """Searches for the lot of the question."""
 
@@ -87,3 +109,30 @@ class LooksUp(ToolUser):
         if match is None:
             raise self.unreadable(result)
         return match[1]
+
+
+class FollowsLedger(ToolUser):
+    """Searches for the entry of the question, then for the account that the entry names.
+
+    It answers only the amount of that account: after another search it goes on where it was.
+    """
+
+    tool = "search"
+
+    def reset(self, obs: str, info: dict[str, Any]) -> None:
+        """Remember the question; no account is known yet."""
+        super().reset(obs, info)
+        self._account = ""
+
+    def act(self, obs: str, info: dict[str, Any]) -> str:
+        """Return the next search, or the amount of the account."""
+        match = _ENTRY.search(self._question)
+        if match is None:
+            raise self.unreadable(self._question)
+        found = _ACCOUNT.search(obs) if f"Entry {match[1]}:" in obs else None
+        self._account = found[1] if found else self._account
+        amount = _AMOUNT.search(obs) if f"Account {self._account}:" in obs else None
+        if amount is not None:
+            return self.answer(amount[1])
+        words = f"account {self._account}" if self._account else f"entry {match[1]}"
+        return str(self._tool.write(query=words))

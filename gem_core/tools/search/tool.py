@@ -42,8 +42,9 @@ class SearchTool(Tool):
     """Searches a corpus and returns the best paragraphs.
 
     Args:
-        corpus: a ``.jsonl`` file, or the name of a shipped one; ``None``: the shipped sample
-            ``almanac``. Searched by BM25 (extra ``search``), or with ``encoder`` by vectors.
+        corpus: a ``.jsonl`` file, or the name of a shipped one, ``almanac`` or ``ledger``;
+            ``None``: ``almanac``. Searched by BM25 (extra ``search``), or with ``encoder`` by
+            vectors.
         encoder: an encoder of transformers (extra ``hf``), a local directory or a Hugging Face id.
         encoder_revision: commit, tag or branch of a Hugging Face id.
         pooling: what stands for a text: ``"mean"`` of its tokens, the first (``"cls"``) or the
@@ -124,8 +125,8 @@ class SearchTool(Tool):
         if self._where == "corpus":
             require_transformers() if encoder else require_bm25s()
             self.revision = revision_of(str(self._place))
-            # The shipped corpus is indexed in milliseconds, and nothing is waited for.
-            self.slow = corpus is not None or encoder is not None
+            # A shipped corpus is indexed in milliseconds, and nothing is waited for.
+            self.slow = str(self._place).endswith(".jsonl") or encoder is not None
         else:
             self._search()  # for the keys
 
