@@ -49,6 +49,7 @@ and only statistics compare them. *TRL*: its sampled success on the seeds of the
 def write_page(results: Path = RESULTS) -> Path:
     """Write the page of a folder of cells: the committed one, or of trials beside their files."""
     path = PAGE if results.resolve() == RESULTS else results / "README.md"
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(page(results), encoding="utf-8")
     return path
 

@@ -16,7 +16,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -37,6 +37,7 @@ from gem_core.results.compare.lockstep.recipe import WHOLE_BATCHES
 from gem_core.results.compare.reasons import failure_reason
 from gem_core.results.compare.runner import GridPlan, run_cell, trainer_python
 from gem_core.runs import provenance
+from gem_core.runs.directory.lock import exclusive
 from gem_core.runs.directory.run_dir import RunDir
 from gem_core.runs.recipe.files import read_own_profile
 from gem_core.runs.recipe.suite import load_suite
@@ -58,7 +59,8 @@ def main() -> int:
         arguments.baselines, arguments.trainers, arguments.algorithms, arguments.seeds
     )
     plan = GridPlan(arguments.out, PROFILE, (*OVERRIDES, *arguments.overrides))
-    failed = measure_missing(cells, plan, arguments.results)
+    with exclusive(arguments.out):  # a second program would delete the run of a cell under way
+        failed = measure_missing(cells, plan, arguments.results)
     write_page(arguments.results)
     for name, reason in failed.items():
         print(f"FAILED {name}: {reason}", file=sys.stderr)
@@ -112,9 +114,11 @@ def refuse_unprepared(baselines: Iterable[str]) -> None:
 def measure_missing(cells: Iterable[Cell], plan: GridPlan, results: Path) -> dict[str, str]:
     """Measure the cells that have no file of their recipe; return why others failed, by name."""
     failed = {}
-    for cell in missing_cells(cells, plan, results):
-        print(f"==> {cell.name}", flush=True)
+    for cell in cells:
         try:
+            if is_measured(cell, plan, results):
+                continue
+            print(f"==> {cell.name}", flush=True)
             reason = measure(cell, plan, results)
         except GemError as error:
             reason = str(error)
@@ -123,15 +127,19 @@ def measure_missing(cells: Iterable[Cell], plan: GridPlan, results: Path) -> dic
     return failed
 
 
-def missing_cells(cells: Iterable[Cell], plan: GridPlan, results: Path) -> Iterator[Cell]:
-    """Yield the cells without a file, and those whose file is of another recipe."""
-    for cell in cells:
-        path = cell_file(results, cell)
-        if not path.exists():
-            yield cell
-        elif has_other_recipe(read_cell(path), cell, plan.extra):
-            print(f"{cell.name} was made of another recipe: it is measured again", flush=True)
-            yield cell
+def is_measured(cell: Cell, plan: GridPlan, results: Path) -> bool:
+    """Return whether a cell has a file, of the recipe that is asked for.
+
+    Raises:
+        GemError: the file or the recipe cannot be read.
+    """
+    path = cell_file(results, cell)
+    if not path.exists():
+        return False
+    stale = has_other_recipe(read_cell(path), cell, plan.extra)
+    if stale:
+        print(f"{cell.name} was made of another recipe: it is measured again", flush=True)
+    return not stale
 
 
 def measure(cell: Cell, plan: GridPlan, results: Path) -> str | None:

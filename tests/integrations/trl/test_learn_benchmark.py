@@ -62,24 +62,11 @@ def test_cells_are_measured_skipped_and_measured_again_after_a_change(tmp_path):
     assert again.returncode == 0 and "==>" not in again.stdout
     assert json.loads(file.read_text()) == cell
 
-    changed = ["--set", "env.0.id=game:NoSuchGame-v0"]
-    failing = run(tmp_path, "--baselines", f"{GOOD}.toml", *changed)
+    failing = run(tmp_path, "--baselines", f"{GOOD}.toml", "--set", "hardware.device=gpu")
     assert "made of another recipe: it is measured again" in failing.stdout
-    assert failing.returncode == 1 and f"FAILED {GOOD}/trl/rebn/seed101: " in failing.stderr
+    assert failing.returncode == 1 and "torch finds no GPU" in failing.stderr
     assert json.loads(file.read_text()) == cell
 
 
 def page(tmp_path):
     return (tmp_path / "results" / "README.md").read_text()
-
-
-def test_what_cannot_be_a_committed_result_is_refused(tmp_path):
-    command = [sys.executable, str(PROGRAM), "--allow-dirty"]
-    for options, message in [
-        (["--seeds", "100"], "name another folder with --results"),
-        (["--set", "train.steps=1"], "name another folder with --results"),
-        (["--baselines", str(tmp_path / "bare.toml")], "has no table [profiles.learn]"),
-    ]:
-        (tmp_path / "bare.toml").write_text('name = "bare"\n[[env]]\nid = "game:Sudoku-v0-easy"\n')
-        done = subprocess.run([*command, *options], capture_output=True, text=True)
-        assert done.returncode != 0 and message in done.stderr, done.stderr
