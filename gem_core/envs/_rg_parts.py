@@ -1,13 +1,13 @@
 """Which text of an item of reasoning-gym decides its part: that of the task, where it is stated.
 
-The same sum may be asked in several wordings, the same text for several letters. Where the
-generator's metadata hold the task without them, two wordings of one task are in the same part.
+The same equation may be asked in several sentences, the same text for several letters. Where the
+generator's metadata hold the task without them, two wordings of one task are in the same part. An
+equation with another name of the variable is another task.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -17,18 +17,13 @@ MOST_DRAWS = 1000
 """Items that are drawn for one of a part."""
 
 
-def _equation(metadata: Metadata) -> str:
-    """Return an equation with its variable renamed: ``3*w + 1 = 7`` and ``3*a + 1 = 7`` are one."""
-    return re.sub(r"\b[a-z]\b", "x", metadata["equation"])
-
-
 _TASKS: dict[str, Callable[[Metadata], Any]] = {
     "arc_1d": lambda metadata: [metadata["task_name"], metadata["test_example"]["input"]],
     "basic_arithmetic": lambda metadata: "".join(metadata["expression"].split()),
     "chain_sum": lambda metadata: "".join(metadata["expression"].split()),
     "leg_counting": lambda metadata: sorted(metadata["animals"].items()),
     "letter_counting": lambda metadata: metadata["span"],
-    "simple_equations": _equation,
+    "simple_equations": lambda metadata: metadata["equation"],
 }
 """Generator -> what of its metadata is the task. Not here: the whole question is."""
 

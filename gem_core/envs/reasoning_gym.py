@@ -60,7 +60,7 @@ class ReasoningGym(SingleTurn):
         held_out: share of the tasks that are kept for evaluation, so that no task of a run's
             evaluation is also trained on: each task's own hash decides. It is that of the question
             or, for the generators in `gem_core.envs._rg_parts`, of the task without its wording
-            (the equation, whatever its variable is called). ``None``: none are.
+            (the equation, whatever the sentence around it). ``None``: none are.
         part: ``"train"`` or ``"eval"``: plays only this part of the tasks; a run gives each of its
             environments its part. ``None`` and ``"all"``: any.
         score: ``"strict"``: 1 for a right answer to which the generator gives the full score,
