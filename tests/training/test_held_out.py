@@ -22,8 +22,6 @@ MISSING = frozenset(
         "hangman-easy",
         "sudoku-easy",
         "tower-of-hanoi-easy",
-        "game-2048-easy",
-        "sokoban-easy",
         "crosswords-easy",
         "word-search-easy",
         "letter-counting",
