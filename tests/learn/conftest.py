@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 FOLDER = Path(__file__).resolve().parents[2] / "benchmarks" / "learn"
-sys.path.insert(0, str(FOLDER))
+sys.path.append(str(FOLDER))
 
 
 @pytest.fixture
