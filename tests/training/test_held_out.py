@@ -28,12 +28,10 @@ MISSING = frozenset(
         "simple-equations",
         "basic-arithmetic",
         "chain-sum",
-        "code-contest",
         "prime-intellect-15k",
         "orz-57k-python",
         "math-12k-python",
         "hotpot-qa-search",
-        "natural-questions-search",
     }
 )
 """Baselines without a table `[profiles.learn]` of their own, which this list loses one by one."""
