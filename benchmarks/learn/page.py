@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from learn_aggregates import write_aggregates
+from learn_aggregates import TITLES, write_aggregates
 from learn_cells import RESULTS, LearnCell, read_learn_cells
 from learn_tables import others_table, suite_table
 from learn_verdicts import Experiments, Judged, group_cells
 
 from gem_core.results.report.origin import origin_lines
 from gem_core.runs.recipe.suite import load_suite
+from gem_core.runs.trainers import get_trainer, trainer_names
 
 PAGE = Path(__file__).resolve().parent / "README.md"
 SEEDS = (0, 1, 2, 3, 4)
@@ -83,10 +84,16 @@ def count_in_words(judged: dict[str, Judged], suite: Sequence[str]) -> str:
 
 
 def others(experiments: Experiments, suite: Sequence[str]) -> str:
-    """Return the table of the other trainers, or that there is none."""
+    """Return the table of the other trainers, and how many baselines each lacks."""
+    names = [name for name in trainer_names() if name != REFERENCE]
+    lacking = []
+    for name in names:
+        there = experiments.get((name, ALGORITHM), {})
+        lacking.append(f"{name} {sum(baseline not in there for baseline in suite)}")
+    line = f"Baselines without a cell of {TITLES[ALGORITHM]}: {', '.join(lacking)}.\n"
     if all(trainer == REFERENCE for trainer, _ in experiments):
-        return "No cells yet.\n"
-    return others_table(experiments, suite, REFERENCE)
+        return line
+    return f"{others_table(experiments, suite, REFERENCE)}\n{line}"
 
 
 def origins(cells: Sequence[LearnCell]) -> str:
@@ -104,8 +111,6 @@ def origins(cells: Sequence[LearnCell]) -> str:
 
 def trainer_version(cell: LearnCell) -> list[str]:
     """Return the version of a cell's trainer, as its own environment has it."""
-    from gem_core.runs.trainers import get_trainer
-
     name = get_trainer(cell.trainer).distribution.lower()
     return [cell.versions[name]] if name in cell.versions else []
 
