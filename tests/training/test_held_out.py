@@ -25,7 +25,6 @@ MISSING = frozenset(
         "crosswords-easy",
         "word-search-easy",
         "letter-counting",
-        "simple-equations",
         "basic-arithmetic",
         "chain-sum",
         "prime-intellect-15k",
