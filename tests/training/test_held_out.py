@@ -14,7 +14,6 @@ PROFILE = "learn"
 SUITE = [baseline.name for baseline in load_suite()]
 MISSING = frozenset(
     {
-        "guess-the-number-easy",
         "mastermind-easy",
         "minesweeper-easy",
         "wordle-easy",
