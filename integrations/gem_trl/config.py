@@ -96,7 +96,10 @@ def native_config(
     config = translate(recipe) if native is None else dict(native)
     stop = "stop_token_ids" if config["use_vllm"] else "eos_token_id"
     config["generation_kwargs"] = {stop: list(stop_ids), **config["generation_kwargs"]}
-    return GRPOConfig(output_dir=str(folder), **config)
+    arguments = GRPOConfig(output_dir=str(folder), **config)
+    if arguments.n_gpu > 1:  # one process on a machine with more GPUs than the recipe asks for
+        arguments._n_gpu = 1  # transformers would train on all of them (`nn.DataParallel`)
+    return arguments
 
 
 # -- what cannot be honoured ----------------------------------------------------------------------

@@ -75,6 +75,12 @@ TABLE = KeyTable(
     computed("train.steps", "max_steps", values.max_steps),
     computed("train.save_every", "save_steps", values.save_steps),
     computed("hardware.device", "use_cpu", lambda r: r.hardware.device == "cpu", "whether a CPU"),
+    computed(
+        "hardware.device",
+        "model_init_kwargs.device_map",
+        values.device_map,
+        "the whole model on the process's first GPU",
+    ),
     computed("hardware.engine", "use_vllm", values.uses_vllm),
     default("vllm_mode", "colocate", "engine and training take turns on the same GPUs"),
     default(

@@ -58,6 +58,15 @@ def uses_vllm(recipe: Recipe) -> bool:
     return (default if engine == "default" else engine) == "vllm"
 
 
+def device_map(recipe: Recipe) -> str | None:
+    """Return where the model goes: on a GPU machine to the process's first GPU, whole.
+
+    TRL's own is ``"auto"``, which divides the model among all GPUs that one process sees. Where
+    there are several processes TRL sets ``None``, and each moves its model to its own GPU.
+    """
+    return "cuda:0" if recipe.hardware.device == "gpu" else None
+
+
 def corrects_rollout(recipe: Recipe) -> bool:
     """Return whether vLLM samples and the correction is ``tis``."""
     return uses_vllm(recipe) and recipe.algorithm.rollout_correction == "tis"
