@@ -31,6 +31,7 @@ from gem_trl.advantages import (
 from gem_trl.batching import generations, processes, updates_per_step
 from gem_trl.config import native_config
 from gem_trl.critic import CriticCheckpoint, States, TurnCritic
+from gem_trl.padding import Scores, trimmed_scores
 from gem_trl.ranks import hold_rank
 from gem_trl.rollout import engine_policy, episode_return, rollout, sampling_at, task_rows
 from gem_trl.updates import Updates
@@ -198,8 +199,23 @@ class GemTrainer(GRPOTrainer):
         logprobs: torch.Tensor = result[0]
         return logprobs
 
-    def _get_per_token_logps_and_entropies(self, *args: Any, **kwargs: Any) -> Any:
-        result = super()._get_per_token_logps_and_entropies(*args, **kwargs)
+    def _get_per_token_logps_and_entropies(
+        self,
+        model: Any,
+        input_ids: torch.Tensor,
+        attention_mask: torch.Tensor,
+        logits_to_keep: int,
+        batch_size: int | None = None,
+        **options: Any,
+    ) -> Scores:
+        score = super()._get_per_token_logps_and_entropies
+        result = trimmed_scores(
+            lambda *columns: score(model, *columns, **options),
+            input_ids,
+            attention_mask,
+            logits_to_keep,
+            batch_size,
+        )
         self._scores = result[:2]
         return result
 

@@ -153,7 +153,8 @@ def test_fields_that_no_recipe_key_decides_pass_through(make_recipe, tmp_path):
     native = ["trainer.trl.min_p=0.25", "trainer.trl.model_init_kwargs.attn_implementation=eager"]
     config = native_config(make_recipe(*native), [2], tmp_path)
     assert config.min_p == 0.25
-    tables = {"dtype": "float32", "revision": None, "attn_implementation": "eager"}
+    tables = {"dtype": "float32", "revision": None, "device_map": None}
+    tables |= {"attn_implementation": "eager"}
     assert config.model_init_kwargs == tables
 
 
