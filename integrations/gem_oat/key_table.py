@@ -9,6 +9,7 @@ from gem_adapters.key_table import (
     copied,
     default,
     fixed,
+    only_if,
     refused,
     unset,
 )
@@ -59,6 +60,18 @@ TABLE = KeyTable(
     computed("train.keep_checkpoints", "max_save_num", values.checkpoints_kept),
     default("flash_attn", values.takes_flash_attention, keys="model.dtype hardware.device"),
     default("vllm_sleep", values.on_gpu, keys="hardware.device"),
+    default(
+        "enable_prefix_caching",
+        values.on_gpu,
+        "on GPUs: a turn's prompt is its history, which the engine has computed already",
+        keys="hardware.device",
+    ),
+    default(
+        "vllm_gpu_ratio",
+        only_if(values.on_gpu, 0.45),
+        "on GPUs, as gem-llm's own script: room for the caches of the histories",
+        keys="hardware.device",
+    ),
     default("use_fused_lm_head", values.takes_fused_head, keys="batch.micro_batch"),
     default("master_addr", "127.0.0.1", _ONE_MACHINE),
     applied(

@@ -108,7 +108,11 @@ EXPECTED = {
     "limits.max_tokens_per_turn": lambda r: {"generate_max_length": r.limits.max_tokens_per_turn},
     "limits.max_context_tokens": lambda r: {"max_model_len": r.limits.max_context_tokens},
     "train.keep_checkpoints": lambda r: {"max_save_num": max(2, r.train.keep_checkpoints)},
-    "hardware.device": lambda r: {"vllm_sleep": r.hardware.device == "gpu"},
+    "hardware.device": lambda r: {
+        "vllm_sleep": r.hardware.device == "gpu",
+        "enable_prefix_caching": r.hardware.device == "gpu",
+        "vllm_gpu_ratio": 0.45 if r.hardware.device == "gpu" else 0.25,
+    },
     "hardware.gpus_per_node": lambda r: {"gpus": r.hardware.gpus_per_node},
 }
 """Recipe key -> argument -> its value, or a function that says whether a value is right."""

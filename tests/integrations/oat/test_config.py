@@ -39,8 +39,16 @@ def test_the_paper_profile_parses_for_eight_gpus(gpus):
     )
     assert args.gpus == args.rollout_batch_size == 8
     assert args.bf16 and args.flash_attn and args.vllm_sleep and args.collocate
+    assert args.enable_prefix_caching and args.vllm_gpu_ratio == 0.45
     assert args.num_ppo_epochs == 2 and args.learning_rate == 1e-6
     assert args.generate_max_length == 4096 and args.max_model_len == 12800
+
+
+def test_a_recipe_may_change_the_engines_memory_and_its_caches(gpus):
+    gpus(1)
+    changes = ["trainer.oat.enable_prefix_caching=false", "trainer.oat.vllm_gpu_ratio=0.3"]
+    args = config.arguments(load_recipe("guess-the-number-easy", "small", changes))
+    assert not args.enable_prefix_caching and args.vllm_gpu_ratio == 0.3
 
 
 @pytest.mark.parametrize("profile", ["tiny", "paper"])
@@ -128,9 +136,11 @@ def test_native_arguments_pass_through(recipe):
 def test_native_arguments_win_over_the_adapters_defaults(recipe, monkeypatch):
     monkeypatch.setenv("GEM_CORE_TRUST", "1")  # an address is refused without it
     changed = {
+        "enable_prefix_caching": True,
         "flash_attn": True,
         "master_addr": "10.0.0.1",
         "use_fused_lm_head": False,
+        "vllm_gpu_ratio": 0.5,
         "vllm_sleep": True,
     }
     assert changed.keys() == config.NATIVE_DEFAULTS.keys()
