@@ -1,3 +1,6 @@
+import re
+from pathlib import Path
+
 import pytest
 
 from gem_core.cli import main
@@ -30,6 +33,30 @@ def test_whole_minibatches_of_the_paper_profile_overflow(trainer: str):
 @pytest.mark.parametrize("trainer", trainer_names())
 def test_one_row_in_a_pass_fits(trainer: str):
     assert estimate(paper("batch.micro_batch=1"), trainer, 80).problems == ()
+
+
+PROFILES = Path(__file__).parents[2] / "recipes" / "profiles"
+BASELINES = sorted(path.stem for path in (PROFILES.parent / "baselines").glob("*.toml"))
+
+
+def what_the_profile_says():
+    """Gigabytes and overrides of each GPU that the comments of the profile small promise."""
+    text = (PROFILES / "small.toml").read_text(encoding="utf-8").split("\n[")[0]
+    sizes = [int(size) for size in re.findall(r"(\d+) GB or more", text)]
+    (override,) = re.findall(r"--set (\S+)", text)
+    return list(zip(sizes, [[], [override]], strict=True))
+
+
+@pytest.mark.parametrize("gigabytes, overrides", what_the_profile_says())
+def test_the_profile_small_fits_the_gpus_that_it_names(gigabytes, overrides, capsys):
+    for trainer in trainer_names():
+        arguments = ["plan", BASELINE, "--profile", "small", "--trainer", trainer]
+        arguments += ["--gpus", f"1x{gigabytes}", *(f"--set={word}" for word in overrides)]
+        assert main(arguments) == 0, capsys.readouterr().out
+    for baseline in BASELINES:
+        recipe = load_recipe(baseline, "small", overrides)
+        for trainer in trainer_names():
+            assert estimate(recipe, trainer, gigabytes).problems == (), (baseline, trainer)
 
 
 def test_the_bound_that_is_advised_fits():
