@@ -196,3 +196,11 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], Any]]:
     yield start
     for server in servers:
         server.end()
+
+
+@pytest.fixture
+def peak():
+    """``peak(function)``: call it; the most bytes of tensors that lived at one time meanwhile."""
+    from .live_tensors import peak
+
+    return peak

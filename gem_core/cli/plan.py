@@ -10,7 +10,8 @@ from gem_core.errors import MissingDependencyError, RecipeError
 from gem_core.results.report.tables import plain_table
 from gem_core.runs.recipe.load import load_recipe
 from gem_core.runs.trainers import get_trainer, resolve
-from gem_core.training.preflight.estimate import GB, USABLE, Plan, estimate
+from gem_core.training.preflight.engine import GB
+from gem_core.training.preflight.estimate import USABLE, Plan, estimate
 
 
 def plan(arguments: argparse.Namespace) -> int:

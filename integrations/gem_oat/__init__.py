@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gem_core.runs.install import install_line
-from gem_core.runs.memory_layout import MemoryLayout
+from gem_core.runs.memory_layout import EngineMemory, MemoryLayout
 from gem_core.runs.trainers import Trainer
 
 TRAINER = Trainer(
@@ -16,5 +16,15 @@ TRAINER = Trainer(
     launch="gem_oat.launch:run",
     translate="gem_oat.config:translate",
     # ``args.py``: ``zero_stage`` 2.
-    memory=MemoryLayout(2, 2, 12, "optimizer", 10, "minibatch", packed=True),
+    memory=MemoryLayout(
+        2,
+        2,
+        12,
+        "optimizer",
+        16,
+        "minibatch",
+        packed=True,
+        fused_key="use_fused_lm_head",
+        engine=EngineMemory(0.45, "vllm_gpu_ratio", "vllm_sleep"),
+    ),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gem_core.runs.install import install_line
-from gem_core.runs.memory_layout import MemoryLayout
+from gem_core.runs.memory_layout import EngineMemory, MemoryLayout
 from gem_core.runs.trainers import Trainer
 
 TRAINER = Trainer(
@@ -20,5 +20,15 @@ TRAINER = Trainer(
         "deepspeed": "pip install deepspeed==0.19.6",
     },
     # ``ds.zero_stage`` 2; ``models/actor.py`` makes logits float32.
-    memory=MemoryLayout(2, 2, 12, "optimizer", 10, "minibatch", packed=True),
+    memory=MemoryLayout(
+        2,
+        2,
+        12,
+        "optimizer",
+        20,  # the entropy is computed also where it is no part of the loss
+        "minibatch",
+        packed=True,
+        bytes_with_entropy=28,
+        engine=EngineMemory(0.6, "vllm.gpu_memory_utilization", "vllm.enable_sleep", beside=False),
+    ),
 )

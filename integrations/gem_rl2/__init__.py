@@ -22,5 +22,5 @@ TRAINER = Trainer(
         "wandb": "pip install wandb",
     },
     # ``utils/data_parallelism.py``; ``workers/actor.py`` makes logits float32.
-    memory=MemoryLayout(4, 4, 8, "full", 10, "minibatch", packed=True),
+    memory=MemoryLayout(4, 4, 8, "full", 20, "minibatch", packed=True),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gem_core.runs.install import install_line
-from gem_core.runs.memory_layout import MemoryLayout
+from gem_core.runs.memory_layout import EngineMemory, MemoryLayout
 from gem_core.runs.trainers import Trainer
 
 TRAINER = Trainer(
@@ -17,6 +17,22 @@ TRAINER = Trainer(
     check_nodes="gem_trl.nodes:require_meeting_place",
     # Its fused head (``add_fused_lm_head``) never makes all logits at once; its default optimizer
     # is fused (``adamw_torch_fused``).
-    memory=MemoryLayout(4, 4, 8, "none", 0, "minibatch", autocast=True, step=0),
+    # The gradients are views of DDP's buckets (``GemTrainer._build_accelerator_args``).
+    memory=MemoryLayout(
+        4,
+        4,
+        8,
+        "none",
+        0,
+        "minibatch",
+        autocast=True,
+        step=0,
+        engine=EngineMemory(
+            0.3,
+            "vllm_gpu_memory_utilization",
+            "vllm_enable_sleep_mode",
+            elsewhere=("vllm_mode", "server"),
+        ),
+    ),
     shared_imports=("gem_core.cli", "gem_core.evaluation.local", "gem_trl.launch"),
 )

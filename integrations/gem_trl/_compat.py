@@ -23,6 +23,7 @@ PRIVATE_SIGNATURES = {
     "_generate_single_turn": (
         "self prompt_ids images multimodal_fields num_generations has_tool_images"
     ),
+    "_build_accelerator_args": "self kwargs",
 }
 """Private methods that the adapter overrides or calls, with their parameters in TRL 1.16."""
 

@@ -84,6 +84,12 @@ TABLE = KeyTable(
     computed("hardware.engine", "use_vllm", values.uses_vllm),
     default("vllm_mode", "colocate", "engine and training take turns on the same GPUs"),
     default(
+        "vllm_enable_sleep_mode",
+        values.engine_sleeps,
+        "vLLM inside the training processes gives its memory back while the model is trained",
+        keys="hardware.device hardware.engine",
+    ),
+    default(
         "use_bias_correction_kl",
         False,
         "the KL term by its formula, as in the other trainers, not times the ratio of the policies",

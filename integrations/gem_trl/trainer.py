@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from accelerate import DistributedDataParallelKwargs
 from transformers import PrinterCallback, TrainerCallback
 
 from gem_adapters.estimate import needs_critic
@@ -159,6 +160,14 @@ class GemTrainer(GRPOTrainer):
         if self.recipe.algorithm.rollout_correction == "tis" and not self.use_vllm:
             self._correct(output)
         return output
+
+    def _build_accelerator_args(self, **kwargs: Any) -> dict[str, Any]:
+        """Have DDP keep each gradient once: as a view of its bucket, not beside it."""
+        arguments: dict[str, Any] = super()._build_accelerator_args(**kwargs)
+        for handler in arguments["kwargs_handlers"]:
+            if isinstance(handler, DistributedDataParallelKwargs):
+                handler.gradient_as_bucket_view = True
+        return arguments
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
         """Write the model; one with LoRA adapters is written merged, except in checkpoints."""

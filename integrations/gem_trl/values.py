@@ -58,6 +58,13 @@ def uses_vllm(recipe: Recipe) -> bool:
     return (default if engine == "default" else engine) == "vllm"
 
 
+def engine_sleeps(recipe: Recipe) -> Any:
+    """Return whether vLLM sleeps while the model is trained: on the GPUs that train it."""
+    server = recipe.trainer.get("trl", {}).get("vllm_mode") == "server"
+    sleeps = recipe.hardware.device == "gpu" and uses_vllm(recipe) and not server
+    return True if sleeps else LEFT_OUT
+
+
 def device_map(recipe: Recipe) -> str | None:
     """Return where the model goes: on a GPU machine to the process's first GPU, whole.
 

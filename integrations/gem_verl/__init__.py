@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gem_core.runs.install import install_line
-from gem_core.runs.memory_layout import MemoryLayout
+from gem_core.runs.memory_layout import EngineMemory, MemoryLayout
 from gem_core.runs.trainers import Trainer
 
 _INSTALL = 'pip install "gem-core[verl]"'
@@ -19,5 +19,19 @@ TRAINER = Trainer(
     translate="gem_verl.config:translate",
     modules=dict.fromkeys(_MODULES, _INSTALL),
     # ``trainer/config/engine/fsdp.yaml``: ``model_dtype: fp32``.
-    memory=MemoryLayout(4, 4, 8, "full", 10, "one", packed=True, default_tokens=16384),
+    memory=MemoryLayout(
+        4,
+        4,
+        8,
+        "full",
+        10,
+        "one",
+        packed=True,
+        default_tokens=16384,
+        engine=EngineMemory(
+            0.5,
+            "actor_rollout_ref.rollout.gpu_memory_utilization",
+            "actor_rollout_ref.rollout.free_cache_engine",
+        ),
+    ),
 )

@@ -1,4 +1,5 @@
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -6,15 +7,88 @@ import pytest
 from gem_core.cli import main
 from gem_core.errors import RecipeError
 from gem_core.runs.recipe.load import load_recipe
-from gem_core.runs.trainers import trainer_names
-from gem_core.training.preflight.estimate import estimate
-from gem_core.training.preflight.shapes import QWEN3
+from gem_core.runs.trainers import get_trainer, trainer_names
+from gem_core.training.preflight.estimate import _states, bytes_per_logit, estimate
+from gem_core.training.preflight.shapes import QWEN3, model_shape
 
 BASELINE = "guess-the-number-easy"
 
 
 def paper(*overrides: str):
     return load_recipe(BASELINE, "paper", ("hardware.gpus_per_node=8", *overrides))
+
+
+FOUR = ("batch.micro_batch=1", "model.path=Qwen/Qwen3-4B-Base")
+
+
+def test_each_trainer_has_its_own_bytes_of_a_logit():
+    logits = 12800 * 151936
+    expected = {"trl": 0, "verl": 10, "openrlhf": 20, "oat": 0, "rl2": 20}
+    for trainer, size in expected.items():
+        assert _logit_bytes(paper(), trainer) == size, trainer
+    assert estimate(paper(), "rl2", 80).parts["logits"] == 20 * logits
+    assert _logit_bytes(paper("algorithm.entropy_coef=0.01"), "openrlhf") == 28
+    assert _logit_bytes(paper("batch.micro_batch=2"), "oat") == 16  # no fused head
+    assert _logit_bytes(paper("trainer.oat.use_fused_lm_head=false"), "oat") == 16
+
+
+def _logit_bytes(recipe, trainer):
+    return bytes_per_logit(recipe, trainer, get_trainer(trainer).memory)
+
+
+def test_gradients_beside_their_buckets_are_counted_twice():
+    how = get_trainer("trl").memory
+    recipe = paper(*FOUR)
+    shape = model_shape(recipe.model)
+    views = _states(recipe, how, shape)
+    copies = _states(recipe, replace(how, buckets=4), shape)
+    assert copies["gradients"] == 2 * views["gradients"] == 2 * 4 * shape.parameters
+    alone = paper("hardware.gpus_per_node=1", *FOUR)
+    assert _states(alone, replace(how, buckets=4), shape) == _states(alone, how, shape)
+
+
+AWAKE = {
+    "trl": "vllm_enable_sleep_mode",
+    "verl": "actor_rollout_ref.rollout.free_cache_engine",
+    "openrlhf": "vllm.enable_sleep",
+    "oat": "vllm_sleep",
+}
+
+
+@pytest.mark.parametrize("trainer", sorted(AWAKE))
+def test_an_engine_that_stays_awake_is_counted(trainer):
+    key = f"trainer.{trainer}.{AWAKE[trainer]}"
+    assert "engine" not in estimate(paper(), trainer, 80).parts
+    plan = estimate(paper(f"{key}=false"), trainer, 80)
+    engine = get_trainer(trainer).memory.engine
+    assert plan.parts["engine"] == int(engine.share * 80e9)
+    quarter = f"trainer.{trainer}.{engine.share_key}=0.25"
+    assert estimate(paper(f"{key}=false", quarter), trainer, 80).parts["engine"] == 20e9
+
+
+def test_an_engine_on_other_gpus_is_not_counted():
+    keys = ("trainer.trl.vllm_enable_sleep_mode=false", "trainer.trl.vllm_mode=server")
+    assert "engine" not in estimate(paper(*keys), "trl", 80).parts
+    assert "engine" not in estimate(paper(keys[0], "hardware.engine=hf"), "trl", 80).parts
+
+
+def test_four_billion_weights_are_too_many_for_trl_and_what_is_advised_fits():
+    (problem,) = estimate(paper(*FOUR), "trl", 80).problems
+    assert "model.lora.rank" in problem and "verl, OpenRLHF, RL2" in problem
+    assert estimate(paper(*FOUR, "model.lora.rank=32"), "trl", 80).problems == ()
+    for trainer in ("verl", "openrlhf", "rl2"):
+        assert estimate(paper(*FOUR), trainer, 80).problems == ()
+
+
+def test_an_engine_needs_room_beside_what_training_keeps():
+    share = "trainer.trl.vllm_gpu_memory_utilization"
+    shorter = ("limits.max_context_tokens=8192",)
+    (problem,) = estimate(paper(*FOUR, *shorter), "trl", 80).problems
+    assert "While episodes are played, 48 GB of training stay" in problem
+    most = problem.split(f"{share} to at most ")[1].rstrip(".")
+    assert estimate(paper(*FOUR, *shorter, f"{share}={most}"), "trl", 80).problems == ()
+    (problem,) = estimate(paper(*FOUR, *shorter), "trl", 73).problems
+    assert "model.lora.rank" in problem
 
 
 def test_the_sizes_give_the_known_numbers_of_parameters():

@@ -9,10 +9,10 @@ from gem_core.runs.memory_layout import MemoryLayout, Sharding
 from gem_core.runs.recipe.recipe import Recipe
 from gem_core.runs.trainers import get_trainer
 from gem_core.training.preflight.activations import Precision
+from gem_core.training.preflight.engine import GB, SMALLER, engine_share, room_problem, stays_awake
 from gem_core.training.preflight.moments import Moment, Pass, moments
 from gem_core.training.preflight.shapes import Shape, model_shape
 
-GB = 1e9
 USABLE = 0.9
 """Share of a GPU's memory that tensors may take; CUDA's context and fragments need the rest."""
 
@@ -68,23 +68,33 @@ def estimate(recipe: Recipe, trainer: str, gigabytes: float) -> Plan:
     if how is None:
         raise RecipeError(f"The adapter of {trainer} does not declare how it uses memory.")
     tokens = _tokens_per_pass(recipe, how, longest)
-    states = _states(recipe, how, shape)
-    peak = _peak(recipe, how, shape, tokens)
-    parts = states | _parts(peak)
     capacity = int(gigabytes * GB)
+    usable = int(USABLE * capacity)
+    states = _states(recipe, how, shape)
+    share = engine_share(recipe, trainer, how.engine)
+    awake = stays_awake(recipe, trainer, how.engine)
+    held = states | ({"engine": int(share * capacity)} if awake and share else {})
+    logit = bytes_per_logit(recipe, trainer, how)
+    peak = _peak(recipe, how, shape, tokens, logit)
+    parts = held | _parts(peak)
+    cache = shape.cache_bytes(longest, 4 if recipe.model.dtype == "float32" else 2)
     problems = []
-    if sum(parts.values()) > USABLE * capacity:
-        room = int(USABLE * capacity) - sum(states.values())
-        fitting = _fitting(recipe, how, shape, tokens, room)
+    if sum(parts.values()) > usable:
+        fitting = _fitting(recipe, how, shape, tokens, logit, usable - sum(held.values()))
         needed = sum(parts.values())
         problems.append(_advice(recipe, how, longest, tokens, fitting, needed, capacity))
+    if how.engine and how.engine.beside and not problems:
+        least = cache + shape.parameters * (4 if recipe.model.dtype == "float32" else 2)
+        key = f"trainer.{trainer}.{how.engine.share_key}"
+        problem = room_problem(states, share, capacity, usable, least, key)
+        problems += [problem] if problem else []
     return Plan(
         parts=parts,
         moment=peak.name,
         tokens_per_pass=tokens,
         rows_per_pass=max(1, tokens // longest),
         tokens_per_step=recipe.batch.episodes * longest,
-        cache_per_row=shape.cache_bytes(longest, 4 if recipe.model.dtype == "float32" else 2),
+        cache_per_row=cache,
         capacity=capacity,
         problems=tuple(problems),
     )
@@ -112,7 +122,8 @@ def _states(recipe: Recipe, how: MemoryLayout, shape: Shape) -> dict[str, int]:
     weights = how.weights * shape.parameters // (gpus if sharding == "full" else 1)
     parts = {"weights": weights}
     trained = 0 if recipe.model.lora.rank else shape.parameters
-    parts["gradients"] = how.gradients * trained // whole
+    buckets = how.buckets if gpus > 1 else 0
+    parts["gradients"] = (how.gradients + buckets) * trained // whole
     on_gpu = recipe.hardware.offload == "none"
     parts["optimizer"] = how.optimizer * trained // whole if on_gpu else 0
     if recipe.algorithm.kl_coef:
@@ -122,14 +133,24 @@ def _states(recipe: Recipe, how: MemoryLayout, shape: Shape) -> dict[str, int]:
     return parts
 
 
-def _peak(recipe: Recipe, how: MemoryLayout, shape: Shape, tokens: int) -> Moment:
-    """Return the moment that needs the most."""
+def bytes_per_logit(recipe: Recipe, trainer: str, how: MemoryLayout) -> int:
+    """Return the bytes of a logit at the worst moment of the loss; 0 = never all there."""
+    native = recipe.trainer.get(trainer, {})
+    if how.fused_key and native.get(how.fused_key, recipe.batch.micro_batch == 1):
+        return 0
+    if how.bytes_with_entropy is not None and recipe.algorithm.entropy_coef:
+        return how.bytes_with_entropy
+    return how.bytes_per_logit
+
+
+def _peak(recipe: Recipe, how: MemoryLayout, shape: Shape, tokens: int, logit: int) -> Moment:
+    """Return the moment that needs the most, with ``logit`` bytes of a logit at the loss."""
     precision: Precision = "autocast" if how.autocast else "bfloat16"
     if recipe.model.dtype == "float32":
         precision = "float32"
     checkpointing = recipe.model.gradient_checkpointing
     frozen = recipe.model.lora.rank > 0
-    one = Pass(tokens, precision, checkpointing, how.bytes_per_logit, frozen=frozen)
+    one = Pass(tokens, precision, checkpointing, logit, frozen=frozen)
     states = _states(recipe, how, shape)
     step = how.step * states["optimizer"] // how.optimizer
     return max(moments(shape, one, step), key=lambda moment: moment.total)
@@ -143,12 +164,14 @@ def _parts(moment: Moment) -> dict[str, int]:
     }
 
 
-def _fitting(recipe: Recipe, how: MemoryLayout, shape: Shape, tokens: int, room: int) -> int:
+def _fitting(
+    recipe: Recipe, how: MemoryLayout, shape: Shape, tokens: int, logit: int, room: int
+) -> int:
     """Return how many of ``tokens`` tokens can go through one pass in ``room`` bytes."""
     low, high = 0, tokens
     while low < high:
         middle = (low + high + 1) // 2
-        if _peak(recipe, how, shape, middle).total <= room:
+        if _peak(recipe, how, shape, middle, logit).total <= room:
             low = middle
         else:
             high = middle - 1
@@ -167,11 +190,14 @@ def _advice(
     """Return what does not fit and the change that makes it fit."""
     text = f"An update needs {needed / GB:.0f} GB of {capacity / GB:.0f} GB on each GPU"
     if fitting < longest:
+        change = (
+            "use a smaller model, more GPUs, hardware.sharding = 'full' or hardware.offload where "
+            "the trainer has them"
+        )
         return (
             f"{text}, and one row of limits.max_context_tokens = {longest} is too long already "
-            f"(at most {fitting} tokens fit): use a smaller model, more GPUs, "
-            f"hardware.sharding = 'full' or hardware.offload where the trainer has them, or lower "
-            f"limits.max_context_tokens."
+            f"(at most {fitting} tokens fit): {SMALLER if how.sharding == 'none' else change}, or "
+            f"lower limits.max_context_tokens."
         )
     if how.packed and not recipe.batch.micro_batch:
         return f"{text}: set batch.max_tokens_per_device to at most {fitting} (now {tokens} go in)."

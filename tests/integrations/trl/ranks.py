@@ -10,7 +10,7 @@ import zlib
 from pathlib import Path
 
 import torch
-from transformers import AutoTokenizer
+from transformers import AutoTokenizer, TrainerCallback
 from trl.generation import vllm_client
 from trl.generation.vllm_generation import VLLMGeneration
 
@@ -158,6 +158,18 @@ def play(trainer, mode):
     }
 
 
+class GradientMemory(TrainerCallback):
+    """Counts the pieces of memory that hold the first gradients, and the gradients."""
+
+    def __init__(self):
+        self.storages = []
+
+    def on_pre_optimizer_step(self, *args, model, **kwargs):
+        grads = [p.grad for p in model.parameters() if p.grad is not None]
+        places = {grad.untyped_storage().data_ptr() for grad in grads}
+        self.storages = self.storages or [len(places), len(grads)]
+
+
 def gradient(trainer):
     """The norm of the first gradient, where one episode failed and lengths are uneven."""
     make = trainer.machines
@@ -175,12 +187,15 @@ def gradient(trainer):
     trainer.machines = Failing()
     policy = trainer.engine_policy
     policy.complete_batch = lambda requests: [by_task(trainer, r) for r in requests]
+    memory = GradientMemory()
+    trainer.add_callback(memory)
     trainer.train()
     episodes = trainer.step_batch.episodes
     return {
         "norm": trainer.state.log_history[0]["grad_norm"],
         "stops": [str(episode.stop_reason) for episode in episodes],
         "turns": [len(episode.turns) for episode in episodes],
+        "storages": memory.storages,
     }
 
 

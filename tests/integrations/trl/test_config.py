@@ -70,7 +70,7 @@ def test_loss_aggregation(make_recipe, tmp_path, keys, loss, length):
 def test_paper_profile_uses_vllm_inside_the_training_processes(tmp_path):
     recipe = load_recipe("guess-the-number-easy", "paper", [*GPU, "model.path=some/model"])
     config = native(recipe, tmp_path)
-    assert config.use_vllm and config.vllm_mode == "colocate"
+    assert config.use_vllm and config.vllm_mode == "colocate" and config.vllm_enable_sleep_mode
     assert config.vllm_importance_sampling_mode == "token_truncate"
     assert config.generation_kwargs["max_tokens"] == recipe.limits.max_tokens_per_turn
     assert config.learning_rate == recipe.algorithm.lr
@@ -156,6 +156,12 @@ def test_fields_that_no_recipe_key_decides_pass_through(make_recipe, tmp_path):
     tables = {"dtype": "float32", "revision": None, "device_map": None}
     tables |= {"attn_implementation": "eager"}
     assert config.model_init_kwargs == tables
+
+
+@pytest.mark.parametrize("change", ["trainer.trl.vllm_mode=server", "hardware.engine=hf"])
+def test_only_an_engine_inside_the_training_processes_sleeps(change):
+    recipe = load_recipe("guess-the-number-easy", "paper", [*GPU, change])
+    assert "vllm_enable_sleep_mode" not in translate(recipe)
 
 
 def test_private_methods_are_as_in_the_tested_version():

@@ -65,6 +65,8 @@ def test_the_first_gradient_is_that_of_one_rank(ranks):
         assert two["norm"] == pytest.approx(alone["norm"], rel=1e-5) and alone["norm"] > 0
         assert two["turns"] == alone["turns"] and len(set(alone["turns"])) > 2
         assert two["stops"] == alone["stops"] and alone["stops"].count(alone["stops"][5]) == 1
+        places, gradients = two["storages"]  # views of DDP's buckets, no copies beside them
+        assert places < gradients
 
 
 def test_a_vllm_server_is_called_by_all_ranks_together(ranks):
