@@ -94,9 +94,9 @@ def require_parts(names: Iterable[str]) -> None:
 def report_what_is_sampled(sampling: SamplingConfig) -> None:
     """Have vLLM report log-probabilities of the distribution that it samples from.
 
-    Its V1 engine, the default of 0.8 on a GPU, reports those at temperature 1 and without top-p
-    and top-k; its V0 engine those that it drew with. To be removed when Oat takes a vLLM that has
-    ``logprobs_mode``.
+    Its V1 engine reports those at temperature 1 and without top-p and top-k; its V0 engine those
+    that it drew with. Which of the two 0.8 chooses by itself in an actor was not checked on a GPU.
+    To be removed when Oat takes a vLLM that has ``logprobs_mode``.
 
     Raises:
         GemError: the user asks for the V1 engine.

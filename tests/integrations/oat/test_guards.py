@@ -193,7 +193,7 @@ def test_an_untested_oat_is_refused_at_import():
     ],
 )
 def test_vllm_reports_log_probabilities_of_what_it_samples(monkeypatch, sampling, before, after):
-    """vLLM 0.8's V1 engine, its default, reports those at temperature 1 (benchmarks/engines)."""
+    """vLLM 0.8's V1 engine reports those at temperature 1 (benchmarks/engines)."""
     monkeypatch.setenv("VLLM_USE_V1", "restored after the test")
     monkeypatch.delenv("VLLM_USE_V1")
     if before is not None:
