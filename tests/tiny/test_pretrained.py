@@ -77,7 +77,7 @@ def test_the_loss_is_that_of_the_whole_forward_pass(started, untrained, tokenize
     recipe = started()
     episodes = expert_episodes(recipe, tokenizer, 5)
     segments = [s for e in episodes for s in e.segments]
-    model = AutoModelForCausalLM.from_pretrained(untrained, dtype=torch.float32)
+    model = AutoModelForCausalLM.from_pretrained(untrained).float()
     losses, tokens = 0.0, 0
     for segment in segments:
         ids = torch.tensor([segment.token_ids])

@@ -34,7 +34,7 @@ def build_pretrained(recipe: Recipe, source: Path, settings: dict[str, Any], fol
     tokenizer = transformers.AutoTokenizer.from_pretrained(source)
     guessed: Counter[str] = Counter()
     episodes = expert_episodes(recipe, tokenizer, imitation.steps * imitation.batch, guessed)
-    model = transformers.AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32)
+    model = transformers.AutoModelForCausalLM.from_pretrained(source).float()
     losses = clone(model, episodes, imitation)
     model.to(getattr(torch, recipe.model.dtype)).save_pretrained(folder)
     copy_source_files(str(source), None, folder)
