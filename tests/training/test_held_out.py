@@ -23,7 +23,6 @@ MISSING = frozenset(
         "letter-counting",
         "basic-arithmetic",
         "chain-sum",
-        "prime-intellect-15k",
         "orz-57k-python",
         "math-12k-python",
         "hotpot-qa-search",
