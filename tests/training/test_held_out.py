@@ -23,7 +23,6 @@ MISSING = frozenset(
         "letter-counting",
         "basic-arithmetic",
         "chain-sum",
-        "orz-57k-python",
         "math-12k-python",
         "hotpot-qa-search",
     }
