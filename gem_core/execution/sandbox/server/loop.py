@@ -16,14 +16,21 @@ _WRITE = select.POLLOUT
 
 
 class Loop:
-    """Calls a handler for each descriptor that has something to read or can be written."""
+    """Calls a handler for each descriptor that has something to read or can be written.
+
+    A handler may close other descriptors and open new ones, which get the numbers that became
+    free. What was seen of a number before is then no event of the new descriptor.
+    """
 
     def __init__(self) -> None:
         self._poll = select.poll()
         self._handlers: dict[int, Callable[[int], None]] = {}
+        self._new: set[int] = set()  # watched since the last look at what has happened
 
     def watch(self, descriptor: int, events: int, handler: Callable[[int], None]) -> None:
         """Call ``handler(events)`` when one of ``events`` holds."""
+        if descriptor not in self._handlers:
+            self._new.add(descriptor)
         self._poll.register(descriptor, events)
         self._handlers[descriptor] = handler
 
@@ -35,9 +42,11 @@ class Loop:
     def turn(self, seconds: float | None) -> bool:
         """Wait for something to happen and handle it; return whether something happened."""
         events = self._poll.poll(None if seconds is None else max(0.0, 1000 * seconds + 0.5))
+        self._new.clear()
         for descriptor, event in events:
             handler = self._handlers.get(descriptor)
-            if handler is not None:  # an earlier handler may have closed it
+            # An earlier handler may have closed it, and its number may be another one's by now.
+            if handler is not None and descriptor not in self._new:
                 handler(event)
         return bool(events)
 
