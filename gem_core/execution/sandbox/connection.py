@@ -10,8 +10,10 @@ from typing import Any
 
 from gem_core.execution.sandbox.results import SandboxError
 
-GRACE = 2.0
-"""Seconds that the client waits longer than a call may take; then the server does not work."""
+GRACE = 10.0
+"""Seconds that the client waits longer than a call may take; then the server does not work.
+
+A call's own seconds begin with its program: on a busy machine it waits for a new process first."""
 
 
 class Connection:
