@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Write the install lines for GPU machines into the pages: ``python scripts/install_lines.py``.
 
-The lines are those of ``gem_core/training/install.toml``; a part of a page is the text between
-``<!-- gpu -->`` and ``<!-- /gpu -->``. ``--check`` only tells whether the pages are up to date.
+The lines are those of ``gem_core/runs/install.toml``; a part of a page is the text between
+``<!-- gpu -->`` and ``<!-- /gpu -->``. The Dockerfiles of the trainers are written, too.
+``--check`` only tells whether all of them are up to date.
 
 ``--resolve`` asks a resolver (uv: ``pip install uv``) whether all pins of a trainer's lines,
 gem-core's own extra included, can be installed together on Linux with its Python, and writes what
@@ -17,6 +18,8 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+
+from dockerfile_parts import dockerfile
 
 from gem_core.runs.install import shell_block, stack, stacks
 from gem_core.runs.trainers import get_trainer
@@ -38,30 +41,56 @@ def main() -> int:
     options = parser.parse_args()
     if options.resolve is not None:
         return max([resolve(name) for name in options.resolve or stacks()])
-    old = [path for path, text in pages().items() if path.read_text(encoding="utf-8") != text]
+    wanted = {**pages(), **dockerfiles()}
+    old = [path for path, text in wanted.items() if not path.exists() or read(path) != text]
     for path in old:
         if options.check:
             print(f"{path.relative_to(ROOT)} is out of date: run python scripts/install_lines.py")
         else:
-            path.write_text(pages()[path], encoding="utf-8")
+            path.write_text(wanted[path], encoding="utf-8")
     return int(bool(old and options.check))
 
 
 def pages() -> dict[Path, str]:
     """Return every page with its part as it should be."""
-    wanted = {PAGE: "\n".join(section(name) for name in TITLES)}
+    wanted = {PAGE: "\n".join([drivers(), *(section(name) for name in TITLES)])}
     for name in TITLES:
         wanted[ROOT / "integrations" / f"gem_{name}" / "README.md"] = block(name)
     return {path: filled(path, part) for path, part in wanted.items()}
 
 
+def dockerfiles() -> dict[Path, str]:
+    """Return the Dockerfile of every trainer, by its path."""
+    folder = ROOT / "integrations"
+    return {
+        folder / f"gem_{name}" / "Dockerfile": dockerfile(name, title)
+        for name, title in TITLES.items()
+    }
+
+
+def drivers() -> str:
+    """Return what the machine's driver must be, as a table for docs/install.md."""
+    rows = [
+        f"| {title} | {stack(name).cuda} | {stack(name).driver} or newer |"
+        for name, title in TITLES.items()
+    ]
+    return "\n".join(
+        ["| trainer | CUDA of its torch | NVIDIA driver |", "|---|---|---|", *rows, ""]
+    )
+
+
 def filled(path: Path, part: str) -> str:
     """Return the page at ``path`` with ``part`` in its place."""
-    text = path.read_text(encoding="utf-8")
+    text = read(path)
     page, count = PART.subn(lambda found: f"{found[1]}{part}{found[2]}", text)
     if count != 1:
         raise SystemExit(f"{path}: the part gpu occurs {count} times")
     return page
+
+
+def read(path: Path) -> str:
+    """Return the text of a file."""
+    return path.read_text(encoding="utf-8")
 
 
 def section(name: str) -> str:

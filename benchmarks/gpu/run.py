@@ -13,17 +13,17 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 from figures import figures, page
+from processes import execute, used_mib, wait_for_memory
 from watch import GpuWatch
 
 from gem_core.errors import MissingDependencyError
@@ -47,7 +47,8 @@ GPU = (
     "limits.max_context_tokens=2048",
 )
 CPU = ("batch.episodes=16", "model.tiny.warm_start_steps=20")
-_GRACE_S = 30.0
+_MEMORY_S = 60.0
+"""Seconds in which a GPU must have its memory back."""
 
 
 def main() -> int:
@@ -85,8 +86,17 @@ def arguments() -> argparse.Namespace:
         help="interpreter of a trainer (default: GEM_CORE_PYTHON_<NAME>, .venvs/NAME)",
     )
     parser.add_argument("--steps", type=int, default=3, help="training steps (default: 3)")
+    parser.add_argument("--gpu", help="number of the GPU (default: the first of this process)")
     parser.add_argument(
-        "--minutes", type=float, default=6.0, help="limit of each trainer (default: 6)"
+        "--start-minutes",
+        type=float,
+        default=20.0,
+        metavar="MINUTES",
+        help="limit of each trainer until its first step is over; a cold first start loads weights "
+        "and compiles kernels (default: 20)",
+    )
+    parser.add_argument(
+        "--minutes", type=float, default=6.0, help="limit of the other steps (default: 6)"
     )
     parser.add_argument("--out", type=Path, help="folder of the results")
     parser.add_argument("--anyway", action="store_true", help="also where the doctor says no")
@@ -127,20 +137,25 @@ def one(name: str, options: argparse.Namespace, out: Path) -> dict[str, Any]:
         asked = ["--profile", "tiny" if options.cpu else "small"]
         for override in overrides(options):
             asked += ["--set", override]
-        doctor = diagnosis(python, name, asked, run, options.cpu)
+        environment = surroundings(options)
+        gpu = environment["CUDA_VISIBLE_DEVICES"]
+        doctor = diagnosis(python, name, asked, run, options.cpu, environment)
         data: dict[str, Any] = {"doctor": doctor}
         if not doctor.get("ready") and not options.anyway:
             told = doctor.get("log", [])
             return {**data, "status": "not ready", "seconds": time.monotonic() - start, "log": told}
         command = [python, "-m", "gem_core.cli", "train", BASELINE, "--trainer", name, *asked]
         log = out / f"{name}.log"
-        with GpuWatch(enabled=not options.cpu) as watch:
-            code = execute([*command, "--run", str(run)], log, options.minutes * 60)
+        before = None if options.cpu else used_mib(gpu)
+        limits = (options.start_minutes * 60, options.minutes * 60)
+        with GpuWatch(gpu, enabled=not options.cpu) as watch:
+            ended = execute([*command, "--run", str(run)], log, run, limits, environment)
         seconds = time.monotonic() - start
         shorten(log, run)
-        data |= {"seconds": seconds, "gpu": watch.data(), "exit": code}
-        if code != 0 or not RunDir(run).finished:
-            status = "late" if code is None else "failed"
+        data |= {"seconds": seconds, "gpu": watch.data(), **ended}
+        data["memory"] = wait_for_memory(gpu, before, _MEMORY_S)
+        if ended["exit"] != 0 or not RunDir(run).finished:
+            status = "late" if ended["exit"] is None else "failed"
             return {**data, "status": status, "log": last_lines(log)}
         return {**data, "status": "trained", **figures(RunDir(run))}
 
@@ -163,12 +178,30 @@ def overrides(options: argparse.Namespace) -> list[str]:
     return [*COMMON, *own, f"train.steps={options.steps}"]
 
 
-def diagnosis(python: str, name: str, asked: Sequence[str], run: Path, cpu: bool) -> dict[str, Any]:
+def surroundings(options: argparse.Namespace) -> dict[str, str]:
+    """Return the environment variables of every trainer: it sees one GPU, or none with ``--cpu``.
+
+    The number is that of ``nvidia-smi``, which orders GPUs by their place in the machine.
+    """
+    mine = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")[0].strip()
+    seen = "" if options.cpu else options.gpu or mine or "0"
+    own = {"CUDA_VISIBLE_DEVICES": seen, "CUDA_DEVICE_ORDER": "PCI_BUS_ID", "HF_HUB_OFFLINE": "1"}
+    return {**os.environ, **own}
+
+
+def diagnosis(
+    python: str,
+    name: str,
+    asked: Sequence[str],
+    run: Path,
+    cpu: bool,
+    environment: Mapping[str, str],
+) -> dict[str, Any]:
     """Return what ``gem-core doctor`` of that environment says of this very run."""
     command = [python, "-m", "gem_core.cli", "doctor", "--json", "--trainer", name, "--recipe"]
     command += [BASELINE, *asked, "--device", "cpu" if cpu else "gpu", "--run", str(run)]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=900)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=900, env=environment)
     except (OSError, subprocess.TimeoutExpired) as error:
         return {"ready": False, "log": [f"{type(error).__name__}: {error}"]}
     try:
@@ -179,37 +212,6 @@ def diagnosis(python: str, name: str, asked: Sequence[str], run: Path, cpu: bool
         return {"ready": False, "log": [*told, f"the doctor ended with {done.returncode}"]}
     log = [f"{problem['text']}  {problem['fix']}" for problem in verdict["problems"]]
     return {**verdict, "python": said["python"], "log": log}
-
-
-def execute(command: Sequence[str], log: Path, seconds: float) -> int | None:
-    """Run a program with its output in ``log``; return its exit code, ``None`` = it was ended."""
-    environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            command,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            env=environment,
-            start_new_session=True,
-        )
-        try:
-            return process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            end(process)
-            return None
-        except BaseException:
-            end(process)
-            raise
-
-
-def end(process: subprocess.Popen[bytes]) -> None:
-    """End a program and what it started in its session."""
-    os.killpg(process.pid, signal.SIGTERM)
-    try:
-        process.wait(_GRACE_S)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
 
 
 def shorten(log: Path, run: Path) -> None:

@@ -13,18 +13,24 @@ FIELDS = "index,memory.used,utilization.gpu"
 
 
 class GpuWatch:
-    """A context in which ``nvidia-smi`` writes a line per GPU every half second."""
+    """A context in which ``nvidia-smi`` writes a line per GPU every half second.
 
-    def __init__(self, *, enabled: bool = True) -> None:
+    Args:
+        gpu: the only one that is watched, as ``CUDA_VISIBLE_DEVICES`` names it; ``None`` = all.
+        enabled: whether anything is watched.
+    """
+
+    def __init__(self, gpu: str | None = None, *, enabled: bool = True) -> None:
         self._tool = shutil.which("nvidia-smi") if enabled else None
+        self._chosen = [] if gpu is None else ["-i", gpu]
         self._process: subprocess.Popen[bytes] | None = None
         self._lines: list[str] = []
 
     def __enter__(self) -> GpuWatch:
         if self._tool:
             self._file = tempfile.TemporaryFile()
-            command = [self._tool, f"--query-gpu={FIELDS}", "--format=csv,noheader,nounits"]
-            command += ["-lms", str(INTERVAL_MS)]
+            command = [self._tool, *self._chosen, f"--query-gpu={FIELDS}"]
+            command += ["--format=csv,noheader,nounits", "-lms", str(INTERVAL_MS)]
             self._process = subprocess.Popen(command, stdout=self._file, stderr=subprocess.DEVNULL)
         return self
 

@@ -22,6 +22,8 @@ else:
     import tomli as tomllib
 
 FILE = Path(__file__).with_name("install.toml")
+DRIVERS = {"12": "525", "13": "580"}
+"""Oldest driver by major version of CUDA, from NVIDIA's table of minor version compatibility."""
 _COMMAND = "pip install "
 
 
@@ -30,6 +32,7 @@ class Stack(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     python: str
     lines: tuple[str, ...]
+    cuda: str
     engine: str
     holds: dict[str, tuple[str, ...]]
     watched: tuple[str, ...]
@@ -43,6 +46,11 @@ class Stack(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     below: str | None = None
     shm_taken_gb: float = 0
     engines: dict[str, str] = {}
+
+    @property
+    def driver(self) -> str:
+        """The oldest NVIDIA driver for its CUDA: https://docs.nvidia.com/deploy/cuda-compatibility."""
+        return DRIVERS[self.cuda.partition(".")[0]]
 
     @property
     def command(self) -> str:

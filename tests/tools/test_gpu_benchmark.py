@@ -56,7 +56,7 @@ def test_each_failure_is_recorded_and_the_others_go_on(tmp_path, interpreters):
     out = tmp_path / "out"
     given = [f"--python={name}={path}" for name, path in interpreters.items()]
     trainers = ("--trainers", "trl", "verl", "oat", "rl2")
-    done = run("--cpu", "--minutes", "0.03", "--out", str(out), *trainers, *given,
+    done = run("--cpu", "--start-minutes", "0.03", "--out", str(out), *trainers, *given,
                GEM_CORE_ENVS=str(tmp_path / "none"))  # fmt: skip
     assert done.returncode == 1, done.stderr
     said = {name: json.loads((out / f"{name}.json").read_text()) for name in trainers[1:]}
@@ -64,11 +64,94 @@ def test_each_failure_is_recorded_and_the_others_go_on(tmp_path, interpreters):
     assert status == {"trl": "failed", "verl": "late", "oat": "no environment", "rl2": "not ready"}
     assert said["trl"]["log"] == ["CUDA out of memory"] and said["trl"]["exit"] == 3
     assert said["verl"]["log"] == ["loading"] and said["verl"]["exit"] is None
+    assert said["verl"]["first_step_s"] is None
     assert said["rl2"]["log"] == ["vllm is not installed  pip install vllm==0.29.0"]
     page = (out / "summary.md").read_text()
     assert "## trl: failed" in page and "CUDA out of memory" in page and "pip install vllm" in page
     machine = json.loads((out / "machine.json").read_text())
     assert set(machine) == {"platform", "processor", "cores", "gpus", "commit", "started"}
+
+
+FIRST_STEP = "for run; do :; done; mkdir -p $run; echo '{}' > $run/metrics.jsonl"
+"""In a program: what a trainer has written after its first step."""
+
+
+@pytest.fixture
+def card(tmp_path, monkeypatch):
+    """A machine with GPUs whose memory is in use while a process lives that has put its id down."""
+    taken = tmp_path / "taken"
+    used = f"if kill -0 $(cat {taken}); then echo 70000; else echo 500; fi"
+    lists = f'echo "$*" >> {tmp_path}/asked; case "$*" in *-lms*) exec sleep 600;; esac'
+    names = 'case "$*" in *query-gpu=name*) echo "NVIDIA X"; exit 0;; esac'
+    binaries = tmp_path / "bin"
+    binaries.mkdir()
+    script(binaries / "nvidia-smi", f"{lists}; {names}; {{ {used}; }} 2>/dev/null")
+    monkeypatch.setenv("PATH", f"{binaries}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "config.json").write_text("{}")
+    return ["--model", str(model), "--out", str(tmp_path / "out")]
+
+
+def trainer(tmp_path, name, text):
+    """An interpreter in which the doctor is content and the trainer does ``text``."""
+    verdict = tmp_path / "ready.json"
+    verdict.write_text(json.dumps(VERDICT))
+    path = script(tmp_path / name, f'case "$*" in *doctor*) cat {verdict}; exit 0;; esac\n{text}')
+    return f"--python={name}={path}"
+
+
+def test_the_next_trainer_finds_the_memory_free_that_a_killed_one_held(tmp_path, card):
+    """The first starts a process in a session of its own, as Ray does, which ignores SIGTERM."""
+    holder = f"trap '' TERM; echo $$ > {tmp_path}/taken; while :; do sleep 1; done"
+    held = f"until [ -s {tmp_path}/taken ]; do :; done; {FIRST_STEP}; sleep 600"
+    given = [
+        trainer(tmp_path, "trl", f'setsid sh -c "{holder}" & {held}'.replace("$$", "\\$\\$")),
+        trainer(tmp_path, "verl", "nvidia-smi -i 0 --query-gpu=memory.used; exit 3"),
+    ]
+    done = run(*card, "--minutes", "0", "--trainers", "trl", "verl", *given)
+    assert done.returncode == 1, done.stderr
+    first, second = (json.loads((tmp_path / f"out/{n}.json").read_text()) for n in ("trl", "verl"))
+    assert first["status"] == "late" and first["exit"] is None and first["left"] >= 1
+    assert first["first_step_s"] > 0
+    assert first["memory"] == {"before_mib": 500, "after_mib": 500, "free": True}
+    assert second["log"] == ["500"]
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "taken").read_text()), 0)
+
+
+def test_a_slow_start_is_no_hang(tmp_path, card):
+    """No minute is left after the first step, and any number before it."""
+    slow = trainer(tmp_path, "trl", "echo compiling; exit 3")
+    hangs = trainer(tmp_path, "verl", f"{FIRST_STEP}; sleep 600")
+    run(*card, "--minutes", "0", "--trainers", "trl", "verl", slow, hangs)
+    first, second = (json.loads((tmp_path / f"out/{n}.json").read_text()) for n in ("trl", "verl"))
+    assert (first["status"], first["exit"], first["first_step_s"]) == ("failed", 3, None)
+    assert (second["status"], second["exit"]) == ("late", None)
+    assert second["first_step_s"] > 0
+
+
+@pytest.mark.parametrize(
+    ("mine", "given", "seen"),
+    [(None, [], "0"), ("3,1", [], "3"), ("3,1", ["--gpu", "5"], "5")],
+)
+def test_a_trainer_sees_one_gpu_which_is_the_one_that_is_watched(
+    tmp_path, card, monkeypatch, mine, given, seen
+):
+    if mine is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", mine)
+    says = trainer(tmp_path, "trl", "echo $CUDA_VISIBLE_DEVICES $CUDA_DEVICE_ORDER; exit 3")
+    run(*card, *given, "--trainers", "trl", says)
+    assert json.loads((tmp_path / "out/trl.json").read_text())["log"] == [f"{seen} PCI_BUS_ID"]
+    asked = [line for line in (tmp_path / "asked").read_text().splitlines() if "memory" in line]
+    assert asked and all(line.startswith(f"-i {seen} ") for line in asked)
+
+
+def test_a_rehearsal_hides_the_gpus(tmp_path, card):
+    says = trainer(tmp_path, "trl", 'echo "sees [$CUDA_VISIBLE_DEVICES]"; exit 3')
+    run("--cpu", "--out", str(tmp_path / "out"), "--trainers", "trl", says)
+    assert json.loads((tmp_path / "out/trl.json").read_text())["log"] == ["sees []"]
 
 
 @pytest.mark.parametrize(

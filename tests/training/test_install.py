@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from gem_core.errors import UnknownNameError
-from gem_core.runs.install import install_line, normal, shell_block, stack, stacks
+from gem_core.runs.install import DRIVERS, install_line, normal, shell_block, stack, stacks
 from gem_core.runs.trainers import check, get_trainer, list_trainers
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -94,3 +95,43 @@ def test_the_pages_show_the_lines():
     program = ROOT / "scripts" / "install_lines.py"
     done = subprocess.run([sys.executable, str(program), "--check"], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("name", TRAINERS)
+def test_the_cuda_of_a_trainer_is_the_one_that_its_pins_resolve_to(name):
+    """So is the driver that the page asks for before anything is installed."""
+    versions, major = resolved(name), stack(name).cuda.partition(".")[0]
+    (runtime,) = [
+        versions[package]
+        for package in ("nvidia-cuda-runtime", "nvidia-cuda-runtime-cu12")
+        if package in versions
+    ]
+    assert runtime.startswith(f"{stack(name).cuda}.")
+    page = (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
+    table, lines = page.index("| trainer | CUDA"), page.index("pip install torch==")
+    assert table < lines
+    assert f"| {stack(name).cuda} | {DRIVERS[major]} or newer |" in page[table:lines]
+
+
+def test_a_driver_of_cuda_13_is_what_three_trainers_need():
+    assert {name for name in TRAINERS if stack(name).driver == "580"} == {"trl", "verl", "openrlhf"}
+
+
+@pytest.mark.parametrize("name", TRAINERS)
+def test_a_dockerfile_has_the_lines_of_the_page_and_no_other_installation(name):
+    page = (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
+    block = next(part for part in page.split("```bash\n") if f"-m venv {name}-env" in part)
+    wanted = block.partition("```")[0].splitlines()
+    path = ROOT / "integrations" / f"gem_{name}" / "Dockerfile"
+    lines = path.read_text(encoding="utf-8").replace("\\\n", "").splitlines()
+    run = [line.removeprefix("RUN ") for line in lines if line.startswith("RUN ")]
+    assert run[0].startswith("apt-get update && apt-get install -y --no-install-recommends ")
+    assert run[0].endswith("&& rm -rf /var/lib/apt/lists/*")
+    exports = [line for line in wanted if line.startswith("export ")]
+    assert run[1 : 1 + len(wanted) - len(exports)] == [x for x in wanted if x not in exports]
+    left = run[1 + len(wanted) - len(exports) :]
+    assert [shlex.split(line)[2:-2] for line in left] == ([exports] if exports else [])
+    tag = f"nvidia/cuda:{stack(name).cuda}."
+    (base,) = [line for line in lines if line.startswith("FROM ")]
+    assert base.startswith(f"FROM {tag}") and "-devel-" in base, "flash-attn is compiled"
+    assert f"PATH=/opt/{name}-env/bin:$PATH" in "\n".join(lines)
