@@ -14,7 +14,7 @@ PYTEST := -m pytest --quiet --timeout 900 --durations 25
 # The sandbox's server is a program: importing its main module runs it.
 DOCTEST := $(PYTEST) --doctest-modules --doctest-ignore-import-errors --ignore gem_core/execution/sandbox/server gem_core
 # Core tests that also run with each trainer's versions of numpy, torch and transformers.
-CROSS ?= $(wildcard tests/adapters tests/advantages tests/episodes tests/evaluation tests/parity tests/tiny tests/training)
+CROSS ?= tests/adapters tests/advantages tests/episodes/hf tests/evaluation tests/parity tests/tiny
 # Of numpy and transformers TRL has the newest, Oat the oldest: these two have all of them. The others
 # have those that the adapter's own tests build on; evaluation and the tiny model are in their runs.
 CROSS_BETWEEN := tests/adapters tests/episodes/hf tests/parity
@@ -61,15 +61,10 @@ doctest: env-core env-trl  ## the examples in the docstrings
 test-core: env-core  ## tests that need no trainer
 	$(call stage,test-core,$(CORE_PY) $(PYTEST) --trainer none tests)
 $(ALL_TRAINERS:%=test-%): test-%: env-%
-	$(call stage,test-$*,$(ENVS)/$*/bin/python $(PYTEST) --trainer $* tests/contract tests/integrations/$* $(CROSS); \
-		first=$$?; $(if $(ON_RAY),$(ENVS)/$*/bin/python $(PYTEST) --trainer $* $(ON_RAY) &&) (exit $$first))
-test-verl test-openrlhf test-rl2: CROSS := $(CROSS_BETWEEN)
-test-trl: CROSS += tests/examples tests/engines
-test-oat: CROSS += tests/engines
-# In a process of their own: one that has trained with DeepSpeed's stage 3 has mappings larger than the
-# memory, and Ray starts its servers by a fork, which the kernel refuses such a process.
-# The core's run has the tests of workers behind a server.
-test-openrlhf: ON_RAY := tests/workers tests/vector --ignore tests/workers/servers
+	$(call stage,test-$*,$(ENVS)/$*/bin/python $(PYTEST) --trainer $* tests/contract tests/integrations/$* $(CROSS))
+test-verl test-openrlhf test-rl2 slow-verl slow-openrlhf slow-rl2: CROSS := $(CROSS_BETWEEN)
+test-trl slow-trl: CROSS += tests/examples tests/engines
+test-oat slow-oat: CROSS += tests/engines
 test-trl:  ## TRL's own tests and the contract suite, in its environment; likewise:
 test-verl:  ## verl
 test-openrlhf:  ## OpenRLHF
@@ -78,6 +73,19 @@ test-rl2:  ## RL2
 test-compare: envs  ## three steps of one experiment in every trainer, token by token, and their report
 	$(call stage,test-compare,rm -rf build/compare-quick && $(CORE_PY) -m gem_core.cli compare --quick \
 		--trainers $(TRAINERS) --out build/compare-quick)
+
+# Most are runs of verl, OpenRLHF and RL2: one takes up to two minutes, mostly for Ray and ten imports of torch.
+# In a process of their own: one that has trained with DeepSpeed's stage 3 has mappings larger than the
+# memory, and Ray starts its servers by a fork, which the kernel refuses such a process.
+# The core's run has the tests of workers behind a server.
+slow-openrlhf: ON_RAY := tests/workers tests/vector --ignore tests/workers/servers
+.PHONY: test-slow
+test-slow: $(TRAINERS:%=slow-%) slow-core  ## the tests marked slow, which make test leaves out (two hours)
+slow-core: env-core
+	$(call stage,slow-core,$(CORE_PY) $(PYTEST) --trainer none --slow -m slow tests --ignore tests/launchpad --ignore tests/rl2_source)
+$(ALL_TRAINERS:%=slow-%): slow-%: env-%
+	$(call stage,slow-$*,$(ENVS)/$*/bin/python $(PYTEST) --trainer $* --slow -m slow tests/contract tests/integrations/$* $(CROSS); \
+		first=$$?; $(if $(ON_RAY),$(ENVS)/$*/bin/python $(PYTEST) --trainer $* $(ON_RAY) &&) (exit $$first))
 
 .PHONY: test-faults
 test-faults: envs  ## every detector of a difference between trainers on this tree; PATCH=file.diff: on a copy

@@ -72,7 +72,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marker; refuse a trainer that is unknown or missing, and hidden paths."""
-    config.addinivalue_line("markers", "slow: takes minutes; runs only with --slow")
+    config.addinivalue_line(
+        "markers", "slow(*trainers): takes minutes, with these trainers or all; needs --slow"
+    )
     trainer = config.getoption("--trainer")
     if trainer != "none":
         _installed_version(trainer)
@@ -114,10 +116,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Deselect the slow tests without ``--slow``; pytest reports their number."""
     if config.getoption("--slow"):
         return
-    slow = [item for item in items if item.get_closest_marker("slow")]
+    trainer = config.getoption("--trainer")
+    slow = [item for item in items if _is_slow(item, trainer)]
     if slow:
-        items[:] = [item for item in items if not item.get_closest_marker("slow")]
+        items[:] = [item for item in items if not _is_slow(item, trainer)]
         config.hook.pytest_deselected(items=slow)
+
+
+def _is_slow(item: pytest.Item, trainer: str) -> bool:
+    """Whether the item is marked slow: with every trainer, or with this one."""
+    return any(not mark.args or trainer in mark.args for mark in item.iter_markers("slow"))
 
 
 def pytest_report_header(config: pytest.Config) -> str:

@@ -26,6 +26,7 @@ def suite(tmp_path: Path) -> Path:
         name = folder.replace("/", "_")
         (tests / folder / f"test_{name}.py").write_text(f"def test_{name}():\n    pass\n")
     slow = "import pytest\n@pytest.mark.slow\ndef test_slow():\n    pass\n"
+    slow += '@pytest.mark.slow("oat", "rl2")\ndef test_slow_with_oat():\n    pass\n'
     (tests / "core" / "test_slow.py").write_text(slow)
     named = "def test_named(trainer_name):\n    assert trainer_name == 'oat'\n"
     (tests / "integrations" / "oat" / "test_named.py").write_text(named)
@@ -57,7 +58,7 @@ def test_without_a_trainer_only_the_core_is_collected(run: Run) -> None:
     done = run()
     assert done.returncode == 0, done.stdout + done.stderr
     assert "trainer: none" in done.stdout
-    assert "1 passed, 1 deselected" in done.stdout
+    assert "2 passed, 1 deselected" in done.stdout
     assert "test_core" in done.stdout
 
 
@@ -78,7 +79,13 @@ def test_the_option_wins_over_the_variable(run: Run) -> None:
 
 
 def test_slow_tests_run_when_asked_for(run: Run) -> None:
-    assert "2 passed" in run("--slow").stdout
+    assert "3 passed" in run("--slow").stdout
+
+
+def test_a_test_is_slow_with_the_trainers_that_it_names(run: Run) -> None:
+    assert "::test_slow_with_oat" not in run("--trainer", "oat").stdout
+    assert "::test_slow_with_oat PASSED" in run("--trainer", "oat", "--slow").stdout
+    assert "::test_slow_with_oat PASSED" in run().stdout
 
 
 def test_a_missing_trainer_is_a_usage_error(run: Run, suite: Path) -> None:

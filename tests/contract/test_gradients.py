@@ -60,6 +60,7 @@ sys.meta_path.insert(0, Finder())
 '''
 
 
+@pytest.mark.slow("openrlhf", "rl2", "verl")
 @pytest.mark.parametrize(
     ("model", "estimator", "name"),
     [("policy", "rebn", "grad_norm"), ("critic", "gae", "grad_norm/critic")],

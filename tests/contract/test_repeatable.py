@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from transformers import AutoTokenizer
 
 from gem_core.runs.recipe.load import load_recipe
@@ -70,6 +71,7 @@ def weights(directory):
     return (directory.model / "model.safetensors").read_bytes()
 
 
+@pytest.mark.slow("openrlhf", "rl2", "verl")
 def test_a_run_repeats_to_the_digit_and_plays_what_every_trainer_plays(
     train, trainer_name, package_path, monkeypatch, tmp_path
 ):
@@ -105,6 +107,7 @@ def test_a_run_repeats_to_the_digit_and_plays_what_every_trainer_plays(
     assert_tools_are_recorded_and_counted(first)
 
 
+@pytest.mark.slow("openrlhf", "rl2", "verl")
 def test_environments_behind_a_server_play_what_those_in_the_core_play(train, serve):
     """A server plays environments without tools, so this is a run of its own."""
     server = serve()

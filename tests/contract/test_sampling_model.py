@@ -89,6 +89,7 @@ def spans(run, split):
                     yield ids[:start], ids[start:end], segment.logprobs[start:end]
 
 
+@pytest.mark.slow("openrlhf", "rl2", "verl")
 def test_evaluations_have_no_dropout_and_actions_end_at_every_stop_token(
     train, model, package_path, monkeypatch
 ):

@@ -84,10 +84,12 @@ def saved_steps(run):
     return {int(re.search(r"(\d+)$", path.name)[1]) for path in folders}
 
 
+@pytest.mark.slow("openrlhf", "rl2", "verl")
 def test_checkpoints_are_written_by_time(whole):
     assert {STEPS - 1, STEPS} <= saved_steps(whole)
 
 
+@pytest.mark.slow("openrlhf", "rl2", "verl")
 def test_sigterm_loses_no_step_and_the_curve_goes_on(whole, stopped):
     run, arguments, code, output = stopped
     assert code == EXIT_CODE, output[-4000:]

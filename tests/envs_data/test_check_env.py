@@ -15,13 +15,19 @@ from gem_core.envs._data_source import SampleDataWarning
 
 IDS = [i for i in gem_core.list_envs() if not i.startswith("game:")]
 HEAVY = ("rg:futoshiki", "rg:intermediate_integration", "rg:knight_swap", "rg:quantum_lock")
-"""Seconds for an item or a grading: these get the fewest plays, and only with --slow."""
+"""Many seconds for an item or a grading: these get the fewest plays, and only with --slow."""
+SLOWER = ("rg:codeio", "rg:puzzle24", "rg:simple_integration", "rg:sokoban", "rg:zebra_puzzles")
+"""These, and those with a shell of their own, get the fewest plays."""
 STEPS = 3
 SEEDS = (0, 1)
 
 
 def expensive(env_id: str) -> bool:
     return env_id in HEAVY or env_id.startswith("code:") or env_id == "eval:CodeContest"
+
+
+def slower(env_id: str) -> bool:
+    return expensive(env_id) or env_id in SLOWER or env_id.startswith("terminal:")
 
 
 @pytest.mark.parametrize(
@@ -31,7 +37,7 @@ def expensive(env_id: str) -> bool:
 @pytest.mark.filterwarnings("ignore::UserWarning:reasoning_gym")
 @pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")
 def test_every_id_keeps_its_promises(env_id: str) -> None:
-    steps, seeds = (1, (0,)) if expensive(env_id) else (STEPS, SEEDS)
+    steps, seeds = (1, (0,)) if slower(env_id) else (STEPS, SEEDS)
     gem_core.check_env(env_id, skip=("process",), steps=steps, seeds=seeds)
 
 

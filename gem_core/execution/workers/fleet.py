@@ -77,6 +77,7 @@ class Fleet:
         self._wake = wake
         self._new_process = new_process
         self._failed_starts = 0
+        self._last_end = ""
         self._next_call = 0
         self._kinds: dict[bytes, BuilderRecord] = {}
         self._waiting: deque[WorkerCall] = deque()  # first calls, until a worker has time for them
@@ -95,7 +96,7 @@ class Fleet:
         if self._failed_starts >= MAX_FAILED_STARTS:
             raise WorkerPoolError(
                 f"{self._failed_starts} environment workers in a row ended before they were "
-                "ready; their standard error has the reason."
+                f"ready, the last one so: {self._last_end}; their standard error has the reason."
             )
 
     # -- to the workers --------------------------------------------------------------------------
@@ -316,6 +317,7 @@ class Fleet:
             worker: the worker, after `Worker.look`.
             how: it ended, for messages.
         """
+        self._last_end = how
         suspects = [call for call in worker.calls.values() if call.ends_at is not None]
         for call in suspects:
             text = f"the worker process of the environment ended in {call.method}(): {how}"

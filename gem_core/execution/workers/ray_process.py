@@ -134,7 +134,11 @@ class RayProcess(Channel):
             self._node, self._actor = _idle.pop()
         else:
             self._attempts += 1
-            self._node, self._actor = _new_launcher()
+            launcher = _new_launcher()
+            if launcher is None:
+                self._fail("no node of the Ray cluster answers", address)
+                return
+            self._node, self._actor = launcher
         variables = {k: v for k, v in os.environ.items() if k.startswith(_VARIABLES)}
         started = self._actor.start.remote(address, self._token, sys.path, variables)
         started.future().add_done_callback(lambda done: self._on_launch(done, address, reused))
@@ -155,10 +159,14 @@ class RayProcess(Channel):
             _failed[self._node] = time.monotonic()
         if reused or (ended and self._attempts < ATTEMPTS):
             self._asks_again = True
+            _wake(address)
         else:
-            self._failure = f"its actor failed: {error}"
-        with contextlib.suppress(OSError), socket.create_connection(address, _HELLO_S):
-            pass
+            self._fail(f"its actor failed: {error}", address)
+
+    def _fail(self, why: str, address: tuple[str, int]) -> None:
+        """Let the pool's thread find that the process could not be started."""
+        self._failure = why
+        _wake(address)
 
     @property
     def pid(self) -> int | None:
@@ -226,7 +234,7 @@ class RayProcess(Channel):
 
         self.forget()
         if self._actor is None:
-            return "it was not started"
+            return self._failure or "it was not started"
         if not ray.is_initialized():  # the cluster ended before it
             return "the Ray cluster ended"
         try:
@@ -250,8 +258,14 @@ class RayProcess(Channel):
             self._listener.close()
 
 
-def _new_launcher() -> tuple[str, Any]:
-    """Return the id of a node and a new actor there."""
+def _wake(address: tuple[str, int]) -> None:
+    """Connect to a listener, whose thread then looks at what has become of its process."""
+    with contextlib.suppress(OSError), socket.create_connection(address, _HELLO_S):
+        pass
+
+
+def _new_launcher() -> tuple[str, Any] | None:
+    """Return the id of a node and a new actor there; ``None`` where Ray sees no node alive."""
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -259,6 +273,8 @@ def _new_launcher() -> tuple[str, Any]:
 
     # By turns: Ray's own "SPREAD" puts all on one node while its books do not show the others yet.
     nodes = _nodes()
+    if not nodes:
+        return None
     node = nodes[next(_placed) % len(nodes)]
     strategy = NodeAffinitySchedulingStrategy(node["NodeID"], soft=True)
     options = {"num_cpus": 0, "scheduling_strategy": strategy, "max_restarts": 0}

@@ -100,6 +100,7 @@ def test_synchronous(tmp_path):
     ]
 
 
+@pytest.mark.slow
 def test_the_script_trains(tmp_path):
     path = tmp_path / "run"
     quick = ("train.steps=1", "model.tiny.warm_start_steps=0")

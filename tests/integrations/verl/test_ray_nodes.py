@@ -14,12 +14,13 @@ from pathlib import Path
 import pytest
 import ray
 
-from gem_core.execution.workers import Builder, WorkerEnv, WorkerPool, ray_process
+from gem_core.execution.workers import Builder, WorkerEnv, WorkerPool, WorkerPoolError, ray_process
 from gem_core.execution.workers.ray_process import AVOID_S, RayProcess
 
 PROGRAM = Path(__file__).parents[2] / "workers" / "two_nodes.py"
 
 
+@pytest.mark.slow
 def test_a_node_that_ends_costs_the_calls_it_was_running():
     done = subprocess.run(
         [sys.executable, str(PROGRAM)], capture_output=True, text=True, timeout=300
@@ -92,6 +93,12 @@ def test_a_worker_is_asked_for_elsewhere_where_ray_did_not_see_that_a_node_ended
 def test_where_no_node_works_the_worker_has_failed(cluster, monkeypatch):
     monkeypatch.setattr(ray_process, "_new_launcher", on_ended_nodes(3))
     assert played() == 1  # the next worker finds one
+
+
+def test_where_ray_sees_no_node_the_call_fails_and_says_so(cluster, monkeypatch):
+    monkeypatch.setattr(ray, "nodes", list)
+    with pytest.raises(WorkerPoolError, match="no node of the Ray cluster answers"):
+        played()
 
 
 def test_a_node_on_which_an_actor_failed_is_avoided_for_a_while(cluster, monkeypatch):
