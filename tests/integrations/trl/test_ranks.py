@@ -39,7 +39,7 @@ def ranks(make_recipe, tmp_path):
     return start
 
 
-@pytest.mark.parametrize("mode", ["rebn", "grpo", "gae"])
+@pytest.mark.parametrize("mode", ["rebn", pytest.param("grpo", marks=pytest.mark.slow), "gae"])
 def test_advantages_are_pooled_over_ranks(ranks, mode):
     (alone,) = ranks(mode, 1)
     parts = ranks(mode, 2)
@@ -69,6 +69,7 @@ def test_the_first_gradient_is_that_of_one_rank(ranks):
         assert places < gradients
 
 
+@pytest.mark.slow  # the next test asks the same server, and the ranks' turns meet in it too
 def test_a_vllm_server_is_called_by_all_ranks_together(ranks):
     (alone,) = ranks("server", 1)
     parts = ranks("server", 2)
