@@ -63,7 +63,7 @@ test-core: env-core  ## tests that need no trainer
 $(ALL_TRAINERS:%=test-%): test-%: env-%
 	$(call stage,test-$*,$(ENVS)/$*/bin/python $(PYTEST) --trainer $* tests/contract tests/integrations/$* $(CROSS))
 test-verl test-openrlhf test-rl2 slow-verl slow-openrlhf slow-rl2: CROSS := $(CROSS_BETWEEN)
-test-trl slow-trl: CROSS += tests/examples tests/engines
+test-trl slow-trl: CROSS += tests/examples tests/engines tests/packaged_models
 test-oat slow-oat: CROSS += tests/engines
 test-trl:  ## TRL's own tests and the contract suite, in its environment; likewise:
 test-verl:  ## verl

@@ -52,6 +52,7 @@ TORCH = (
     HERE / "episodes" / "hf",
     HERE / "evaluation",
     HERE / "examples",
+    HERE / "packaged_models",
     HERE / "tiny",
 )
 WITH_A_TRAINER = (HERE / "contract", *TORCH)

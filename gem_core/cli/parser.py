@@ -11,6 +11,7 @@ from gem_core.cli.check_options import add_check_options
 from gem_core.cli.compare_options import add_compare_options
 from gem_core.cli.controls_options import add_controls_options
 from gem_core.cli.eval_options import add_eval_options
+from gem_core.cli.model_options import add_model_options
 from gem_core.cli.serve_options import add_serve_options
 from gem_core.cli.values import port, positive
 
@@ -36,6 +37,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_set(verb)
     _view(verbs)
     _track(verbs)
+    _model(verbs)
     verb = verbs("serve", "serve:serve", "serve environments to other programs")
     add_serve_options(verb)
     _add_trust(verb)
@@ -245,6 +247,14 @@ def _track(verbs: _Verbs) -> None:
     )
     verb.add_argument("--project", help="project (default: track.project of the run's recipe)")
     _add_trust(verb)
+
+
+def _model(verbs: _Verbs) -> None:
+    text = "download a pretrained model from the Python index, and say where it is"
+    verb = verbs("model", "model:list_models", text)
+    actions = _Verbs(verb.add_subparsers(metavar="ACTION", required=True).add_parser)
+    for action in add_model_options(actions):
+        _add_json(action)
 
 
 def _add_json(verb: argparse._ActionsContainer) -> None:

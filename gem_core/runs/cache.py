@@ -31,13 +31,18 @@ def cached_folder(kind: str, settings: dict[str, Any], build: Callable[[Path], N
     """
     from filelock import FileLock
 
-    folder = cache_root() / kind / digest(json.dumps(settings, sort_keys=True))
+    folder = folder_of(kind, settings)
     if not folder.exists():
         folder.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(folder.with_suffix(".lock")):
             if not folder.exists():
                 _build_beside(folder, build)
     return folder
+
+
+def folder_of(kind: str, settings: dict[str, Any]) -> Path:
+    """Return where `cached_folder` keeps what ``settings`` describe, whether it is there or not."""
+    return cache_root() / kind / digest(json.dumps(settings, sort_keys=True))
 
 
 def _build_beside(folder: Path, build: Callable[[Path], None]) -> None:

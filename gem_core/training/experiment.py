@@ -15,6 +15,7 @@ from typing import Any
 
 from gem_core.evaluation.outcomes import TaskOutcome, add_outcome
 from gem_core.policies.models.files import copy_source_files
+from gem_core.policies.models.packaged.folders import origin_of
 from gem_core.policies.models.weights import require_complete, require_export
 from gem_core.results.report.failures import count_failures
 from gem_core.runs import trainers
@@ -197,6 +198,9 @@ def _train(
     with session.phase("model"):
         source = model_path(recipe, resolved.envs)
         resolved = resolved.with_model(source)
+    origin = origin_of(source)
+    if origin is not None:
+        run.record({"model_origin": origin})
     with session.phase("eval_before"):
         before = _evaluate(run, resolved, source, "before", 0, log)
         evaluate_greedily(run, resolved, source, "before", log)

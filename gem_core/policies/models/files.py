@@ -26,6 +26,8 @@ TOKENIZER = (
     "chat_template.jinja",
 )
 """The files that a tokenizer may have."""
+ORIGIN = "origin.json"
+"""What a downloaded model was made from, see `gem_core.policies.models.packaged.folders`."""
 SHAPE = ("model_type", "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers")
 """Keys of the configuration that must match the weights."""
 
@@ -33,7 +35,7 @@ SHAPE = ("model_type", "vocab_size", "hidden_size", "intermediate_size", "num_hi
 def copy_source_files(origin: str, revision: str | None, model: Path) -> None:
     """Replace the configuration and the tokenizer in ``model`` by those of ``origin``.
 
-    The precision that ``model`` declares for its weights stays.
+    The precision that ``model`` declares for its weights stays. `ORIGIN` is copied, too.
 
     Args:
         origin: the model that training started from: a directory, or a Hugging Face id whose files
@@ -55,7 +57,7 @@ def copy_source_files(origin: str, revision: str | None, model: Path) -> None:
     if dtype:
         config = {**config, "dtype": dtype, "torch_dtype": dtype}
     (model / "config.json").write_text(json.dumps(config, indent=2) + "\n", "utf-8")
-    for name in TOKENIZER:
+    for name in (*TOKENIZER, ORIGIN):
         (model / name).unlink(missing_ok=True)
         if (source / name).exists():
             shutil.copyfile(source / name, model / name)
