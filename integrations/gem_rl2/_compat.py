@@ -33,19 +33,24 @@ def patch_rl2(dtype: str) -> None:
     * A copy of the weights on every GPU sums the gradients, see `_fsdp`.
     * A divided model has all its weights and one gradient, see `gem_rl2.tensor_parallel`.
     * Checkpoints hold the optimizer, see `_worker_state`.
+    * A model of text alone is wrapped layer by layer, see `_own_layers`.
+    * Sliding attention sees as many tokens as the model says, see `_exact_window`.
     * Averages over sequences work; 0.0.2 asks for the epsilon of a mask of booleans.
     """
     import torch
-    from RL2.utils import checkpointing, data_parallelism
+    from RL2.utils import checkpointing, data_parallelism, sequence_parallelism
     from RL2.utils.functions import aggregate_values
     from RL2.utils.offloading import model_offloading_manager
-    from RL2.workers import actor, critic
+    from RL2.workers import actor, base, critic
     from torch.distributed.fsdp import MixedPrecision
 
     precision = getattr(torch, dtype)
     policy = MixedPrecision(param_dtype=precision, reduce_dtype=precision, buffer_dtype=precision)
     data_parallelism.MixedPrecision = lambda **_: policy
     data_parallelism.FSDP = _fsdp
+    base.prepare_dp_model = _own_layers(base.prepare_dp_model)
+    attend = sequence_parallelism.llama3_flash_attn_varlen_func
+    sequence_parallelism.llama3_flash_attn_varlen_func = _exact_window(attend)
     tensor_parallel.repair()
     checkpointing.get_worker_ckpt = model_offloading_manager(_worker_state)
     checkpointing.load_worker_ckpt = model_offloading_manager(_load_worker_state)
@@ -56,6 +61,36 @@ def patch_rl2(dtype: str) -> None:
 
     actor.aggregate_values = of_numbers
     critic.aggregate_values = of_numbers
+
+
+def _own_layers(prepare: Any) -> Any:
+    """Let RL2 look up only those classes of layers that a model has.
+
+    Gemma 3's list also names those of its vision model, which a text model lacks: 0.0.2 then gives
+    torch None for a class.
+    """
+
+    @functools.wraps(prepare)
+    def of_model(model: Any, device_mesh: Any) -> Any:
+        present = {type(module).__name__ for module in model.modules()}
+        model._no_split_modules = [n for n in model._no_split_modules if n in present]
+        return prepare(model, device_mesh)
+
+    return of_model
+
+
+def _exact_window(attend: Any) -> Any:
+    """Make a window of ``n`` tokens one of the query's own and ``n - 1`` before it.
+
+    So it is in transformers and in engines; 0.0.2 asks flash-attn for ``n`` before it.
+    """
+
+    @functools.wraps(attend)
+    def of_size(*tensors: Any, window_size: tuple[int, int] = (-1, -1), **options: Any) -> Any:
+        window = tuple(size - 1 if size > 0 else size for size in window_size)
+        return attend(*tensors, window_size=window, **options)
+
+    return of_size
 
 
 def _fsdp(model: Any, *, device_mesh: Any, **options: Any) -> Any:

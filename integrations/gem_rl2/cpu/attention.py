@@ -32,8 +32,13 @@ def _grouped(heads: Tensor, groups: int) -> Tensor:
     return heads.repeat_interleave(groups, dim=1)
 
 
-def _scores(q: Tensor, k: Tensor, cu_q: Tensor, cu_k: Tensor, scale: float, causal: bool) -> Tensor:
-    """Attention logits [sequences, heads, queries, keys]; -inf where a query must not look."""
+def _scores(
+    q: Tensor, k: Tensor, cu_q: Tensor, cu_k: Tensor, scale: float, causal: bool, left: int = -1
+) -> Tensor:
+    """Attention logits [sequences, heads, queries, keys]; -inf where a query must not look.
+
+    A query sees ``left`` keys before its own, all with -1.
+    """
     queries = cu_q[1:] - cu_q[:-1]
     keys = cu_k[1:] - cu_k[:-1]
     row = torch.arange(q.shape[2], device=q.device)[None, :, None]
@@ -41,6 +46,8 @@ def _scores(q: Tensor, k: Tensor, cu_q: Tensor, cu_k: Tensor, scale: float, caus
     visible = column < keys[:, None, None]
     if causal:  # aligned at the end, as flash-attn does since 2.1
         visible = visible & (column <= row + (keys - queries)[:, None, None])
+    if left >= 0:
+        visible = visible & (column >= row + (keys - queries)[:, None, None] - left)
     # A padded query sees key 0, so that its softmax is finite; it is cut away afterwards.
     visible = visible | ((row >= queries[:, None, None]) & (column == 0))
     return (q @ k.transpose(-1, -2) * scale).masked_fill(~visible[:, None], -torch.inf)
@@ -68,7 +75,7 @@ def _flash_attn_varlen_forward(
     zero_tensors: bool = False,
 ) -> tuple[Tensor, Tensor, None, None]:
     """Return output [tokens, heads, size] and log-sum-exp [heads, tokens]."""
-    _only_plain(dropout_p, window_size_left, window_size_right, softcap)
+    _only_plain(dropout_p, window_size_right, softcap, causal)
     groups = q.shape[1] // k.shape[1]
     scores = _scores(
         _padded(q, cu_seqlens_q),
@@ -77,6 +84,7 @@ def _flash_attn_varlen_forward(
         cu_seqlens_k,
         softmax_scale,
         causal,
+        window_size_left,
     )
     lse = torch.logsumexp(scores, -1)
     weights = torch.exp(scores - lse[..., None])
@@ -111,13 +119,14 @@ def _flash_attn_varlen_backward(
     zero_tensors: bool = False,
 ) -> None:
     """Write the gradients into ``dq``, ``dk`` and ``dv``."""
-    _only_plain(dropout_p, window_size_left, window_size_right, softcap)
+    _only_plain(dropout_p, window_size_right, softcap, causal)
     groups = q.shape[1] // k.shape[1]
     queries = _padded(q, cu_seqlens_q)
     grads = _padded(dout, cu_seqlens_q)
     keys = _grouped(_padded(k, cu_seqlens_k), groups)
     values = _grouped(_padded(v, cu_seqlens_k), groups)
-    scores = _scores(queries, keys, cu_seqlens_q, cu_seqlens_k, softmax_scale, causal)
+    lengths = cu_seqlens_q, cu_seqlens_k
+    scores = _scores(queries, keys, *lengths, softmax_scale, causal, window_size_left)
     weights = torch.softmax(scores, -1)
     d_weights = grads @ values.transpose(-1, -2)
     d_scores = weights * (d_weights - (weights * d_weights).sum(-1, keepdim=True)) * softmax_scale
@@ -138,6 +147,7 @@ def _flash_attn_forward(*args: Any, **kwargs: Any) -> None:
 _flash_attn_backward = _flash_attn_forward
 
 
-def _only_plain(dropout: float, left: int, right: int, softcap: float) -> None:
-    if dropout or softcap or (left, right) != (-1, -1):
-        raise NotImplementedError("the CPU stand-in has no dropout, window or softcap in attention")
+def _only_plain(dropout: float, right: int, softcap: float, causal: bool) -> None:
+    """Refuse what is not computed; causal attention has no keys on the right to be limited."""
+    if dropout or softcap or (right != -1 and not causal):
+        raise NotImplementedError("the CPU stand-in has no dropout, softcap or window to the right")

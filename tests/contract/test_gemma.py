@@ -1,0 +1,61 @@
+"""One step of a Gemma 3 with random weights: sliding attention, layers of a class of its own."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+import transformers
+
+from gem_core.policies.models.files import ORIGIN, TOKENIZER
+from gem_core.runs.recipe.load import load_recipe
+from gem_core.training.tiny import model_path
+
+WINDOW = 8
+ESTIMATOR = "algorithm.estimator=reinforce"
+"""Not centred: the answers of random weights all have the same reward."""
+
+
+@pytest.fixture(scope="module")
+def gemma(tmp_path_factory):
+    """A folder of a two-layer Gemma 3 with the tiny model's tokenizer."""
+    folder = tmp_path_factory.mktemp("gemma")
+    tiny = Path(model_path(load_recipe("guess-the-number-easy", "tiny")))
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tiny)
+    torch.manual_seed(0)
+    config = transformers.Gemma3TextConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        head_dim=16,
+        query_pre_attn_scalar=16,
+        sliding_window=WINDOW,
+        layer_types=["sliding_attention", "full_attention"],
+        bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    transformers.Gemma3ForCausalLM(config).save_pretrained(folder)
+    for name in TOKENIZER:
+        if (tiny / name).exists():
+            shutil.copyfile(tiny / name, folder / name)
+    (folder / ORIGIN).write_text('{"model": "random"}')
+    return folder
+
+
+def test_a_step_of_gemma_is_trained(gemma, train):
+    code, output, run = train("gemma", f"model.path={gemma}", "train.steps=1", ESTIMATOR)
+    assert code == 0, output[-4000:]
+    (row,) = run.metrics()
+    assert row["grad_norm"] > 0
+    assert row["rollout/logprob_difference"] < 1e-5  # the window is the same in engine and update
+    info = json.loads((run.path / "run.json").read_text())
+    assert info["model_origin"] == json.loads((run.model / ORIGIN).read_text())
+    trained = transformers.AutoModelForCausalLM.from_pretrained(run.model)
+    assert type(trained).__name__ == "Gemma3ForCausalLM"
