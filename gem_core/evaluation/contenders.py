@@ -190,8 +190,8 @@ def sampling_fields(recipe: Recipe) -> dict[str, float]:
     """Return the fields of a request that decide how it is sampled."""
     fields: dict[str, float] = {"temperature": recipe.eval.temperature}
     if recipe.eval.temperature > 0:
-        if recipe.sampling.top_p < 1:
-            fields["top_p"] = recipe.sampling.top_p
+        if recipe.eval_top_p < 1:
+            fields["top_p"] = recipe.eval_top_p
         if recipe.sampling.top_k > 0:
             fields["top_k"] = recipe.sampling.top_k
     return fields

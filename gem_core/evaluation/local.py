@@ -37,7 +37,7 @@ def evaluate(
     """Play evaluation episodes with a saved model and summarise them.
 
     Args:
-        recipe: environments, context, limits, sampling and ``eval.temperature``; ``seed`` decides
+        recipe: environments, context, limits, ``sampling`` and ``eval``; ``seed`` decides
             the draws, as in a run. The tasks are the same for every run.
         model_dir: Hugging Face directory or id, including a tokenizer.
         episodes: number of episodes; ``None`` = ``eval.episodes``.
@@ -91,7 +91,7 @@ def load_policy(
     """Load a saved model; yield what makes machines, the policy, and its sequences per pass.
 
     Args:
-        recipe: environments, context, limits, sampling and ``eval.temperature``.
+        recipe: environments, context, limits, ``sampling`` and ``eval``.
         model_dir: Hugging Face directory or id, including a tokenizer.
         envs: the environments, where they are known.
 
@@ -114,7 +114,7 @@ def load_policy(
         model,
         factory.stop_ids,
         temperature=recipe.eval.temperature,
-        top_p=recipe.sampling.top_p,
+        top_p=recipe.eval_top_p,
         top_k=recipe.sampling.top_k,
         max_batch=max_batch,
     )

@@ -37,7 +37,7 @@ def evaluate_greedily(
         return
     from gem_core.evaluation.measure import measure
 
-    greedy = replace(recipe, eval=replace(recipe.eval, temperature=0.0, greedy=False))
+    greedy = replace(recipe, eval=replace(recipe.eval, temperature=0.0, top_p=None, greedy=False))
     _, engine, outcomes = measure(greedy, model, refuse_link(run.path / ENGINE_LOG), resolved.envs)
     add_outcome(run, TaskOutcome(when, True, engine, outcomes))
     rate, low, high = _figures(outcomes).values()

@@ -19,7 +19,7 @@ def core_keys() -> frozenset[str]:
     owned = ("context.", "limits.", "model.tiny.", "model.warm_start.", "track.", "workers.")
     single = {"name", "env", "trainer", "sources", "model.path", "model.revision"}
     single |= {"eval.env", "eval.episodes", "eval.temperature", "eval.engine", "eval.greedy"}
-    single |= {"train.start"}
+    single |= {"eval.top_p", "train.start"}
     return frozenset(k for k in recipe_keys() if k in single or k.startswith(owned))
 
 

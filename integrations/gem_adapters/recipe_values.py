@@ -20,6 +20,11 @@ def critic_lr(recipe: Recipe) -> float:
     return recipe.algorithm.critic_lr or recipe.algorithm.lr
 
 
+def eval_top_p(recipe: Recipe) -> float:
+    """Return the evaluations' ``top_p``, by default ``sampling.top_p``."""
+    return recipe.eval_top_p
+
+
 def schedule(recipe: Recipe) -> str:
     """Return the schedule's name in transformers."""
     return recipe.algorithm.schedule_name

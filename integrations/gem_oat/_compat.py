@@ -95,8 +95,11 @@ def report_what_is_sampled(sampling: SamplingConfig) -> None:
     """Have vLLM report log-probabilities of the distribution that it samples from.
 
     Its V1 engine reports those at temperature 1 and without top-p and top-k; its V0 engine those
-    that it drew with. Which of the two 0.8 chooses by itself in an actor was not checked on a GPU.
-    To be removed when Oat takes a vLLM that has ``logprobs_mode``.
+    that it drew with. Read, not run on a GPU: vLLM 0.8.4 takes V0 by itself where an engine is made
+    outside of the main thread (``EngineArgs._is_v1_supported_oracle``), and launchpad 0.5.2 serves
+    an actor's ``init`` in a thread of its server. So V1 needs ``VLLM_USE_V1=1``; the variable is
+    set here all the same, for launchers that call ``init`` in the main thread. To be removed when
+    Oat takes a vLLM that has ``logprobs_mode``.
 
     Raises:
         GemError: the user asks for the V1 engine.

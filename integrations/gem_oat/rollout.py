@@ -185,8 +185,8 @@ class GemActor(PPOActor):
             step: training steps so far; not used.
             indices: of the evaluation tasks.
         """
-        at = {**self.policy.sampling, "temperature": self.recipe.eval.temperature}
-        policy = replace(self.policy, sampling=at)
+        own = {"temperature": self.recipe.eval.temperature, "top_p": self.recipe.eval_top_p}
+        policy = replace(self.policy, sampling={**self.policy.sampling, **own})
         machines = self.play([eval_task(self.recipe, index) for index in indices], policy)
         return self.ipc_client.serialize_ipc([machine.episode for machine in machines])
 

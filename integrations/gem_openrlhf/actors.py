@@ -108,6 +108,8 @@ class _Generates(_Actor):
 
     def evaluate(self, step: int, **sampling: Any) -> dict[str, float]:
         """Play the evaluation episodes; nothing is returned to choose a best checkpoint by."""
+        # OpenRLHF has a temperature of its own for evaluations, and no top_p.
+        sampling["top_p"] = current_run().recipe.eval_top_p
         samples = self.samples_generator.generate_eval_samples(**sampling)
         episodes = [sample.labels[0][0] for sample in samples]
         RunLog(current_run()).log_evaluation(step, episodes)

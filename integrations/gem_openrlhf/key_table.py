@@ -108,6 +108,7 @@ TABLE = KeyTable(
         "algorithm.estimator algorithm.options algorithm.gamma algorithm.lam",
         "advantages are gem-core's, in OpenRLHF's experience maker (`advantages.py`)",
     ),
+    applied("eval.top_p", "the actor that evaluates sends it (`actors.py`)"),
     applied("sampling.top_k", "the executor sends it with each request (`rollout.py`)"),
     applied("eval.inside_episodes train.steps", "the rows that the adapter writes as data"),
     applied("train.log_episodes train.save_minutes", "the adapter's part of the training loop"),

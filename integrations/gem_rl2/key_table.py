@@ -16,7 +16,7 @@ from gem_adapters.key_table import (
     refused,
     unset,
 )
-from gem_adapters.recipe_values import critic_lr, groups, schedule
+from gem_adapters.recipe_values import critic_lr, eval_top_p, groups, schedule
 from gem_rl2 import values
 
 TRAIN = "rollout.train_sampling_params"
@@ -48,8 +48,9 @@ TABLE = KeyTable(
     copied("algorithm.value_clip", "critic.clip"),
     copied("batch.group_size", "train_data.responses_per_prompt"),
     copied("sampling.temperature", f"{TRAIN}.temperature"),
+    copied("sampling.top_p", f"+{TRAIN}.top_p"),
+    computed("eval.top_p sampling.top_p", f"+{TEST}.top_p", eval_top_p),
     # Evaluations are cut as training is.
-    copied("sampling.top_p", f"+{TRAIN}.top_p +{TEST}.top_p"),
     copied("sampling.top_k", f"+{TRAIN}.top_k +{TEST}.top_k"),
     copied("limits.max_tokens_per_turn", f"{TRAIN}.max_new_tokens"),
     copied("eval.temperature", f"{TEST}.temperature"),

@@ -32,14 +32,17 @@ def engine_policy(trainer: GRPOTrainer, stop_ids: Sequence[int]) -> EnginePolicy
 
 
 @contextmanager
-def sampling_at(trainer: Any, temperature: float) -> Iterator[None]:
-    """Sample at another temperature (0 = greedy) without touching training's random state."""
+def sampling_at(trainer: Any, temperature: float, top_p: float) -> Iterator[None]:
+    """Sample at another temperature (0 = greedy) and from another share of the probability.
+
+    Training's random state stays as it was."""
+    fields: dict[str, Any] = {"top_p": top_p}
     if trainer.use_vllm:
         engine = trainer.vllm_generation
-        fields = {"temperature": temperature}
+        fields |= {"temperature": temperature}
     else:
         engine = trainer.generation_config
-        fields = {"do_sample": temperature > 0, "temperature": temperature or 1.0}
+        fields |= {"do_sample": temperature > 0, "temperature": temperature or 1.0}
     before = {name: getattr(engine, name) for name in fields}
     with torch.random.fork_rng():
         torch.manual_seed(0)

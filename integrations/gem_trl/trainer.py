@@ -300,9 +300,10 @@ class GemTrainer(GRPOTrainer):
 
     def play_evaluation(self, count: int) -> list[Episode]:
         """Play ``count`` evaluation episodes, divided among the ranks; return all of them."""
-        with sampling_at(self, self.recipe.eval.temperature):
+        recipe = self.recipe
+        with sampling_at(self, recipe.eval.temperature, recipe.eval_top_p):
             indices = range(self.rank, count, self.world)
-            episodes = self.play([eval_task(self.recipe, index) for index in indices])
+            episodes = self.play([eval_task(recipe, index) for index in indices])
             return pool(episodes, self.world)
 
     def play(self, tasks: Sequence[Task]) -> list[Episode]:

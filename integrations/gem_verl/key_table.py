@@ -14,7 +14,7 @@ from gem_adapters.key_table import (
     refused,
     unset,
 )
-from gem_adapters.recipe_values import critic_lr, minibatch
+from gem_adapters.recipe_values import critic_lr, eval_top_p, minibatch
 from gem_core.env.registration.references import TRUST_VARIABLE
 from gem_core.runs.directory.run_dir import RUN_VARIABLE
 from gem_verl import values
@@ -87,8 +87,9 @@ TABLE = KeyTable(
         f"{_in(_READERS, 'log_prob_micro_batch_size_per_gpu')}",
     ),
     copied("sampling.temperature", f"{ROLLOUT}.temperature"),
+    copied("sampling.top_p", f"{ROLLOUT}.top_p"),
+    computed("eval.top_p sampling.top_p", f"{ROLLOUT}.val_kwargs.top_p", eval_top_p),
     # Evaluations are cut in the same way: those before and after training are, too.
-    copied("sampling.top_p", _in((ROLLOUT, f"{ROLLOUT}.val_kwargs"), "top_p")),
     copied("sampling.top_k", _in((ROLLOUT, f"{ROLLOUT}.val_kwargs"), "top_k")),
     copied("eval.temperature", f"{ROLLOUT}.val_kwargs.temperature"),
     copied("train.steps", "trainer.total_training_steps"),

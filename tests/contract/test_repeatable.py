@@ -33,6 +33,7 @@ SETTINGS = (
     "sampling.top_p=0.9",
     "sampling.top_k=3",
     "eval.temperature=1.5",
+    "eval.top_p=0.6",
 )
 BUSY = """
 import random, time

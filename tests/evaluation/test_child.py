@@ -42,6 +42,7 @@ def played(episodes):
     [
         ["eval.temperature=0", "limits.max_tokens_per_turn=2"],
         ["eval.temperature=0.7", "sampling.top_k=4", "sampling.top_p=0.9"],
+        ["eval.temperature=1.5", "eval.top_p=0.6"],
     ],
 )
 def test_it_plays_what_transformers_plays(recipe, model_dir, tmp_path, keys):

@@ -67,6 +67,7 @@ IDLE = {
     "batch.micro_batch": ("3", ["batch.max_tokens_per_device=999"], True),
     "eval.inside_episodes": ("3", ["eval.every=1"]),
     "eval.greedy": ("true", ["eval.temperature=0"], True),
+    "eval.top_p": ("0.9", ["eval.temperature=0"], True),
     "track.project": ("'mine'", ["track.to=['wandb']"]),
     "workers.address": ("'auto'", ["workers.backend=ray"]),
     "workers.number": ("3", ["workers.backend=process"]),

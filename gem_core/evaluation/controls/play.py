@@ -130,7 +130,8 @@ def _contenders(fits: Mapping[str, Fit], start: str | None) -> dict[str, Contend
 
 def _greedy(subject: EvaluationSubject) -> EvaluationSubject:
     recipe = subject.recipe
-    return subject._replace(recipe=replace(recipe, eval=replace(recipe.eval, temperature=0.0)))
+    greedy = replace(recipe.eval, temperature=0.0, top_p=None)
+    return subject._replace(recipe=replace(recipe, eval=greedy))
 
 
 def _collect(trained: Trained, fits: Mapping[str, Fit], start: str | None, out: Path) -> Controls:

@@ -39,7 +39,7 @@ def stepping(recipe: Recipe, model_dir: str | Path) -> Iterator[tuple[MachineFac
     Its memory is returned when the process ends, not before.
 
     Args:
-        recipe: environments, context, limits, sampling and ``eval.temperature``.
+        recipe: environments, context, limits, ``sampling`` and ``eval``.
         model_dir: Hugging Face directory or id, including a tokenizer.
 
     Raises:
@@ -111,12 +111,12 @@ def sampling_fields(recipe: Recipe, stop_ids: list[int]) -> dict[str, Any]:
     """Return the fields of ``vllm.SamplingParams`` that all requests share.
 
     Args:
-        recipe: ``eval.temperature``, ``sampling.top_p`` and ``sampling.top_k``.
+        recipe: ``eval.temperature``, ``eval.top_p`` and ``sampling``.
         stop_ids: token ids that end a turn; no other token does.
     """
     return {
         "temperature": recipe.eval.temperature,
-        "top_p": recipe.sampling.top_p,
+        "top_p": recipe.eval_top_p,
         "top_k": recipe.sampling.top_k,
         "stop_token_ids": stop_ids,
         "ignore_eos": True,

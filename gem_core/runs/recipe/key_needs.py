@@ -142,6 +142,11 @@ NEEDS: tuple[Need, ...] = (
         "eval.episodes >= 1, and eval.temperature > 0: at 0 the evaluation is greedy already",
     ),
     Need(
+        "eval.top_p",
+        lambda r: r.eval.temperature > 0,
+        "eval.temperature > 0: at 0 an evaluation takes the most likely token",
+    ),
+    Need(
         "track.project",
         lambda r: bool({*r.track.to} - {"tensorboard"}),
         "a tracker in track.to that has projects (tensorboard has none)",

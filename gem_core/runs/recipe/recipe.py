@@ -88,6 +88,8 @@ class Recipe(Table, frozen=True, kw_only=True):
             del data["eval"]["engine"]
         if not self.eval.greedy:
             del data["eval"]["greedy"]
+        if self.eval.top_p is None:
+            del data["eval"]["top_p"]
         for table in [*data["env"], *data["eval"].get("env", [])]:
             if table["tools"] is None:  # here, too
                 del table["tools"], table["tool_use"]
@@ -99,6 +101,11 @@ class Recipe(Table, frozen=True, kw_only=True):
         A run plays them with the changes of `gem_core.runs.splits.split_envs`.
         """
         return self.eval.env if split == "eval" and self.eval.env else self.env
+
+    @property
+    def eval_top_p(self) -> float:
+        """The ``top_p`` of every evaluation: ``eval.top_p``, else that of training."""
+        return self.sampling.top_p if self.eval.top_p is None else self.eval.top_p
 
     @property
     def groups_per_step(self) -> int:

@@ -275,8 +275,8 @@ class BatchConfig(Table, frozen=True, kw_only=True):
 
 
 class SamplingConfig(Table, frozen=True, kw_only=True):
-    """How actions are sampled in training. ``top_p`` and ``top_k`` are those of every evaluation,
-    too: before, in and after training, and by ``gem-core eval``."""
+    """How actions are sampled in training. ``top_k`` is that of every evaluation, too: before, in
+    and after training, and by ``gem-core eval``; ``top_p`` is, unless ``eval.top_p`` is set."""
 
     temperature: Positive = 1.0
     """Divides the logits; must be positive."""
@@ -305,8 +305,11 @@ class EvalConfig(Table, frozen=True, kw_only=True):
     """Episodes of an evaluation during training."""
     temperature: NotNegative = 1.0
     """Sampling temperature; 0 = the most likely token. The rest of how evaluations sample is that
-    of training: ``sampling.top_p`` and ``sampling.top_k``, ``limits.max_tokens_per_turn``, and the
-    stop tokens of ``context.template``."""
+    of training, but for ``top_p``: ``sampling.top_k``, ``limits.max_tokens_per_turn``, and the stop
+    tokens of ``context.template``."""
+    top_p: PositiveShare | None = None
+    """Sample from the smallest set of tokens with this probability; 1 = off, ``None`` =
+    ``sampling.top_p``."""
     engine: Literal["hf", "vllm"] = "hf"
     """What plays the evaluations before and after training, with every trainer: ``hf``, gem_core's
     engine over transformers, in the launcher's process; ``vllm``, in a process of its own that ends

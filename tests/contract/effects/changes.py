@@ -92,6 +92,7 @@ MEETS = {
     "batch.micro_batch": [],
     "eval.inside_episodes": ["eval.every=1"],
     "eval.greedy": [],
+    "eval.top_p": [],
     "track.project": ["track.to=['mlflow']"],
     "workers.address": ["workers.backend=ray"],
     "workers.number workers.max_restarts": ["workers.backend=process"],

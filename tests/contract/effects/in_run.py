@@ -97,6 +97,7 @@ IN_RUN = {
     "sampling.top_p": samples_as_the_core,
     "sampling.top_k": samples_as_the_core,
     "eval.temperature": evaluates_as_the_core,
+    "eval.top_p": evaluates_as_the_core,
     "eval.every": evaluates_at_its_steps,
     "eval.inside_episodes": evaluates_at_its_steps,
     "train.log_episodes": logs_its_episodes,

@@ -89,7 +89,7 @@ EXPECTED = {
     },
     "sampling.top_p": lambda r: {
         f"{TRAIN}.top_p": r.sampling.top_p,
-        "rollout.test_sampling_params.top_p": r.sampling.top_p,
+        "rollout.test_sampling_params.top_p": r.eval.top_p or r.sampling.top_p,
     },
     "sampling.top_k": lambda r: {
         f"{TRAIN}.top_k": r.sampling.top_k,
@@ -100,6 +100,9 @@ EXPECTED = {
     },
     "eval.every": lambda r: {"trainer.test_freq": r.eval.every or None},
     "eval.inside_episodes": lambda r: {"test_data.prompts_per_rollout": r.eval.inside_episodes},
+    "eval.top_p": lambda r: {
+        "rollout.test_sampling_params.top_p": r.eval.top_p or r.sampling.top_p
+    },
     "eval.temperature": lambda r: {"rollout.test_sampling_params.temperature": r.eval.temperature},
     "train.steps": lambda r: {"trainer.n_epochs": r.train.steps},
     "train.save_every": lambda r: {"trainer.save_freq": r.train.save_every or r.train.steps},

@@ -162,13 +162,14 @@ EXPECTED = {
     "sampling.temperature": lambda r: {f"{ROLLOUT}.temperature": r.sampling.temperature},
     "sampling.top_p": lambda r: {
         f"{ROLLOUT}.top_p": r.sampling.top_p,
-        f"{ROLLOUT}.val_kwargs.top_p": r.sampling.top_p,
+        f"{ROLLOUT}.val_kwargs.top_p": r.eval.top_p or r.sampling.top_p,
     },
     "sampling.top_k": lambda r: {
         f"{ROLLOUT}.top_k": r.sampling.top_k,
         f"{ROLLOUT}.val_kwargs.top_k": r.sampling.top_k,
     },
     "eval.every": lambda r: {"trainer.test_freq": r.eval.every or -1},
+    "eval.top_p": lambda r: {f"{ROLLOUT}.val_kwargs.top_p": r.eval.top_p or r.sampling.top_p},
     "eval.temperature": lambda r: {
         f"{ROLLOUT}.val_kwargs.temperature": r.eval.temperature,
         f"{ROLLOUT}.val_kwargs.do_sample": r.eval.temperature > 0,

@@ -260,8 +260,9 @@ def test_evaluation_leaves_the_training_as_it_was(make_trainer):
     again = trainer.play_evaluation(4)
     assert [e.segments[0].token_ids for e in first] == [e.segments[0].token_ids for e in again]
     assert all(e.seed < 0 for e in first)
-    with sampling_at(trainer, 0.5):
+    with sampling_at(trainer, 0.5, 0.9):
         assert trainer.generation_config.temperature == 0.5
+        assert trainer.generation_config.top_p == 0.9
 
 
 def test_a_chat_template_that_drops_thinking_is_refused_at_load(
