@@ -13,6 +13,7 @@ import torch
 from transformers import AutoTokenizer
 
 from gem_core.errors import RecipeError, RunError
+from gem_core.policies.engine.first_calls import make_first_calls
 from gem_core.runs.directory.run_dir import RunDir
 from gem_core.runs.environments.data import belonging_to
 from gem_core.runs.program import run_process
@@ -83,6 +84,7 @@ def prepare(recipe: Recipe) -> None:
         )
     if here == "cpu":
         keep_freed_memory()
+        make_first_calls()
         torch.set_num_threads(CPU_THREADS)
 
 

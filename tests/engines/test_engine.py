@@ -7,6 +7,7 @@ import random
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from gem_core.episodes.data import FinishReason
 from gem_core.policies.engine.attention import NAME
@@ -341,3 +342,23 @@ def test_a_sliding_window(make):
         wanted = teacher_forced(model, one.prompt_ids, answer.token_ids)
         assert torch.allclose(torch.tensor(answer.logprobs), wanted, atol=1e-5)
     assert done != Engine(plain).generate(asked)
+
+
+class Calls(TorchDispatchMode):
+    """Notes how many numbers each call of a cosine has."""
+
+    def __init__(self):
+        super().__init__()
+        self.sizes = []
+
+    def __torch_dispatch__(self, function, types, arguments=(), kwargs=None):
+        if function is torch.ops.aten.cos.default:
+            self.sizes.append(arguments[0].numel())
+        return function(*arguments, **(kwargs or {}))
+
+
+def test_one_thread_makes_the_first_call_of_a_function(model):
+    """Several threads at once got cosines that were wrong by 1e-4, in the first forward pass."""
+    with Calls() as calls:
+        Engine(model).generate([request(number) for number in range(8)])
+    assert calls.sizes[0] == 1 < max(calls.sizes)

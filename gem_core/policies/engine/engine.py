@@ -26,6 +26,7 @@ import torch
 from gem_core.episodes.data import Completion, FinishReason
 from gem_core.errors import require_methods
 from gem_core.policies.engine.attention import KEYS_MULTIPLE, EngineMode
+from gem_core.policies.engine.first_calls import make_first_calls
 from gem_core.policies.engine.kv_store import ROWS_MULTIPLE, KVStore, round_up
 from gem_core.policies.engine.sampling import Sampling, sample
 from gem_core.policies.engine.slots import SequenceSlot, SlotTable
@@ -113,6 +114,7 @@ class Engine:
     ) -> None:
         hint = "It is a loaded causal language model of transformers."
         require_methods("Engine(model)", model, ("config", "forward"), hint)
+        make_first_calls()
         positions = getattr(model.config.get_text_config(), "max_position_embeddings", None)
         self.model = model
         self._store_argument = _store_argument(model)

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from gem_core.episodes.data import Episode, Segment
+from gem_core.policies.engine.first_calls import make_first_calls
 from gem_core.training.warm_start.imitation import Imitation
 
 _NO_LOSS = -100
@@ -32,6 +33,7 @@ def clone(model: Any, episodes: Sequence[Episode], imitation: Imitation) -> list
         The loss of each step: mean cross-entropy per action token, in nats.
     """
     trained = [p for p in model.parameters() if p.requires_grad]
+    make_first_calls()
     optimizer = torch.optim.AdamW(trained, lr=imitation.lr, betas=(0.9, 0.95), weight_decay=0.0)
     losses = []
     model.train()
