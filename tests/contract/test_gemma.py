@@ -50,6 +50,7 @@ def gemma(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow("openrlhf", "verl")
 def test_a_step_of_gemma_is_trained(gemma, train):
     code, output, run = train("gemma", f"model.path={gemma}", "train.steps=1", ESTIMATOR)
     assert code == 0, output[-4000:]

@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 PROGRAM = """
 import os, sys
 from pathlib import Path
@@ -39,6 +41,7 @@ if __name__ == "__main__":
 """Records the data of a run, replaces them and trains."""
 
 
+@pytest.mark.slow("openrlhf", "rl2", "verl")
 def test_a_worker_with_other_data_ends_the_run(trainer_name, tmp_path):
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
