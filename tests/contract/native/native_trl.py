@@ -17,9 +17,10 @@ SCHEDULES = {"constant": "constant_with_warmup", "linear": "linear", "cosine": "
 def configuration(recipe):
     """The real configuration object of a run with ``recipe``.
 
-    ``GRPOConfig`` cannot be made for a GPU that is not here: for those it is its fields.
+    ``GRPOConfig`` cannot be made for a GPU or for ranks that are not here: for those it is its
+    fields.
     """
-    if recipe.hardware.device == "gpu":
+    if recipe.hardware.device == "gpu" or recipe.hardware.gpus > 1:
         defaults = {field.name: field.default for field in fields(GRPOConfig)}
         return SimpleNamespace(**defaults | translate(recipe))
     return native_config(recipe, [1], tempfile.gettempdir())
