@@ -23,8 +23,6 @@ MISSING = frozenset(
         "letter-counting",
         "basic-arithmetic",
         "chain-sum",
-        "math-12k-python",
-        "hotpot-qa-search",
     }
 )
 """Baselines without a table `[profiles.learn]` of their own, which this list loses one by one."""
