@@ -80,7 +80,7 @@ test-compare: envs  ## three steps of one experiment in every trainer, token by 
 # The core's run has the tests of workers behind a server.
 slow-openrlhf: ON_RAY := tests/workers tests/vector --ignore tests/workers/servers
 .PHONY: test-slow
-test-slow: $(TRAINERS:%=slow-%) slow-core  ## the tests marked slow, which make test leaves out (two hours)
+test-slow: $(TRAINERS:%=slow-%) slow-core  ## the tests marked slow, which make test leaves out
 slow-core: env-core
 	$(call stage,slow-core,$(CORE_PY) $(PYTEST) --trainer none --slow -m slow tests --ignore tests/launchpad --ignore tests/rl2_source)
 $(ALL_TRAINERS:%=slow-%): slow-%: env-%

@@ -306,6 +306,7 @@ class Fleet:
 
     def replace_late(self, worker: Worker, late: list[WorkerCall]) -> None:
         """Let the late calls of a worker that was ended fail, and its others continue."""
+        self._last_end = "a call was late, and it was ended"
         for call in late:
             self.fail(call, EnvDeadlineError(call.seconds))
         self._move(worker, late)
