@@ -12,7 +12,8 @@ TRL_PY := $(ENVS)/trl/bin/python
 PYTEST := -m pytest --quiet --timeout 900 --durations 25
 # No environment has every optional package; these two together have all that the modules import.
 # The sandbox's server is a program: importing its main module runs it.
-DOCTEST := $(PYTEST) --doctest-modules --doctest-ignore-import-errors --ignore gem_core/execution/sandbox/server gem_core
+COMPANIONS := $(addprefix integrations/gem_,compare models preflight sandbox server view)
+DOCTEST := $(PYTEST) --doctest-modules --doctest-ignore-import-errors --ignore integrations/gem_sandbox/server gem_core $(COMPANIONS)
 # Core tests that also run with each trainer's versions of numpy, torch and transformers.
 CROSS ?= tests/adapters tests/advantages tests/episodes/hf tests/evaluation tests/parity tests/tiny
 # Of numpy and transformers TRL has the newest, Oat the oldest: these two have all of them. The others

@@ -7,11 +7,11 @@ from statistics import fmean
 
 from same_steps import SameSteps, same_steps
 
+from gem_compare.agreement import exchangeable
+from gem_compare.power import smallest_deficit
+from gem_compare.results import CellResult, mean_interval
 from gem_core.evaluation.paired import sign_flip_p
-from gem_core.results.compare.agreement import exchangeable
-from gem_core.results.compare.power import smallest_deficit
-from gem_core.results.compare.results import CellResult, mean_interval
-from gem_core.results.report import markdown_table
+from gem_core.results import markdown_table
 from gem_core.runs.recipe.load import load_recipe
 
 AGREE = """\

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from baseline_agreement import APART
 from same_steps import same_steps
 
-from gem_core.results.compare.results import CellResult
-from gem_core.results.report import markdown_table
-from gem_core.results.report.tables import success
+from gem_compare.results import CellResult
+from gem_core.results import markdown_table
+from gem_core.results.tables import success
 
 FOUR = """\
 ## Four algorithms

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 
 import panels
 
-from gem_core.results.compare.results import CellResult
-from gem_core.results.report.plots import running_mean
+from gem_compare.results import CellResult
+from gem_core.results.plots import running_mean
 
 TRAINERS = ("trl", "verl", "openrlhf", "oat", "rl2")
 COLOURS = {

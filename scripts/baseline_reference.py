@@ -19,9 +19,9 @@ from baseline_agreement import agreement, algorithms
 from baseline_algorithms import four_algorithms
 from baseline_curves import DASHES, TRAINERS, picture
 
-from gem_core.results.compare.results import CellResult, read_cells
-from gem_core.results.report import markdown_table, origin_lines
-from gem_core.results.report.tables import success
+from gem_compare.results import CellResult, read_cells
+from gem_core.results import markdown_table, origin_lines
+from gem_core.results.tables import success
 from gem_core.runs.recipe.load import load_recipe
 from gem_core.runs.recipe.suite import Baseline, load_suite
 

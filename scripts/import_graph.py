@@ -34,6 +34,16 @@ KERNEL = ("errors", "env", "episodes", "advantages")
 """The environment interface, episodes and estimators: all that a trainer's loop needs."""
 KERNEL_MAY_IMPORT = {"numpy", "msgspec"}
 """What the kernel imports besides the standard library and itself."""
+COMPANIONS = {
+    "gem_adapters": (),
+    "gem_compare": ("gem_view",),
+    "gem_models": (),
+    "gem_preflight": ("gem_sandbox",),
+    "gem_sandbox": (),
+    "gem_server": (),
+    "gem_view": (),
+}
+"""The packages beside the core that are no adapters, and those of them that each imports."""
 LAZY = {("env", "envs")}
 """The one arrow up: the registry imports the built-in environments at the first look-up."""
 
@@ -153,25 +163,24 @@ def kernel_strangers(root: Path) -> list[str]:
 
 
 def packages(root: Path) -> list[Path]:
-    """Return the packages of the project: the core, what adapters share, the adapters."""
+    """Return the packages of the project: the core, its companions, the adapters."""
     return [root / "gem_core", *sorted((root / "integrations").glob("gem_*"))]
 
 
 def borders_crossed(root: Path) -> list[str]:
-    """Return the imports from the core to an adapter, or from one adapter to another.
+    """Return the imports from the core to another package, and those between the others.
 
-    ``gem_adapters`` is what the adapters share: they import it, it imports none of them, and the
-    core imports neither.
+    An adapter imports ``gem_adapters``, which is what adapters share, and a companion those that
+    `COMPANIONS` says.
     """
-    adapters = {path.name for path in packages(root)} - {"gem_core"}
+    others = {path.name for path in packages(root)} - {"gem_core"}
     crossing = set()
     for package in packages(root):
-        allowed = {package.name, "gem_core"}
-        if package.name not in ("gem_core", "gem_adapters"):
-            allowed.add("gem_adapters")
+        shared = () if package.name == "gem_core" else ("gem_adapters",)
+        allowed = {package.name, "gem_core", *COMPANIONS.get(package.name, shared)}
         for module, path in modules_of(package).items():
             tops = {name.split(".")[0] for name in imported_names(module, path)}
-            crossing |= {f"{module} imports {top}" for top in tops & (adapters - allowed)}
+            crossing |= {f"{module} imports {top}" for top in tops & (others - allowed)}
     return sorted(crossing)
 
 

@@ -15,10 +15,10 @@ import sys
 from pathlib import Path
 from statistics import mean
 
-from gem_core.results.compare.agreement import side_by_side
-from gem_core.results.compare.lockstep.page import headline, title
-from gem_core.results.compare.results import groups, read_cells
-from gem_core.results.report import markdown_table
+from gem_compare.agreement import side_by_side
+from gem_compare.lockstep.page import headline, title
+from gem_compare.results import groups, read_cells
+from gem_core.results import markdown_table
 from gem_core.runs.trainers import list_trainers
 
 ROOT = Path(__file__).resolve().parent.parent

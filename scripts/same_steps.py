@@ -3,7 +3,7 @@
 Sampling is keyed by seed, task and turn, so that two trainers that do the same thing draw the same
 tokens until rounding flips the first of them. The whole batch is compared by the figures that a
 recorded run keeps of every step; token by token compare those runs that keep every episode
-(`gem_core.results.compare.lockstep`).
+(`gem_compare.lockstep`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gem_core.results.compare.results import CellResult
+from gem_compare.results import CellResult
 
 BATCH = ("success/mean", "reward/mean", "turns/mean", "tokens/action")
 """Figures of the whole batch of a step, in five digits, that depend on the drawn tokens only."""

@@ -17,7 +17,7 @@ from pathlib import Path
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 
-from gem_core.results.view.server import make_server
+from gem_view.server import make_server
 
 ROOT = Path(__file__).resolve().parents[1]
 MAX_BYTES = 200_000

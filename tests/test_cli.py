@@ -158,9 +158,7 @@ def test_defects_are_not_swallowed(gem, monkeypatch):
 
 
 def test_doctor_lists_every_trainer_and_fails_where_none_is_installed(gem, monkeypatch):
-    monkeypatch.setattr(
-        "gem_core.training.preflight.readiness.probe.installed_version", lambda _: None
-    )
+    monkeypatch.setattr("gem_preflight.readiness.probe.installed_version", lambda _: None)
     code, out, _ = gem("doctor")
     assert code == 1
     for name, trainer in list_trainers().items():
@@ -170,9 +168,7 @@ def test_doctor_lists_every_trainer_and_fails_where_none_is_installed(gem, monke
 
 
 def test_doctor_reports_missing_trainers_with_its_exit_code(gem, monkeypatch):
-    monkeypatch.setattr(
-        "gem_core.training.preflight.readiness.probe.installed_version", lambda _: None
-    )
+    monkeypatch.setattr("gem_preflight.readiness.probe.installed_version", lambda _: None)
     code, out, _ = gem("doctor", "--trainer", "trl", "verl", "--device", "cpu")
     assert code == 1
     assert "trl: trl is not installed\n    make env-trl" in out

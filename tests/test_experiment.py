@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from gem_core.errors import MissingDependencyError, UnknownNameError
-from gem_core.results.report import learning_curve
+from gem_core.results import learning_curve
 from gem_core.runs.directory.run_dir import RunDir
 from gem_core.runs.recipe.load import load_recipe
 from gem_core.runs.tracking.follow import STATE

@@ -13,6 +13,9 @@ from typing import Any
 
 import pytest
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts"))
+import import_graph
+
 import gem_core
 from gem_core.cli import main
 from gem_core.env.registration import make_from_data, references
@@ -135,7 +138,7 @@ def test_a_plugin_offers_what_it_defines_itself(stranger: Callable[..., str]) ->
         "gem_core.execution.workers.process:subprocess",
         "gem_core.execution.workers.process:Popen",
         "gem_core.runs.directory.run_dir:RunDir",
-        "gem_core.execution.sandbox._guarded_runner:main",
+        "gem_sandbox._guarded_runner:main",
         "gem_core.envs.multi_agent.base:MultiAgentEnv",
         "gem_core.envs.multi_agent.games:reduce",
     ],
@@ -405,8 +408,8 @@ IMPORTS = {
     "runs/trainers.py": "declarations of adapters, and the table of the commands",
     "envs/graders/_pool_server.py": "a constant of the module that starts the process",
     "execution/workers/child.py": "builders of the process that started the worker",
-    "results/compare/prepared.py": "declarations of adapters",
-    "training/preflight/readiness/probe.py": "declarations of adapters",
+    "gem_compare/prepared.py": "declarations of adapters",
+    "gem_preflight/readiness/probe.py": "declarations of adapters",
     "envs/bridges/gem_llm.py": "GEM's own registry",
     "runs/tracking/trackers.py": "its own table",
     "cli/check.py": "the class that the command line names",
@@ -426,9 +429,13 @@ MAKES = {
 
 
 def files() -> Iterator[tuple[str, ast.AST]]:
-    for path in sorted((ROOT / "gem_core").rglob("*.py")):
-        name = str(path.relative_to(ROOT / "gem_core"))
-        yield name, ast.parse(path.read_text(encoding="utf-8"))
+    """Yield the modules of the core, named from its folder, and those of its companions."""
+    folders = [(ROOT / "gem_core", ROOT / "gem_core")]
+    integrations = ROOT / "integrations"
+    folders += [(integrations, integrations / name) for name in sorted(import_graph.COMPANIONS)]
+    for base, folder in folders:
+        for path in sorted(folder.rglob("*.py")):
+            yield str(path.relative_to(base)), ast.parse(path.read_text(encoding="utf-8"))
 
 
 def called(node: ast.AST) -> str:
@@ -447,7 +454,7 @@ def test_modules_are_imported_by_name_in_known_places_only() -> None:
         if called(node) in ("import_module", "EntryPoint", "__import__")
         and isinstance(node, ast.Call)
         and not (node.args and isinstance(node.args[0], ast.Constant))
-        and not name.startswith("execution/sandbox/")  # inside the sandbox
+        and not name.startswith("gem_sandbox/")  # inside the sandbox
         and name != "envs/graders/_code_runner.py"
     }
     assert found <= IMPORTS.keys(), found - IMPORTS.keys()

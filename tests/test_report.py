@@ -6,8 +6,8 @@ import pytest
 
 from gem_core.errors import RunError
 from gem_core.evaluation.outcomes import TaskOutcome, add_outcome, read_outcomes
-from gem_core.results.report import before_after, record, result_rows
-from gem_core.results.report.tables import success
+from gem_core.results import before_after, record, result_rows
+from gem_core.results.tables import success
 from gem_core.runs.directory.run_dir import RunDir
 from gem_core.runs.recipe.load import load_recipe
 

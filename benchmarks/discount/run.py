@@ -17,9 +17,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from gem_core.results.report import markdown_table, record
-from gem_core.results.report.plots import new_figure, running_mean, save_figure
-from gem_core.results.report.tables import success
+from gem_core.results import markdown_table, record
+from gem_core.results.plots import new_figure, running_mean, save_figure
+from gem_core.results.tables import success
 from gem_core.runs import provenance
 from gem_core.runs.directory.run_dir import RunDir
 

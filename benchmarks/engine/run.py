@@ -27,7 +27,7 @@ from gem_core.episodes.data import Completion, Episode, FinishReason
 from gem_core.episodes.rollout import MicroBatcher, Request, play_batch, play_many
 from gem_core.policies.engine.asynchronous import AsyncEngine
 from gem_core.policies.engine.engine import Engine, EngineRequest
-from gem_core.results.report import markdown_table
+from gem_core.results import markdown_table
 from gem_core.runs.recipe.load import load_recipe
 from gem_core.runs.tasks import MachineFactory
 from gem_core.training.tiny import model_path

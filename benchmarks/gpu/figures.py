@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from statistics import mean
 from typing import Any
 
-from gem_core.results.report import markdown_table
+from gem_core.results import markdown_table
 from gem_core.runs.directory.run_dir import RunDir
 from gem_core.runs.provenance import short
 

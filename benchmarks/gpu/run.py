@@ -26,8 +26,8 @@ from figures import figures, page
 from processes import execute, used_mib, wait_for_memory
 from watch import GpuWatch
 
+from gem_compare.runner import trainer_python
 from gem_core.errors import MissingDependencyError
-from gem_core.results.compare.runner import trainer_python
 from gem_core.runs import provenance
 from gem_core.runs.directory.run_dir import RunDir
 from gem_core.runs.hardware import describe_machine

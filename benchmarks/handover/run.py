@@ -17,9 +17,9 @@ import tempfile
 from itertools import pairwise
 from pathlib import Path
 
-from gem_core.results.compare.runner import trainer_python
-from gem_core.results.report import learning_curve, markdown_table, record
-from gem_core.results.report.tables import success
+from gem_compare.runner import trainer_python
+from gem_core.results import learning_curve, markdown_table, record
+from gem_core.results.tables import success
 from gem_core.runs import provenance
 from gem_core.runs.directory.run_dir import RunDir
 

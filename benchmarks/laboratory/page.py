@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from gem_core.results.report import markdown_table
-from gem_core.results.report.plots import new_figure, save_figure
+from gem_core.results import markdown_table
+from gem_core.results.plots import new_figure, save_figure
 from gem_core.runs import provenance
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -27,10 +27,10 @@ from exact import list_trajectories
 from page import PAGE, PICTURE, draw, page
 from processes import PROCESSES
 
+from gem_compare.runner import trainer_python
 from gem_core.advantages import estimator_needs, list_estimators
 from gem_core.errors import unknown
-from gem_core.results.compare.runner import trainer_python
-from gem_core.results.report import markdown_table
+from gem_core.results import markdown_table
 from gem_core.runs import provenance
 from gem_core.runs.hardware import describe_machine
 from gem_core.runs.trainers import list_trainers

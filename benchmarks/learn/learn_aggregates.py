@@ -14,7 +14,7 @@ from gem_core.evaluation.aggregates import (
     probability_of_improvement,
     stratified_interval,
 )
-from gem_core.results.report import markdown_table
+from gem_core.results import markdown_table
 
 TITLES = {"rebn": "ReBN", "reinforce": "REINFORCE", "grpo": "GRPO", "ppo": "PPO"}
 FIRST = "rebn"

@@ -12,12 +12,12 @@ from typing import Any
 
 import msgspec
 
+from gem_compare.grid import Cell
+from gem_compare.lockstep.traces import digest, read_trace
+from gem_compare.recipes import differing_keys
 from gem_core.errors import GemError, RunError
 from gem_core.evaluation.controls.file import CONTROLS, FitRecord, read_controls
 from gem_core.evaluation.outcomes import read_outcomes
-from gem_core.results.compare.grid import Cell
-from gem_core.results.compare.lockstep.traces import digest, read_trace
-from gem_core.results.compare.recipes import differing_keys
 from gem_core.runs.directory import files as run_files
 from gem_core.runs.directory.run_dir import RunDir
 from gem_core.runs.recipe.load import stored_recipe

@@ -8,7 +8,7 @@ from learn_cells import LearnCell, equal_steps
 from learn_verdicts import Experiments, Judged, judge_experiments
 
 from gem_core.evaluation.controls.file import CONTROLS
-from gem_core.results.report import markdown_table
+from gem_core.results import markdown_table
 
 HEAD = (
     "baseline",

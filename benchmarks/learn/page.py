@@ -10,7 +10,7 @@ from learn_cells import RESULTS, LearnCell, read_learn_cells
 from learn_tables import others_table, suite_table
 from learn_verdicts import Experiments, Judged, group_cells
 
-from gem_core.results.report.origin import origin_lines
+from gem_core.results.origin import origin_lines
 from gem_core.runs.recipe.suite import load_suite
 from gem_core.runs.trainers import get_trainer, trainer_names
 

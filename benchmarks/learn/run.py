@@ -31,11 +31,11 @@ from learn_cells import (
 )
 from page import SEEDS, write_page
 
+from gem_compare.grid import ALGORITHMS, Cell, make_grid
+from gem_compare.lockstep.recipe import WHOLE_BATCHES
+from gem_compare.reasons import failure_reason
+from gem_compare.runner import GridPlan, run_cell, trainer_python
 from gem_core.errors import GemError
-from gem_core.results.compare.grid import ALGORITHMS, Cell, make_grid
-from gem_core.results.compare.lockstep.recipe import WHOLE_BATCHES
-from gem_core.results.compare.reasons import failure_reason
-from gem_core.results.compare.runner import GridPlan, run_cell, trainer_python
 from gem_core.runs import provenance
 from gem_core.runs.directory.lock import exclusive
 from gem_core.runs.directory.run_dir import RunDir

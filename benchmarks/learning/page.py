@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from gem_core.results.report import markdown_table
+from gem_core.results import markdown_table
 
 Row = dict[str, Any]
 HEAD = """\

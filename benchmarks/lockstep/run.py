@@ -18,18 +18,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gem_core.results.compare.grid import Cell, make_grid
-from gem_core.results.compare.lockstep.differences import LOGPROBS, differences, drifts
-from gem_core.results.compare.lockstep.divergence import first_divergence
-from gem_core.results.compare.lockstep.page import headline, sections, title
-from gem_core.results.compare.lockstep.plots import picture
-from gem_core.results.compare.lockstep.recipe import overrides
-from gem_core.results.compare.lockstep.report import write_summary
-from gem_core.results.compare.lockstep.summary import Summary, faults, summarize
-from gem_core.results.compare.lockstep.traces import Trace, read_trace
-from gem_core.results.compare.results import read_cells
-from gem_core.results.compare.runner import GridPlan, run_grid
-from gem_core.results.report import markdown_table
+from gem_compare.grid import Cell, make_grid
+from gem_compare.lockstep.differences import LOGPROBS, differences, drifts
+from gem_compare.lockstep.divergence import first_divergence
+from gem_compare.lockstep.page import headline, sections, title
+from gem_compare.lockstep.plots import picture
+from gem_compare.lockstep.recipe import overrides
+from gem_compare.lockstep.report import write_summary
+from gem_compare.lockstep.summary import Summary, faults, summarize
+from gem_compare.lockstep.traces import Trace, read_trace
+from gem_compare.results import read_cells
+from gem_compare.runner import GridPlan, run_grid
+from gem_core.results import markdown_table
 from gem_core.runs import provenance
 from gem_core.runs.directory.run_dir import RunDir
 

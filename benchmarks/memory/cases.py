@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 
-from gem_core.training.preflight.activations import Precision
-from gem_core.training.preflight.shapes import Shape
+from gem_preflight.activations import Precision
+from gem_preflight.shapes import Shape
 
 SIZES = {
     "small": Shape(256, 4, 4, 4, 64, 768, 8192, True),

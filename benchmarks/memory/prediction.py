@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from gem_core.training.preflight import activations
-from gem_core.training.preflight.activations import BFLOAT16, FLOAT32, Precision
-from gem_core.training.preflight.moments import Moment, Pass, moments, single_tensor_step
-from gem_core.training.preflight.shapes import Shape
+from gem_preflight import activations
+from gem_preflight.activations import BFLOAT16, FLOAT32, Precision
+from gem_preflight.moments import Moment, Pass, moments, single_tensor_step
+from gem_preflight.shapes import Shape
 
 
 def cross_entropy(tokens: int, precision: Precision, checkpointing: bool) -> Pass:

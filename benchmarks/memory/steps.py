@@ -19,7 +19,7 @@ from cases import SIZES, Case
 from torch.profiler import ProfilerActivity, profile
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
-from gem_core.training.preflight.shapes import Shape
+from gem_preflight.shapes import Shape
 
 WARM = Shape(64, 1, 1, 1, 64, 64, 64, True)
 

@@ -25,9 +25,9 @@ from typing import Any
 
 from shared import BASELINE, FOLDER, OVERRIDES, PROFILE, experiment, prepare
 
-from gem_core.results.compare.processes import end_session
-from gem_core.results.compare.runner import trainer_python
-from gem_core.results.report import markdown_table
+from gem_compare.processes import end_session
+from gem_compare.runner import trainer_python
+from gem_core.results import markdown_table
 from gem_core.runs import provenance
 from gem_core.runs.directory.run_dir import RunDir
 

@@ -24,7 +24,7 @@ from typing import Any
 
 from source_faults import FAULTS, Fault
 
-from gem_core.results.compare.runner import trainer_python
+from gem_compare.runner import trainer_python
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]

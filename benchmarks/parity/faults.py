@@ -417,7 +417,7 @@ def main() -> int:
     """Inject all faults, write the page, print it."""
     from run import MODEL, QUIET
 
-    from gem_core.results.compare.runner import trainer_python
+    from gem_compare.runner import trainer_python
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trainers", nargs="+", default=list(ALL))

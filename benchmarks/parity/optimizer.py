@@ -20,9 +20,9 @@ from typing import Any
 
 from safetensors.torch import load_file
 
-from gem_core.results.compare.grid import Cell
-from gem_core.results.compare.runner import GridPlan, run_grid
-from gem_core.results.report import markdown_table
+from gem_compare.grid import Cell
+from gem_compare.runner import GridPlan, run_grid
+from gem_core.results import markdown_table
 from gem_core.runs.directory.run_dir import RunDir
 from gem_core.runs.trainers import get_trainer, list_trainers
 from gem_core.training.tiny.cache import model_path

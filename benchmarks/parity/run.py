@@ -21,7 +21,7 @@ from typing import Any
 
 from tables import gradient_table, page, run_table
 
-from gem_core.results.compare.runner import trainer_python
+from gem_compare.runner import trainer_python
 from gem_core.runs.trainers import list_trainers
 
 HERE = Path(__file__).parent

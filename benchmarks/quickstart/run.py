@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean
 
-from gem_core.results.report import learning_curve, markdown_table, record
-from gem_core.results.report.tables import success
+from gem_core.results import learning_curve, markdown_table, record
+from gem_core.results.tables import success
 from gem_core.runs import provenance
 from gem_core.runs.directory.run_dir import RunDir
 from gem_core.runs.recipe.load import load_recipe

@@ -12,7 +12,8 @@ import platform
 import sys
 from pathlib import Path
 
-from gem_core.execution.sandbox import Sandbox, SandboxResult, SandboxUnavailable
+from gem_core.execution.sandbox import SandboxResult, SandboxUnavailable
+from gem_sandbox import Sandbox
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[1] / "tests" / "sandbox"))

@@ -20,9 +20,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from gem_core.execution.sandbox import Sandbox, SandboxLimits, SandboxUnavailable
-from gem_core.execution.sandbox.processes import members
+from gem_core.execution.sandbox import SandboxLimits, SandboxUnavailable
 from gem_core.runs import provenance
+from gem_sandbox import Sandbox
+from gem_sandbox.processes import members
 
 HERE = Path(__file__).resolve().parent
 PROGRAM = "import math\nprint(sum(math.sqrt(n) for n in range(100)))"

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gem_core.results.compare.results import mean_interval
-from gem_core.results.report import markdown_table
-from gem_core.results.report.origin import origin_lines
+from gem_compare.results import mean_interval
+from gem_core.results import markdown_table
+from gem_core.results.origin import origin_lines
 from gem_core.runs.directory.run_dir import RunDir
 
 if TYPE_CHECKING:

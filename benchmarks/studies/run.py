@@ -19,7 +19,7 @@ from pathlib import Path
 import msgspec
 from page import write_page
 
-from gem_core.results.report import record
+from gem_core.results import record
 from gem_core.runs import provenance
 from gem_core.runs.directory.run_dir import RunDir
 

@@ -147,7 +147,7 @@ def page(folder: Path = HERE) -> str:
 
 def draw(figures: dict[str, Any], path: Path) -> None:
     """Draw the engine's busy share over time, one line per loop."""
-    from gem_core.results.report.plots import new_figure, save_figure
+    from gem_core.results.plots import new_figure, save_figure
 
     figure, ((axes,),) = new_figure()
     for name, loop in figures["loops"].items():

@@ -27,7 +27,7 @@ from gem_core.env.interface import Env
 from gem_core.episodes.context import Context, HFTokenizer, get_template
 from gem_core.episodes.data import Completion
 from gem_core.episodes.machine import EpisodeMachine
-from gem_core.results.report import markdown_table
+from gem_core.results import markdown_table
 from gem_core.runs import provenance
 from gem_core.runs.generation_config import read_eos_ids
 from gem_core.runs.hardware import describe_machine

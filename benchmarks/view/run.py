@@ -27,10 +27,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from gem_core.results.view.index import EpisodeIndex
 from gem_core.runs.directory import episode_store as store
 from gem_core.runs.directory.run_dir import RunDir
 from gem_core.runs.recipe.load import load_recipe
+from gem_view.index import EpisodeIndex
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -182,7 +182,7 @@ class Client:
 
 def serve(path: Path) -> int:
     """Serve a run until the process ends; the first line that is printed is the port."""
-    from gem_core.results.view.server import make_server
+    from gem_view.server import make_server
 
     server = make_server([path])
     print(server.server_port, flush=True)

@@ -13,7 +13,7 @@ def controls(arguments: argparse.Namespace) -> int:
 
     from gem_core.evaluation.controls.play import play_controls, read_trained
     from gem_core.evaluation.progress import no_progress, show_progress
-    from gem_core.results.report.tables import markdown_table, plain_table
+    from gem_core.results.tables import markdown_table, plain_table
 
     quiet_libraries()
     trained = read_trained(

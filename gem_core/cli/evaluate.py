@@ -227,7 +227,7 @@ def _print_result(arguments: argparse.Namespace, result: dict[str, Any]) -> int:
 def _print_table(
     arguments: argparse.Namespace, head: Sequence[str], rows: Iterable[Sequence[str]]
 ) -> None:
-    from gem_core.results.report.tables import markdown_table, plain_table
+    from gem_core.results.tables import markdown_table, plain_table
 
     table = markdown_table if arguments.markdown else plain_table
     print(table(tuple(head), [tuple(row) for row in rows]))

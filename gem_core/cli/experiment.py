@@ -63,15 +63,15 @@ def report(arguments: argparse.Namespace) -> int:
     place, unless ``--png`` asks for them.
     """
     from gem_core.evaluation.folder import TRAINER
-    from gem_core.results.report import (
+    from gem_core.results import (
         markdown_table,
         origin_lines,
         plain_table,
         record,
         result_rows,
     )
-    from gem_core.results.report.data import environments_of
-    from gem_core.results.report.tables import HEAD
+    from gem_core.results.data import environments_of
+    from gem_core.results.tables import HEAD
 
     runs = [RunDir(path) for path in arguments.runs]
     for run in runs:
@@ -99,8 +99,8 @@ def report(arguments: argparse.Namespace) -> int:
 
 def _report_json(arguments: argparse.Namespace, runs: Sequence[RunDir]) -> int:
     """Print the runs as JSON: path, trainer and, of a finished one, ``result.json``."""
-    from gem_core.results.report import learning_curve, origin_lines, record
-    from gem_core.results.report.data import environments_of
+    from gem_core.results import learning_curve, origin_lines, record
+    from gem_core.results.data import environments_of
 
     rows = [
         {
@@ -123,7 +123,7 @@ def _report_json(arguments: argparse.Namespace, runs: Sequence[RunDir]) -> int:
 
 def _draw(runs: Sequence[RunDir], png: Path | None = None, metric: str = "success/mean") -> None:
     """Draw the curves and print where; a missing matplotlib is an error only with ``png``."""
-    from gem_core.results.report import learning_curve
+    from gem_core.results import learning_curve
 
     target = png or refuse_link(runs[0].path / "learning-curve.png")
     try:

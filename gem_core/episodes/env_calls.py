@@ -5,7 +5,7 @@ the event loop nor the other episodes wait, and a deadline ends an episode whose
 A deadline that `Limits` sets holds for every environment. Where it sets none, a call may take
 `DEFAULT_DEADLINE_S`; environments that cannot block are then called directly (`never_blocks`).
 Environments in worker processes (`gem_core.execution.workers`) and behind servers
-(`gem_core.execution.server`) need no threads here.
+(`gem_core.execution.server_client`) need no threads here.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Where things run: the sandbox, worker processes, vector environments, the environment server."""
+"""Where things run: sandboxes, worker processes, vector environments, environments of a server."""

@@ -30,7 +30,7 @@ class EngineMemory:
 
 @dataclass(frozen=True)
 class MemoryLayout:
-    """How a trainer holds a model on its GPUs, for `gem_core.training.preflight`.
+    """How a trainer holds a model on its GPUs, for `gem_preflight`.
 
     Attributes:
         weights: bytes of a weight that the forward pass is made from.

@@ -29,7 +29,7 @@ from gem_core.episodes.context import (
 from gem_core.episodes.data import Episode
 from gem_core.episodes.machine import EpisodeMachine
 from gem_core.errors import GemError, RecipeError, require_kind
-from gem_core.execution.server.opening import Wanted
+from gem_core.execution.server_client.opening import Wanted
 from gem_core.runs.environments.data import compare_served, make_for_run
 from gem_core.runs.environments.servers import wanted
 from gem_core.runs.environments.tools import count_tokens_with, native_functions

@@ -40,7 +40,7 @@ class Trainer:
         modules: module that must be importable -> the command that installs it.
         memory: how it holds a model on its GPUs, for ``gem-core plan``; ``None`` = not known.
         shared_imports: modules that a comparison on a CPU imports once for all of this trainer's
-            cells, see `gem_core.results.compare.prepared`; only for a trainer that runs in the
+            cells, see `gem_compare.prepared`; only for a trainer that runs in the
             process that launches it, and whose modules start no threads.
     """
 

@@ -1,4 +1,4 @@
-"""The Python tool: the agent's programs run in `gem_core.execution.sandbox`."""
+"""The Python tool: the agent's programs run in a sandbox."""
 
 from __future__ import annotations
 

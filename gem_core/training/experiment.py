@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from gem_core.evaluation.outcomes import TaskOutcome, add_outcome
-from gem_core.policies.models.files import copy_source_files
-from gem_core.policies.models.packaged.folders import origin_of
+from gem_core.policies.models.files import copy_source_files, origin_of
 from gem_core.policies.models.weights import require_complete, require_export
-from gem_core.results.report.failures import count_failures
+from gem_core.results.failures import count_failures
 from gem_core.runs import trainers
 from gem_core.runs.directory.files import refuse_link
 from gem_core.runs.directory.lock import exclusive
@@ -165,7 +164,7 @@ def _run(
     log: Callable[[str], None],
 ) -> RunDir:
     """Make the run, unless it is finished."""
-    from gem_core.results.report.data import data_lines
+    from gem_core.results.data import data_lines
 
     resume = if_exists == "resume" and RunDir(path).exists
     if resume and RunDir(path).finished:
@@ -188,7 +187,7 @@ def _train(
     log: Callable[[str], None],
 ) -> RunDir:
     """Evaluate, train, evaluate and write the result."""
-    from gem_core.results.report import before_after
+    from gem_core.results import before_after
     from gem_core.runs.tracking.progress import progress
 
     recipe, trainer = resolved.recipe, resolved.trainer.name

@@ -18,7 +18,7 @@ from gem_core.envs.bridges.foreign import ForeignEnv, foreign_seed
 from gem_core.envs.bridges.global_random import GlobalRandom
 from gem_core.envs.bridges.gymnasium_env import plain_text
 from gem_core.errors import EpisodeStateError, MissingDependencyError, UnknownNameError
-from gem_core.results.report.data import data_lines
+from gem_core.results.data import data_lines
 from gem_core.runs.environments.description import describe_environments
 from gem_core.runs.recipe.load import load_recipe
 

@@ -63,7 +63,7 @@ def one_line(said: tuple[int, str, str], code: int = 2) -> str:
 @pytest.mark.parametrize(("source", "message"), [*RECIPES, *NO_RECIPE])
 @pytest.mark.parametrize("command", READERS, ids=lambda command: command[0])
 def test_a_recipe_that_cannot_be_read(gem, bad, monkeypatch, command, source, message):
-    monkeypatch.setattr("gem_core.results.compare.runner.trainer_python", lambda _: sys.executable)
+    monkeypatch.setattr("gem_compare.runner.trainer_python", lambda _: sys.executable)
     if command[0] == "serve":
         pytest.importorskip("uvicorn")
     assert message in one_line(gem(*(part.format(source) for part in command)))

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from gem_core.results.compare import runner
-from gem_core.results.compare.grid import Cell
+from gem_compare import runner
+from gem_compare.grid import Cell
 
 SCRIPT = """
 import json, os, pathlib, subprocess, sys, time

@@ -10,11 +10,11 @@ import json
 
 import numpy as np
 
+from gem_compare.grid import Cell
+from gem_compare.lockstep.recipe import overrides
 from gem_core.episodes.data import Completion, Episode, Segment, Turn
 from gem_core.episodes.request_seed import request_seed
 from gem_core.policies.engine.philox import uniforms
-from gem_core.results.compare.grid import Cell
-from gem_core.results.compare.lockstep.recipe import overrides
 
 STEPS = 6
 EPISODES = 8

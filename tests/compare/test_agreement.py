@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from gem_core.results.compare.agreement import exchangeable, side_by_side
-from gem_core.results.compare.power import smallest_deficit
-from gem_core.results.compare.results import CellResult
+from gem_compare.agreement import exchangeable, side_by_side
+from gem_compare.power import smallest_deficit
+from gem_compare.results import CellResult
 
 
 def runs(after, trainers=("oat", "trl"), baseline="game"):

@@ -9,24 +9,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gem_core.cli import main
-from gem_core.cli.compare import QUICK
-from gem_core.errors import RunError
-from gem_core.policies.engine.philox import uniforms
-from gem_core.results.compare.grid import Cell
-from gem_core.results.compare.lockstep.divergence import tie_gap
-from gem_core.results.compare.lockstep.page import lockstep_page
-from gem_core.results.compare.lockstep.recipe import WHOLE_BATCHES
-from gem_core.results.compare.lockstep.summary import (
+from gem_compare.command import QUICK
+from gem_compare.grid import Cell
+from gem_compare.lockstep.divergence import tie_gap
+from gem_compare.lockstep.page import lockstep_page
+from gem_compare.lockstep.recipe import WHOLE_BATCHES
+from gem_compare.lockstep.summary import (
     cause,
     common_steps,
     faults,
     lockstep_cells,
     summarize,
 )
-from gem_core.results.compare.lockstep.traces import read_trace
-from gem_core.results.compare.lockstep.weights import weight_difference
-from gem_core.results.compare.results import read_cells
+from gem_compare.lockstep.traces import read_trace
+from gem_compare.lockstep.weights import weight_difference
+from gem_compare.results import read_cells
+from gem_core.cli import main
+from gem_core.errors import RunError
+from gem_core.policies.engine.philox import uniforms
 from gem_core.runs.directory.run_dir import RunDir
 
 sys.path.insert(0, str(Path(__file__).parent))

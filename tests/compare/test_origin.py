@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from gem_compare.page import write_page
+from gem_compare.results import csv_text, read_cells
 from gem_core.cli import main
-from gem_core.results.compare.page import write_page
-from gem_core.results.compare.results import csv_text, read_cells
-from gem_core.results.report import before_after, origin_lines
+from gem_core.results import before_after, origin_lines
 from gem_core.runs import provenance
 from gem_core.runs.directory.run_dir import RunDir
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gem_core.results.compare.prepared import PreparedProcess, PreparedProcesses
+from gem_compare.prepared import PreparedProcess, PreparedProcesses
 
 CLI = "gem_core.cli"
 SHOW = ("show", "guess-the-number-easy", "--profile", "tiny")

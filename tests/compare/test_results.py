@@ -9,17 +9,17 @@ import math
 
 import pytest
 
-from gem_core.errors import RunError
-from gem_core.results.compare.page import write_page
-from gem_core.results.compare.plots import curves, times
-from gem_core.results.compare.results import (
+from gem_compare.page import write_page
+from gem_compare.plots import curves, times
+from gem_compare.results import (
     csv_text,
     markdown,
     mean_interval,
     read_cells,
     select_shared,
 )
-from gem_core.results.compare.runner import GridPlan, run_grid
+from gem_compare.runner import GridPlan, run_grid
+from gem_core.errors import RunError
 
 
 @pytest.fixture

@@ -12,13 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from gem_core.errors import RunError, UnknownNameError
-from gem_core.results.compare.folder import claim
-from gem_core.results.compare.grid import Cell, make_grid
-from gem_core.results.compare.reasons import error_line
-from gem_core.results.compare.recipes import find_mixed_experiments, mark_stale
-from gem_core.results.compare.results import read_cells
-from gem_core.results.compare.runner import (
+from gem_compare.folder import claim
+from gem_compare.grid import Cell, make_grid
+from gem_compare.reasons import error_line
+from gem_compare.recipes import find_mixed_experiments, mark_stale
+from gem_compare.results import read_cells
+from gem_compare.runner import (
     GridPlan,
     command,
     run_cell,
@@ -26,6 +25,7 @@ from gem_core.results.compare.runner import (
     status,
     trainer_python,
 )
+from gem_core.errors import RunError, UnknownNameError
 from gem_core.runs.directory.run_dir import RunDir
 
 
@@ -114,8 +114,8 @@ def test_a_runner_killed_in_a_cell_resumes_and_ends_the_orphan(tmp_path, cells, 
     folder = plan.directory(cell)
     outer = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
-        "from gem_core.results.compare import runner\n"
-        "from gem_core.results.compare.grid import Cell\n"
+        "from gem_compare import runner\n"
+        "from gem_compare.grid import Cell\n"
         "from pathlib import Path\n"
         "cell = Cell('guess-the-number-easy', 'trl', 'rebn', 0)\n"
         "code = 'import pathlib, sys, time; p = pathlib.Path(sys.argv[1]);'\n"

@@ -12,7 +12,7 @@ from packaging.requirements import Requirement
 
 from gem_core.runs.install import normal, stack
 from gem_core.runs.trainers import get_trainer
-from gem_core.training.preflight.readiness.probe import Here
+from gem_preflight.readiness.probe import Here
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from gem_adapters.native_keys import bare
+from gem_compare.grid import ALGORITHMS, Cell
 from gem_core.errors import GemError, RecipeError
-from gem_core.results.compare.grid import ALGORITHMS, Cell
 from gem_core.runs.recipe.files import shipped
 from gem_core.runs.recipe.load import load_recipe, recipe_from_dict
 from gem_core.runs.recipe.recipe import Recipe, get_key

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gem_core.results.compare.grid import ALGORITHMS, make_grid
+from gem_compare.grid import ALGORITHMS, make_grid
 from gem_core.runs.recipe.suite import load_suite
 
 NATIVE = Path(__file__).parent / "native"

@@ -9,10 +9,10 @@ import pytest
 
 from gem_core.cli import main
 from gem_core.evaluation.folder import EvalDir
-from gem_core.results.view.api import Viewer
-from gem_core.results.view.export import collect
 from gem_core.runs.directory.files import read_object
 from gem_core.runs.redaction import MARK, redact_command, redact_text
+from gem_view.api import Viewer
+from gem_view.export import collect
 
 from .common import GAME
 from .server import GOOD, Server, http

@@ -126,7 +126,7 @@ def test_files_that_are_not_of_their_cell_are_refused(pages, make_cell, tmp_path
 def test_a_cell_of_the_recipe_of_now_is_not_stale(make_cell):
     from learn_cells import has_other_recipe
 
-    from gem_core.results.compare.grid import Cell
+    from gem_compare.grid import Cell
     from gem_core.runs.recipe.load import load_recipe
 
     asked = Cell(NAME, "trl", "rebn", 3)

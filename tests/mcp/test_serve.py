@@ -21,8 +21,8 @@ import gem_core
 from gem_core.cli import main
 from gem_core.envs.games.guess_the_number import GuessTheNumber
 from gem_core.errors import GemError
-from gem_core.tools.mcp.env_server import make_server
-from gem_core.tools.mcp.env_sessions import EnvSessions, ServeError, ServeLimits
+from gem_server.mcp_server import make_server
+from gem_server.mcp_sessions import EnvSessions, ServeError, ServeLimits
 
 GAME = "game:GuessTheNumber-v0-easy"
 COMMAND = ["-m", "gem_core.cli", "serve", "--mcp", "--environments", "game:Guess*", "qa:*"]

@@ -9,7 +9,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from gem_core.policies.models.packaged.catalogue import PackagedModel, Part
+from gem_models.catalogue import PackagedModel, Part
 
 WORDS = (
     *("\u2581" + word for word in ("the", "number", "sum", "of", "is", "what", "guess", "high")),

@@ -13,12 +13,12 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from gem_core.cli import main
 from gem_core.errors import DataError, GemError
-from gem_core.policies.models.files import copy_source_files
-from gem_core.policies.models.packaged import catalogue, gguf
-from gem_core.policies.models.packaged.convert import convert
-from gem_core.policies.models.packaged.folders import get_model, origin_of, trimmed_model
-from gem_core.policies.models.packaged.trim import trim
+from gem_core.policies.models.files import copy_source_files, origin_of
 from gem_core.policies.models.weights import require_weights
+from gem_models import catalogue, gguf
+from gem_models.convert import convert
+from gem_models.folders import get_model, trimmed_model
+from gem_models.trim import trim
 
 TEXTS = ["<bos><start_of_turn>user\nthe sum of 3 and 4<end_of_turn>\n", "what is\n\n{12}  \u00e9?"]
 
@@ -122,7 +122,7 @@ def test_a_copy_that_differs_is_refused(whole, tmp_path, monkeypatch):
     source.mkdir()
     folder.mkdir()
     convert(whole, source)
-    monkeypatch.setattr("gem_core.policies.models.packaged.trim.TOLERANCE", -1.0)
+    monkeypatch.setattr("gem_models.trim.TOLERANCE", -1.0)
     with pytest.raises(GemError, match="Log-probabilities of the trimmed copy differ"):
         trim(source, folder, TEXTS)
 

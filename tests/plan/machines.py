@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from gem_core.runs.recipe.recipe import Recipe
-from gem_core.training.preflight.readiness.facts import Gpu, Machine, Torch
+from gem_preflight.readiness.facts import Gpu, Machine, Torch
 
 H100 = Gpu("NVIDIA H100 80GB HBM3", 80 * 10**9, (9, 0))
 KERNELS = ("sm_80", "sm_90")

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from gem_core.training.preflight import activations
-from gem_core.training.preflight.moments import Pass, moments, single_tensor_step, weight_copies
-from gem_core.training.preflight.shapes import Shape
+from gem_preflight import activations
+from gem_preflight.moments import Pass, moments, single_tensor_step, weight_copies
+from gem_preflight.shapes import Shape
 
 # hidden 10, 3 layers, 2 query heads and 1 key head of 4, MLP 20, vocabulary 100
 TINY = Shape(10, 3, 2, 1, 4, 20, 100, True)
@@ -158,6 +158,6 @@ def test_the_committed_measurements_are_of_this_prediction():
 
 
 def test_the_plan_imports_no_torch():
-    code = "import sys, gem_core.training.preflight.estimate; print('torch' in sys.modules)"
+    code = "import sys, gem_preflight.estimate; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

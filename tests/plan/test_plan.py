@@ -8,8 +8,8 @@ from gem_core.cli import main
 from gem_core.errors import RecipeError
 from gem_core.runs.recipe.load import load_recipe
 from gem_core.runs.trainers import get_trainer, trainer_names
-from gem_core.training.preflight.estimate import _states, bytes_per_logit, estimate
-from gem_core.training.preflight.shapes import QWEN3, model_shape
+from gem_preflight.estimate import _states, bytes_per_logit, estimate
+from gem_preflight.shapes import QWEN3, model_shape
 
 BASELINE = "guess-the-number-easy"
 

@@ -10,8 +10,8 @@ import pytest
 
 from gem_core.envs.graders import math
 from gem_core.runs.recipe.load import load_recipe
-from gem_core.training.preflight.readiness.facts import Gpu
-from gem_core.training.preflight.readiness.probe import MIB, Here
+from gem_preflight.readiness.facts import Gpu
+from gem_preflight.readiness.probe import MIB, Here
 
 
 @pytest.fixture

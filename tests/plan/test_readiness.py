@@ -11,8 +11,8 @@ import pytest
 from gem_core.runs.install import shell_block, stack, stacks
 from gem_core.runs.recipe.load import load_recipe
 from gem_core.runs.trainers import get_trainer, trainer_names
-from gem_core.training.preflight.readiness.facts import Ask, Gpu, Torch
-from gem_core.training.preflight.readiness.verdict import CPU_STATE, GPU_STATE, examine
+from gem_preflight.readiness.facts import Ask, Gpu, Torch
+from gem_preflight.readiness.verdict import CPU_STATE, GPU_STATE, examine
 
 sys.path.insert(0, str(Path(__file__).parent))
 from machines import H100, KERNELS, whole, without_gpu

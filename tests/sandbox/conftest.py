@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gem_core.execution.sandbox import Sandbox, SandboxUnavailable
+from gem_core.execution.sandbox import SandboxUnavailable
+from gem_sandbox import Sandbox
 
 sys.path.insert(0, str(Path(__file__).parent))
 

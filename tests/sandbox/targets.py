@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from gem_core.execution.sandbox import Sandbox, SandboxLimits, SandboxResult
+from gem_core.execution.sandbox import SandboxLimits, SandboxResult
+from gem_sandbox import Sandbox
 
 LIMITS = SandboxLimits(seconds=1.5, cpu_s=2, memory_mb=256, threads=16, file_mb=16, disk_mb=32)
 SECRET = "GEM_CORE_TEST_SECRET"

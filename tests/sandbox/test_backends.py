@@ -12,15 +12,10 @@ import pytest
 import gem_core
 from gem_core.envs.graders.code import grade_code
 from gem_core.errors import UnknownNameError
-from gem_core.execution.sandbox import (
-    Sandbox,
-    SandboxError,
-    backends,
-    get_shared_backend,
-    make_backend,
-)
+from gem_core.execution.sandbox import SandboxError, backends, get_shared_backend, make_backend
 from gem_core.tools import make_tool
 from gem_core.tools.base import Call
+from gem_sandbox import Sandbox
 
 ROOT = Path(__file__).resolve().parents[2]
 STRONG = """

@@ -13,7 +13,7 @@ import pytest
 from attempts import ATTEMPTS, PREAMBLE, Attempt
 from targets import SECRET, escaped, run_attempt, targets
 
-from gem_core.execution.sandbox import Sandbox
+from gem_sandbox import Sandbox
 
 
 @pytest.fixture
@@ -53,12 +53,13 @@ def test_the_suite_can_fail(sandbox: Sandbox, names: dict[str, Any], code: str) 
 WITHOUT_RIGHTS = """
 import sys
 sys.path[:0] = [{root!r}, {here!r}]
-from gem_core.execution.sandbox.server import libc
+from gem_sandbox.server import libc
 libc.drop_capabilities()
 libc.no_new_privs()
 from attempts import ATTEMPTS, PREAMBLE
 from targets import escaped, run_attempt, targets
-from gem_core.execution.sandbox import SandboxLimits, Sandbox, SandboxUnavailable
+from gem_core.execution.sandbox import SandboxLimits, SandboxUnavailable
+from gem_sandbox import Sandbox
 
 threads = "import threading as t\\nfor _ in range(8): t.Thread(target=print, args=('a',)).start()"
 with Sandbox("confined") as sandbox, targets(sandbox) as names:

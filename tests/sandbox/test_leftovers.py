@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from gem_core.execution.sandbox import Sandbox, SandboxLimits, SandboxUnavailable
+from gem_core.execution.sandbox import SandboxLimits, SandboxUnavailable
+from gem_sandbox import Sandbox
 
 LIMITS = SandboxLimits(seconds=10, cpu_s=10, memory_mb=256)
 LEAVINGS = {

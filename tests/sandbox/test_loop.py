@@ -10,8 +10,8 @@ import subprocess
 
 import pytest
 
-from gem_core.execution.sandbox.server.interpreter import Family, Interpreter
-from gem_core.execution.sandbox.server.loop import Loop
+from gem_sandbox.server.interpreter import Family, Interpreter
+from gem_sandbox.server.loop import Loop
 
 
 def test_no_event_of_a_closed_descriptor_reaches_the_next_one_with_its_number() -> None:

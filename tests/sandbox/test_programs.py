@@ -12,9 +12,10 @@ import pytest
 from attempts import ATTEMPTS, PREAMBLE
 from targets import LIMITS, SECRET, escaped, run_attempt, targets
 
-from gem_core.execution.sandbox import Sandbox, SandboxLimits, SandboxUnavailable
-from gem_core.execution.sandbox.processes import members
+from gem_core.execution.sandbox import SandboxLimits, SandboxUnavailable
 from gem_core.execution.sandbox.shell import Shell, ShellLimits
+from gem_sandbox import Sandbox
+from gem_sandbox.processes import members
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 from test_programs import sandboxes  # noqa: F401
 
-from gem_core.execution.sandbox import Sandbox, SandboxLimits
+from gem_core.execution.sandbox import SandboxLimits
 from gem_core.execution.sandbox.shell import Shell, ShellLimits
+from gem_sandbox import Sandbox
 
 ROOT = Path(__file__).resolve().parents[2]
 LIMITS = SandboxLimits(seconds=60, cpu_s=60, memory_mb=512, file_mb=16, disk_mb=32)
@@ -175,7 +176,7 @@ sets = (ctypes.c_uint32 * 6)(mask, mask, 0, 0, 0, 0)
 for bit in range(64): libc.prctl(24, bit, 0, 0, 0) if not mask >> bit & 1 else None
 assert libc.capset((ctypes.c_uint32 * 2)(0x20080522, 0), sets) == 0
 from test_quotas import WAYS, attempt, check_neighbours
-from gem_core.execution.sandbox import Sandbox
+from gem_sandbox import Sandbox
 with Sandbox("confined") as sandbox:
     assert sandbox.own_user
     for way in WAYS: check_neighbours(sandbox, attempt(way))

@@ -21,14 +21,14 @@ from attempts import ATTEMPTS
 from gem_core.execution.sandbox import (
     KINDS,
     LEVELS,
-    Sandbox,
     SandboxError,
     SandboxLimits,
     SandboxUnavailable,
 )
-from gem_core.execution.sandbox.launch import Options
-from gem_core.execution.sandbox.process import ServerProcess, sweep
-from gem_core.execution.sandbox.processes import members
+from gem_sandbox import Sandbox
+from gem_sandbox.launch import Options
+from gem_sandbox.process import ServerProcess, sweep
+from gem_sandbox.processes import members
 
 ROOT = Path(__file__).resolve().parents[2]
 QUICK = SandboxLimits(seconds=0.5, cpu_s=2, memory_mb=256, output_kb=16)
@@ -248,7 +248,8 @@ def test_a_server_that_does_not_answer_is_ended_by_the_client() -> None:
 def test_a_client_that_is_killed_leaves_nothing() -> None:
     code = """
         import sys, threading, time
-        from gem_core.execution.sandbox import SandboxLimits, Sandbox
+        from gem_core.execution.sandbox import SandboxLimits
+        from gem_sandbox import Sandbox
         sandbox = Sandbox("confined")
         run = lambda: sandbox.run("while True: pass", limits=SandboxLimits(seconds=60, cpu_s=60))
         threading.Thread(target=run, daemon=True).start()
@@ -300,7 +301,7 @@ def test_a_fork_of_the_process_starts_its_own_server() -> None:
 
 
 def test_a_level_is_never_lowered(monkeypatch: pytest.MonkeyPatch) -> None:
-    from gem_core.execution.sandbox import sandbox as module
+    from gem_sandbox import sandbox as module
 
     def refuse(options: object) -> object:
         raise SandboxUnavailable(f"no {options.level}.")  # type: ignore[attr-defined]

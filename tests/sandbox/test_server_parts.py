@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from gem_core.execution.sandbox.launch import Options, command, ways
 from gem_core.execution.sandbox.results import SandboxUnavailable
-from gem_core.execution.sandbox.server import folders, landlock, library, seccomp, syscalls
+from gem_sandbox.launch import Options, command, ways
+from gem_sandbox.server import folders, landlock, library, seccomp, syscalls
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -156,7 +156,7 @@ def test_the_filter_answers_every_call_as_the_lists_say(
 
 def test_capabilities_are_given_up() -> None:
     code = """
-        from gem_core.execution.sandbox.server import libc
+        from gem_sandbox.server import libc
         libc.drop_capabilities()
         status = open("/proc/self/status").read()
         lines = [line.split() for line in status.splitlines() if line.startswith("Cap")]
@@ -203,6 +203,6 @@ def test_the_client_does_not_import_what_only_linux_has() -> None:
     """The level 'guarded' works on other systems."""
     code = (
         "import sys, gem_core.execution.sandbox\n"
-        "assert 'gem_core.execution.sandbox.server.libc' not in sys.modules"
+        "assert 'gem_sandbox.server.libc' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)

@@ -11,8 +11,9 @@ import time
 
 import pytest
 
-from gem_core.execution.sandbox import Sandbox, SandboxError, SandboxLimits
-from gem_core.execution.sandbox.processes import members
+from gem_core.execution.sandbox import SandboxError, SandboxLimits
+from gem_sandbox import Sandbox
+from gem_sandbox.processes import members
 
 
 def test_a_session_keeps_variables_and_files(sandbox: Sandbox) -> None:
@@ -74,7 +75,7 @@ def test_a_forgotten_session_gives_its_slot_back() -> None:
 
 
 def test_when_sessions_take_every_slot(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gem_core.execution.sandbox.sandbox._WAIT", 0.05)
+    monkeypatch.setattr("gem_sandbox.sandbox._WAIT", 0.05)
     with Sandbox(slots=1, spares=0) as sandbox, sandbox.session() as session:
         assert session.run("x = 1").ok
         assert sandbox.run("print(1)").error == "unavailable"

@@ -6,7 +6,8 @@ import threading
 
 import pytest
 
-from gem_core.execution.sandbox import Sandbox, SandboxError, SandboxLimits
+from gem_core.execution.sandbox import SandboxError, SandboxLimits
+from gem_sandbox import Sandbox
 
 QUICK = SandboxLimits(seconds=0.5, cpu_s=2, memory_mb=256)
 WRITE_EVERYWHERE = """

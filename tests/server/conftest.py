@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from gem_core.execution.server.limits import ServerLimits
-from gem_core.execution.server.program import make_program
+from gem_server.limits import ServerLimits
+from gem_server.program import make_program
 
 START_S = 20.0
 

@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
-from gem_core.execution.server.app import EnvServer
-from gem_core.execution.server.limits import RefusedError, ServerLimits
+from gem_server.app import EnvServer
+from gem_server.limits import RefusedError, ServerLimits
 
 from .raw import LATEST_S, connect, frame, rest, upgrade
 
@@ -212,7 +212,7 @@ def test_sessions_of_databases_need_no_process_and_little_memory() -> None:
 import json, os, sys
 import gem_core
 from gem_core.envs.database.env import write_call
-from gem_core.execution.server.sessions import memory_mb
+from gem_server.sessions import memory_mb
 action = write_call("list_tables")
 def play():
     env = gem_core.make("mcp:update-v0")

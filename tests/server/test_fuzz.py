@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 import gem_core
-from gem_core.execution.server.client import RemoteEnv
+from gem_core.execution.server_client.client import RemoteEnv
 
 from .fuzz import Fuzz
 from .test_connections import _until_it_serves, alive, children

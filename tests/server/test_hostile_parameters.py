@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 import gem_core
-from gem_core.execution.server.client import RemoteEnv
-from gem_core.execution.server.connecting import ServerError
+from gem_core.execution.server_client.client import RemoteEnv
+from gem_core.execution.server_client.connecting import ServerError
 
 GUESS = "game:GuessTheNumber-v0-easy"
 NIM = "multi:Nim-v0-easy"

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from gem_core.envs.database.env import write_call
-from gem_core.execution.server.app import EnvServer
-from gem_core.execution.server.limits import ServerLimits
-from gem_core.execution.server.sessions import Session, memory_mb
+from gem_server.app import EnvServer
+from gem_server.limits import ServerLimits
+from gem_server.sessions import Session, memory_mb
 
 from .hostile_states import deep, hostile
 

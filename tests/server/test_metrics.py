@@ -11,7 +11,7 @@ from prometheus_client.openmetrics.parser import (
 )
 from prometheus_client.parser import text_string_to_metric_families as read_text
 
-from gem_core.execution.server.metrics import ServerMetrics
+from gem_server.metrics import ServerMetrics
 
 OPEN_METRICS = "application/openmetrics-text; version=1.0.0"
 

@@ -25,15 +25,15 @@ from gem_core.env.registration import _registry, spec
 from gem_core.episodes.data import Completion, StopReason
 from gem_core.episodes.rollout import play_many
 from gem_core.errors import DataError, GemError
-from gem_core.execution.server.client import RemoteEnv
-from gem_core.execution.server.limits import ServerLimits
-from gem_core.execution.server.program import make_program
-from gem_core.execution.server.socket_client import ServerError
+from gem_core.execution.server_client.client import RemoteEnv
+from gem_core.execution.server_client.socket_client import ServerError
 from gem_core.runs.directory.run_dir import RunDir
 from gem_core.runs.environments.data import make_for_run
 from gem_core.runs.environments.description import describe_environments, in_run
 from gem_core.runs.recipe.load import load_recipe, recipe_from_dict
 from gem_core.runs.tasks import MachineFactory
+from gem_server.limits import ServerLimits
+from gem_server.program import make_program
 
 GUESS = "game:GuessTheNumber-v0-easy"
 SESSIONS = 1000
@@ -481,6 +481,6 @@ def test_a_run_records_what_the_server_plays_and_notices_another(
     with in_run(run, rows):
         make_for_run(recipe.env[0], "env.0").close()
     other = {"fingerprint": "0123456789abcdef", "data_revision": None}
-    monkeypatch.setattr("gem_core.execution.server.messages.facts", lambda env: other)
+    monkeypatch.setattr("gem_server.messages.facts", lambda env: other)
     with in_run(run, rows), pytest.raises(DataError, match="server now says '0123456789abcdef'"):
         make_for_run(recipe.env[0], "env.0")

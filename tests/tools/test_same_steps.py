@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from gem_core.results.compare.results import read_cells
+from gem_compare.results import read_cells
 
 ROW = {"success/mean": 0.5, "reward/mean": 0.5, "turns/mean": 2.0, "tokens/action": 7.0}
 

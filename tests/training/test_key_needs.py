@@ -9,6 +9,8 @@ import msgspec
 import numpy as np
 import pytest
 
+from gem_compare.grid import ALGORITHMS, Cell
+from gem_compare.recipes import differing_keys
 from gem_core.advantages import (
     compute_advantages,
     estimator_needs,
@@ -17,8 +19,6 @@ from gem_core.advantages import (
 )
 from gem_core.advantages.batch import TurnBatch
 from gem_core.errors import RecipeError
-from gem_core.results.compare.grid import ALGORITHMS, Cell
-from gem_core.results.compare.recipes import differing_keys
 from gem_core.runs.directory.run_dir import RunDir
 from gem_core.runs.recipe.files import shipped
 from gem_core.runs.recipe.key_needs import ENV_NEEDS, NEEDS, idle_keys

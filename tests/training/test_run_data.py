@@ -15,7 +15,7 @@ import gem_core
 from gem_core.env.spec import EnvSpec
 from gem_core.envs import _data_source
 from gem_core.errors import DataError, RecipeError
-from gem_core.results.report.data import data_lines, environments_of
+from gem_core.results.data import data_lines, environments_of
 from gem_core.runs.directory.run_dir import RUN_VARIABLE, RunDir
 from gem_core.runs.environments import data as run_data
 from gem_core.runs.environments.data import belonging_to, make_for_run

@@ -7,10 +7,10 @@ import shutil
 
 import pytest
 
+from gem_compare.grid import make_grid
+from gem_compare.runner import GridPlan, run_grid
 from gem_core.cli import main
 from gem_core.errors import GemError, RecipeError, RunError
-from gem_core.results.compare.grid import make_grid
-from gem_core.results.compare.runner import GridPlan, run_grid
 from gem_core.runs.directory.lock import exclusive
 from gem_core.runs.directory.run_dir import RunDir
 from gem_core.runs.recipe.load import load_recipe

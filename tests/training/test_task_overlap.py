@@ -125,7 +125,7 @@ def test_the_hidden_state_tells_tasks_apart_and_only_fast_environments_are_reset
 
 
 def test_environments_of_bridges_and_servers_are_not_reset(monkeypatch):
-    from gem_core.execution.server.client import RemoteEnv
+    from gem_core.execution.server_client.client import RemoteEnv
 
     monkeypatch.setattr(RemoteEnv, "provenance", dict)
     recipe = load_recipe(

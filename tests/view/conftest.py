@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 
 from gem_core.episodes.data import Episode, Segment, StopReason, Turn
-from gem_core.results.view.pieces import byte_alphabet
-from gem_core.results.view.server import make_server
 from gem_core.runs.directory.run_dir import RunDir
 from gem_core.runs.recipe.load import load_recipe
+from gem_view.pieces import byte_alphabet
+from gem_view.server import make_server
 
 ATTACK = "<script>window.attacked = 1</script ><!--<img src=x onerror='window.attacked = 2'></pre>"
 STEPS = 3

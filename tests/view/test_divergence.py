@@ -8,8 +8,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gem_core.results.view.divergence import find_divergence, first_difference
-from gem_core.results.view.pieces import Pieces, byte_alphabet, read_pieces
+from gem_view.divergence import find_divergence, first_difference
+from gem_view.pieces import Pieces, byte_alphabet, read_pieces
 
 from .conftest import make_episode
 

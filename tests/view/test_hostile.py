@@ -15,10 +15,10 @@ import pytest
 
 from gem_core.cli import main
 from gem_core.errors import RunError
-from gem_core.results.view.api import Viewer
-from gem_core.results.view.export import collect
 from gem_core.runs.directory import episode_store as store
 from gem_core.runs.directory.run_dir import RunDir
+from gem_view.api import Viewer
+from gem_view.export import collect
 
 from . import hostile
 
@@ -212,7 +212,7 @@ def test_a_name_that_is_no_text_is_listed(written, tmp_path):
     target = os.fsencode(tmp_path) + b"/runs/\xff<script>"
     shutil.copytree(os.fsencode(written / "good-eval"), target)
     server_view = Viewer([tmp_path / "runs"])
-    from gem_core.results.view.answers import encode
+    from gem_view.answers import encode
 
     (run,) = json.loads(encode(server_view.list_runs({})))["runs"]
     assert run["status"] == "finished" and run["name"].endswith("<script>")

@@ -13,13 +13,13 @@ import time
 import pytest
 
 from gem_core.errors import RunError
-from gem_core.results.view import index as index_module
-from gem_core.results.view.api import Viewer
-from gem_core.results.view.index import EpisodeIndex
-from gem_core.results.view.query import COLUMNS, Queries
 from gem_core.runs.directory import episode_store as store
 from gem_core.runs.directory.run_dir import RunDir
 from gem_core.runs.recipe.load import load_recipe
+from gem_view import index as index_module
+from gem_view.api import Viewer
+from gem_view.index import EpisodeIndex
+from gem_view.query import COLUMNS, Queries
 
 from .conftest import changed, make_episode
 
@@ -226,7 +226,7 @@ def test_wrong_options_are_errors(run, options):
 
 @pytest.mark.parametrize("chunk", [100, 1000, 8_000_000])
 def test_a_text_is_found_in_what_is_shown_only(run, monkeypatch, chunk):
-    monkeypatch.setattr("gem_core.results.view.query._CHUNK", chunk)
+    monkeypatch.setattr("gem_view.query._CHUNK", chunk)
     log(run, 3)
     special = make_episode(30, 7, 1)
     special.turns[1].action = 'say "zebra"\nà ß'
@@ -241,7 +241,7 @@ def test_a_text_is_found_in_what_is_shown_only(run, monkeypatch, chunk):
 
 
 def test_a_search_that_takes_too_long_ends_and_says_so(run, monkeypatch):
-    monkeypatch.setattr("gem_core.results.view.query.SEARCH_SECONDS", 0.0)
+    monkeypatch.setattr("gem_view.query.SEARCH_SECONDS", 0.0)
     log(run, 3)
     index, connection = opened(run)
     answer = Queries(index).page(connection, {"text": "absent"})

@@ -10,12 +10,12 @@ import pytest
 
 from gem_core.cli import main
 from gem_core.errors import RunError
-from gem_core.results.view.api import Viewer
-from gem_core.results.view.export import collect
-from gem_core.results.view.server import PAGE_FILES, POLICY, SCRIPTS, make_server, page_file
 from gem_core.runs.directory.lock import exclusive
 from gem_core.runs.directory.run_dir import RunDir
 from gem_core.runs.recipe.load import load_recipe
+from gem_view.api import Viewer
+from gem_view.export import collect
+from gem_view.server import PAGE_FILES, POLICY, SCRIPTS, make_server, page_file
 
 from .conftest import ATTACK, PER_STEP, log_step, make_run
 
@@ -196,7 +196,7 @@ def test_a_running_training_is_followed(get, runs):
 
 
 def test_a_run_that_begins_later_appears_and_the_others_keep_their_numbers(get, runs, monkeypatch):
-    monkeypatch.setattr("gem_core.results.view.api._RESCAN_SECONDS", 0.0)
+    monkeypatch.setattr("gem_view.api._RESCAN_SECONDS", 0.0)
     make_run(runs / "test" / "another" / "seed0", "verl", guess=7)
     names = [run["name"] for run in get("api/runs")["runs"]]
     assert names == ["test/oat/seed0", "test/trl/seed0", "test/another/seed0"]

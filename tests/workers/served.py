@@ -143,8 +143,8 @@ def main():
 
     from gem_core.env.registration import register
     from gem_core.env.registration.parameters import Flag, Whole
-    from gem_core.execution.server.limits import ServerLimits
-    from gem_core.execution.server.program import make_program
+    from gem_server.limits import ServerLimits
+    from gem_server.program import make_program
 
     limits, turns = map(json.loads, sys.argv[1:])
     declared = {"turns": Whole(1, 100), "slow": Flag()}

@@ -36,8 +36,8 @@ _FOREIGN = {
     "gymnasium": "gem_core.envs.bridges.gymnasium_env:GymnasiumEnv",
     "textarena": "gem_core.envs.bridges.textarena_env:TextArenaEnv",
     "verifiers": "gem_core.envs.bridges.verifiers_env:VerifiersEnv",
-    "remote": "gem_core.execution.server.client:RemoteEnv",
-    "openenv": "gem_core.execution.server.openenv_client:OpenEnvEnv",
+    "remote": "gem_core.execution.server_client.client:RemoteEnv",
+    "openenv": "gem_core.execution.server_client.openenv_client:OpenEnvEnv",
 }
 """Namespaces of other packages; the class takes the rest of the id as ``name``."""
 _plugins_loaded = False

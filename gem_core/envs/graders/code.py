@@ -1,6 +1,6 @@
 """Run a program on its tests.
 
-Each test runs in a new process of `gem_core.execution.sandbox`, at the strongest level of isolation
+Each test runs in a new process of the sandbox, at the strongest level of isolation
 that the machine offers: see SECURITY.md for what each level promises. The level ``guarded``, by
 name, is for programs that you trust: it prevents damage by mistakes (endless loops, fork bombs,
 huge outputs), but a program then has access to the user's files and network.
@@ -26,10 +26,8 @@ from typing import Any, NamedTuple
 
 from gem_core.envs.graders._code_runner import PROGRAM, PROVIDED
 from gem_core.errors import DataError
-from gem_core.execution.sandbox import guarded
 from gem_core.execution.sandbox.backend import Backend
-from gem_core.execution.sandbox.backends import NATIVE, choose_backend, get_shared_backend
-from gem_core.execution.sandbox.levels import choose_level
+from gem_core.execution.sandbox.backends import get_shared_backend
 
 _STATUSES = {
     "error": "error",
@@ -113,14 +111,9 @@ def grade_code(
     limits = limits or CodeLimits()
     # Lone surrogates cannot be sent to another process.
     code = code.encode(errors="replace").decode()
-    name = choose_level(level)
-    if name == "guarded" and choose_backend() == NATIVE:
-        results = _run_guarded(code, tests, limits, stop_early)
-    else:
-        sandbox = get_shared_backend(name)
-        name = sandbox.level
-        results = _run_in(sandbox, code, tests, limits, stop_early)
-    return _verdict(results, tests, name)
+    sandbox = get_shared_backend(level)
+    results = _run_in(sandbox, code, tests, limits, stop_early)
+    return _verdict(results, tests, sandbox.level)
 
 
 def _verdict(
@@ -203,24 +196,6 @@ def _run_test(
     if not marked:
         return {"status": "error", "error": "the function did not return"}
     return {"status": "ok", "output": value}
-
-
-def _run_guarded(
-    code: str, tests: Sequence[Mapping[str, Any]], limits: CodeLimits, stop_early: bool
-) -> list[dict[str, Any]] | None:
-    mark = secrets.token_hex(8)
-    job = {
-        "code": code,
-        "tests": [_without_output(test, mark) for test in tests],
-        "limits": guarded.rlimits(
-            limits.test_s, limits.memory_mb, limits.file_mb, limits.processes
-        ),
-        "test_s": 3 * limits.test_s,
-        "max_output": limits.output_kb << 10,
-        "stop_early": stop_early,
-        "provided": PROVIDED,
-    }
-    return guarded.run_job(job, limits.total_s, 4 * (limits.output_kb << 10) * 64)
 
 
 def read_tests(cell: Any) -> list[dict[str, Any]]:

@@ -1,9 +1,13 @@
-"""How untrusted programs are run: `Sandbox`, its levels of isolation and its limits.
+"""Where untrusted programs run: the protocol of back ends, levels of isolation, limits, results.
 
->>> from gem_core.execution.sandbox import Sandbox
->>> with Sandbox() as sandbox:
-...     print(sandbox.run("print(6 * 7)").output.strip())
-42
+The back end of gem-core is `gem_sandbox.Sandbox`; the entry points `gem_core.sandboxes` name it and
+those of other packages.
+
+>>> from gem_core.execution.sandbox import make_backend
+>>> backend = make_backend()
+>>> backend.run("print(6 * 7)").output.strip()
+'42'
+>>> backend.close()
 """
 
 from __future__ import annotations
@@ -11,7 +15,6 @@ from __future__ import annotations
 from gem_core.execution.sandbox.backend import Backend, BackendSession
 from gem_core.execution.sandbox.backends import get_shared_backend, make_backend
 from gem_core.execution.sandbox.levels import DEFAULTS, LEVELS
-from gem_core.execution.sandbox.offers import Offer, offers
 from gem_core.execution.sandbox.results import (
     KINDS,
     SandboxError,
@@ -19,8 +22,6 @@ from gem_core.execution.sandbox.results import (
     SandboxResult,
     SandboxUnavailable,
 )
-from gem_core.execution.sandbox.sandbox import Sandbox
-from gem_core.execution.sandbox.session import SandboxSession
 
 __all__ = [
     "DEFAULTS",
@@ -28,14 +29,10 @@ __all__ = [
     "LEVELS",
     "Backend",
     "BackendSession",
-    "Offer",
-    "Sandbox",
     "SandboxError",
     "SandboxLimits",
     "SandboxResult",
-    "SandboxSession",
     "SandboxUnavailable",
     "get_shared_backend",
     "make_backend",
-    "offers",
 ]

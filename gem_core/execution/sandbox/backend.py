@@ -27,7 +27,7 @@ class BackendSession(Protocol):
 class Backend(Protocol):
     """Runs Python programs, each in a process and an empty folder of its own.
 
-    `gem_core.execution.sandbox.Sandbox` is the one of gem-core. A package registers its own by an
+    `gem_sandbox.Sandbox` is the one of gem-core. A package registers its own by an
     entry point in the group ``gem_core.sandboxes``: name -> class. It is made as
     ``Class(level, programs=programs)``: ``level`` is what the caller needs, or ``None``;
     ``programs`` says whether bash and the system's programs must run in it. It raises

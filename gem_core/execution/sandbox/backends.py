@@ -1,4 +1,4 @@
-"""Which back end runs programs: gem-core's own, or one that an installed package registers.
+"""Which back end runs programs: `gem_sandbox.Sandbox`, or one of another package.
 
 The launcher chooses it, by the variable `VARIABLE` or an argument; no recipe and no client does.
 """
@@ -13,16 +13,13 @@ from gem_core.errors import did_you_mean
 from gem_core.execution.sandbox.backend import Backend
 from gem_core.execution.sandbox.levels import LEVELS, choose_level, fulfills
 from gem_core.execution.sandbox.results import SandboxError
-from gem_core.execution.sandbox.sandbox import Sandbox
 
 GROUP = "gem_core.sandboxes"
 """Group of the entry points of back ends: name -> class, see `Backend`."""
 VARIABLE = "GEM_CORE_SANDBOX_BACKEND"
 """Environment variable that names the back end."""
 NATIVE = "native"
-"""The name of `Sandbox`."""
-_FOR_PROGRAMS = ("base64", "select", "signal", "stat", "subprocess")
-"""What `gem_core.execution.sandbox.shell` imports."""
+"""The name of gem-core's own."""
 _UNASKED = "container"
 """The least that a back end must promise where no level is asked for: *guarded* needs its name."""
 
@@ -37,7 +34,7 @@ def choose_backend(name: str | None = None) -> str:
         SandboxError: no installed package registers it.
     """
     chosen = name or os.environ.get(VARIABLE) or NATIVE
-    known = {NATIVE, *_find_installed()}
+    known = _find_installed()
     if chosen not in known:
         raise SandboxError(
             f"There is no sandbox back end {chosen!r}: choose {', '.join(sorted(known))}, or "
@@ -63,9 +60,6 @@ def make_backend(
     """
     chosen = choose_backend(name)
     needed = choose_level(level)
-    if chosen == NATIVE:
-        preload = _FOR_PROGRAMS if programs else ()
-        return Sandbox(needed, programs=programs, preload=preload)
     backend: Backend = _load(chosen)(needed, programs=programs)
     try:
         _check_promise(chosen, backend.level, needed)

@@ -27,7 +27,7 @@ TOKENIZER = (
 )
 """The files that a tokenizer may have."""
 ORIGIN = "origin.json"
-"""What a downloaded model was made from, see `gem_core.policies.models.packaged.folders`."""
+"""The file of a model's folder that says what the model was made from."""
 SHAPE = ("model_type", "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers")
 """Keys of the configuration that must match the weights."""
 
@@ -61,6 +61,24 @@ def copy_source_files(origin: str, revision: str | None, model: Path) -> None:
         (model / name).unlink(missing_ok=True)
         if (source / name).exists():
             shutil.copyfile(source / name, model / name)
+
+
+def origin_of(source: str) -> dict[str, Any] | None:
+    """Return what a model's folder says that it is made from; ``None`` if it says nothing.
+
+    Raises:
+        RunError: the file is damaged.
+    """
+    file = Path(source, ORIGIN)
+    if not file.is_file():
+        return None
+    try:
+        origin = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError:
+        origin = None
+    if not isinstance(origin, dict):
+        raise RunError(f"{file} is not a JSON object: restore it, or delete it.")
+    return origin
 
 
 def _folder(origin: str, revision: str | None) -> Path:

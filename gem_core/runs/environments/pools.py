@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Callable
 
-from gem_core.execution.server.session_pool import SessionPool
+from gem_core.execution.server_client.session_pool import SessionPool
 from gem_core.execution.workers import WorkerPool
 from gem_core.execution.workers.ray_process import RayProcess, join_cluster, leave_cluster
 from gem_core.runs.directory.run_dir import RUN_VARIABLE

@@ -9,14 +9,14 @@ from typing import Any
 from gem_core.env.registration import spec
 from gem_core.env.spec import EnvSpec
 from gem_core.errors import DataError, GemError, MissingDependencyError, RecipeError
-from gem_core.execution.server.opening import Wanted
-from gem_core.execution.server.session_env import SessionEnv
-from gem_core.execution.server.session_pool import SessionPool
+from gem_core.execution.server_client.opening import Wanted
+from gem_core.execution.server_client.session_env import SessionEnv
+from gem_core.execution.server_client.session_pool import SessionPool
 from gem_core.runs.recipe.tables import EnvConfig, WorkersConfig
 from gem_core.runs.recipe.worker_checks import server_addresses
 
 Facts = dict[str, Any]
-"""What a server says of an environment, see `gem_core.execution.server.messages.facts`."""
+"""What a server says of an environment, see `gem_server.messages.facts`."""
 
 
 def new_session_pool(workers: WorkersConfig) -> SessionPool:

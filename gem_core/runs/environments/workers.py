@@ -10,8 +10,8 @@ from gem_core.env.interface import Env
 from gem_core.env.registration import register, spec
 from gem_core.env.registration.references import TRUST_VARIABLE, trusted
 from gem_core.env.spec import EnvSpec
-from gem_core.execution.server.opening import Wanted
-from gem_core.execution.server.session_env import SessionEnv
+from gem_core.execution.server_client.opening import Wanted
+from gem_core.execution.server_client.session_env import SessionEnv
 from gem_core.execution.workers import Builder, WorkerEnv
 from gem_core.execution.workers.by_value import pack_definition
 from gem_core.execution.workers.child import ask

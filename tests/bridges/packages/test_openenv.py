@@ -14,7 +14,7 @@ from openenv.core import GenericEnvClient
 
 import gem_core
 from gem_core.errors import EpisodeStateError
-from gem_core.execution.server.socket_client import ServerError
+from gem_core.execution.server_client.socket_client import ServerError
 
 GUESS = "game:GuessTheNumber-v0-easy"
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gem_core.results.compare import runner
-from gem_core.results.compare.grid import Cell
-from gem_core.results.compare.prepared import PreparedProcesses
+from gem_compare import runner
+from gem_compare.grid import Cell
+from gem_compare.prepared import PreparedProcesses
 from gem_core.runs.directory.run_dir import RunDir
 
 QUICK = (

@@ -7,7 +7,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from gem_core.errors import GemError, RecipeError
-from gem_core.execution.server import opening
+from gem_core.execution.server_client import opening
 from gem_core.runs.directory.run_dir import RunDir
 from gem_core.runs.environments.description import in_run
 from gem_core.runs.resolved import resolve_run

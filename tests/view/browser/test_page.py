@@ -16,10 +16,10 @@ from selenium.webdriver.support.select import Select
 from selenium.webdriver.support.wait import WebDriverWait
 
 from gem_core.cli import main
-from gem_core.results.view.api import Viewer
-from gem_core.results.view.export import export
 from gem_core.runs.directory import episode_store as store
 from gem_core.runs.directory.run_dir import RunDir
+from gem_view.api import Viewer
+from gem_view.export import export
 
 from ..conftest import ATTACK, log_step
 

@@ -7,9 +7,9 @@ import subprocess
 
 import pytest
 
+from gem_compare.runner import trainer_python
 from gem_core.cli import main
-from gem_core.results.compare.runner import trainer_python
-from gem_core.results.view.api import Viewer
+from gem_view.api import Viewer
 
 from .test_page import Page, chromium
 

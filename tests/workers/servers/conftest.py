@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from served import TOKEN, Served
 
-from gem_core.execution.server import opening
+from gem_core.execution.server_client import opening
 from gem_core.runs.environments import pools as run_pools
 
 

@@ -12,7 +12,7 @@ from served import Relay
 
 from gem_core.episodes.data import StopReason
 from gem_core.episodes.rollout import play_batch
-from gem_core.execution.server.connecting import ServerError
+from gem_core.execution.server_client.connecting import ServerError
 from gem_core.runs.tasks import MachineFactory
 
 

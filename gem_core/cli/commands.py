@@ -1,0 +1,57 @@
+"""Subcommands of ``gem-core`` that other packages add, by the entry points `GROUP`."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+from collections.abc import Callable, Collection
+from importlib.metadata import EntryPoint, entry_points
+from typing import NamedTuple
+
+GROUP = "gem_core.commands"
+"""Group of the entry points: the name of a subcommand -> its `Command`."""
+_LOG = logging.getLogger(__name__)
+
+
+class Command(NamedTuple):
+    """A subcommand. The module that declares it imports nothing that only its run needs.
+
+    Attributes:
+        text: what it does, in one line.
+        run: ``module:function``, parsed arguments -> exit code.
+        add_options: adds its arguments to its parser; the functions of `gem_core.cli.options` add
+            those that several commands have.
+    """
+
+    text: str
+    run: str
+    add_options: Callable[[argparse.ArgumentParser], None]
+
+
+def load_commands(taken: Collection[str]) -> dict[str, Command]:
+    """Return the subcommands of the installed packages, by name.
+
+    One that cannot be used is left out with a warning, so that the others can be.
+
+    Args:
+        taken: names that are not free.
+    """
+    commands: dict[str, Command] = {}
+    for point in sorted(entry_points(group=GROUP), key=lambda point: (point.name, point.value)):
+        if point.name in taken or point.name in commands:
+            _warn(point, "there is another subcommand of that name")
+            continue
+        try:
+            command = point.load()
+        except Exception as error:
+            _warn(point, f"{type(error).__name__}: {error}")
+            continue
+        if isinstance(command, Command):
+            commands[point.name] = command
+        else:
+            _warn(point, "it is no gem_core.cli.commands.Command")
+    return commands
+
+
+def _warn(point: EntryPoint, reason: str) -> None:
+    _LOG.warning("The subcommand %r (%s) is left out: %s", point.name, point.value, reason)

@@ -1,1 +1,0 @@
-"""The environment server, and clients of it and of OpenEnv servers; see docs/server.md."""

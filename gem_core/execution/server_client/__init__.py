@@ -1,0 +1,1 @@
+"""Clients of environment servers and of OpenEnv servers; see docs/server.md."""

@@ -1,0 +1,1 @@
+"""Serves environments to other programs: over WebSockets, and by the Model Context Protocol."""
