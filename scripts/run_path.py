@@ -9,7 +9,8 @@ place
     as an argument: with a changed copy of it, or with a record (a dataclass or ``msgspec.Struct``)
     that has it as a field, too. A module that calls the same function is another place, since it
     asks again; calls inside a module are its own matter. ``self`` does not count, nor do functions
-    of the recipe's own module, which read it. However often a call is made, it is one place.
+    of the recipe's own module, which read it. However often a call is made, it is one place. An
+    adapter's table of keys is one place, too: the functions in its rows are data of the table.
 package
     The folder of the module that is called: ``gem_core.runs``, ``gem_core.runs.environments`` and
     ``gem_trl`` are three.
@@ -39,12 +40,14 @@ from typing import Any, NamedTuple
 import import_graph
 import msgspec
 
+from gem_adapters.key_table import KeyTable
 from gem_core.runs.recipe.load import load_recipe
 from gem_core.runs.recipe.recipe import Recipe
 from gem_core.training.experiment import run_experiment
 from gem_core.training.tiny import model_path
 
 SETTINGS = ("train.steps=1", "eval.episodes=2", "batch.episodes=4")
+TABLES = KeyTable.__module__
 _VARARGS, _VARKEYWORDS = 0x04, 0x08
 
 
@@ -121,7 +124,7 @@ class Calls:
         # Lambdas and comprehensions are part of the function that they are written in.
         name = frame.f_code.co_qualname.partition(".<")[0]
         place = Place(origin, frame.f_globals["__name__"], name)
-        if place.module not in (place.caller, Recipe.__module__):
+        if place.caller != TABLES and place.module not in (place.caller, Recipe.__module__):
             self.places[place] = self.places.get(place, 0) + 1
 
     def _counts(self, frame: FrameType) -> bool:

@@ -12,7 +12,10 @@ PAGES = [ROOT / "README.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").rglob
 SOURCES = (ROOT, ROOT / "integrations", ROOT / "benchmarks" / "parity" / "src")
 LINK = re.compile(r"\]\((?!https?:|#)([^)#\s]+)")
 MODULE = re.compile(r"\b(?:from|import) (gem_\w+(?:\.\w+)+)|`(gem_\w+(?:\.\w+)+)[`(:]")
-ENTRY_POINTS = {"gem_core.trainers", "gem_core.envs", "gem_core.advantages", "gem_core.sandboxes"}
+ENTRY_POINTS = {
+    f"gem_core.{group}"
+    for group in ("trainers", "envs", "advantages", "commands", "sandboxes", "tools")
+}
 
 
 def module_exists(name: str) -> bool:

@@ -84,15 +84,18 @@ class GemTrainer(GRPOTrainer):
         self.step_batch: StepBatch | None = None
         self.rollout_seconds = 0.0
         self.bootstrap_states: list[list[int]] = []
-        self.updates = Updates(recipe)
+        self.updates = Updates(recipe.algorithm)
         self.step_updates = updates_per_step(recipe)
         self._scores: Any = None
         callbacks = [AdvantageCheck(), CriticCheckpoint(), *callbacks]
         for callback in callbacks:
             callback.trainer = self
-        with engine_options(recipe):
+        with engine_options(recipe.model.dtype, recipe.hardware.device):
             super().__init__(
-                model=model, callbacks=callbacks, peft_config=lora_config(recipe), **arguments
+                model=model,
+                callbacks=callbacks,
+                peft_config=lora_config(recipe.model.lora),
+                **arguments,
             )
         self.remove_callback(PrinterCallback)
         self.rank = self.accelerator.process_index

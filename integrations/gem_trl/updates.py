@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from gem_adapters.update_means import Reduce, UpdateMeans
-from gem_core.runs.recipe.recipe import Recipe
+from gem_core.runs.recipe.tables import AlgorithmConfig
 
 if TYPE_CHECKING:
     from gem_trl._compat import GRPOTrainer
@@ -21,12 +21,12 @@ class Updates:
     """Collects the forward passes of a training step's optimizer steps.
 
     Args:
-        recipe: the experiment.
+        algorithm: that table of the recipe.
     """
 
-    def __init__(self, recipe: Recipe) -> None:
-        self.recipe = recipe
-        self.means = UpdateMeans((recipe.algorithm.clip_low, recipe.algorithm.clip_high))
+    def __init__(self, algorithm: AlgorithmConfig) -> None:
+        self.algorithm = algorithm
+        self.means = UpdateMeans((algorithm.clip_low, algorithm.clip_high))
         self.policy_losses: list[float] = []
         self.norms: list[float] = []
         self.lr = 0.0
@@ -43,7 +43,7 @@ class Updates:
             scores: log-probabilities and entropies that TRL's loss computed.
             loss: what it returned.
         """
-        algorithm = self.recipe.algorithm
+        algorithm = self.algorithm
         logprobs, entropy = (tensor.detach() for tensor in scores)
         mask = inputs["completion_mask"] * inputs["tool_mask"]
         initial = inputs.get("ref_per_token_logps")

@@ -25,8 +25,12 @@ def allowed_on_cpu() -> bool:
 
 
 @contextmanager
-def engine_options(recipe: Recipe) -> Iterator[None]:
+def engine_options(dtype: str, device: str) -> Iterator[None]:
     """Inside the block TRL makes a colocated engine with the recipe's precision.
+
+    Args:
+        dtype: ``model.dtype`` of the recipe.
+        device: its ``hardware.device``.
 
     ``GRPOConfig`` has no field for it: the engine would take that of the model's files, whatever
     the model is trained in. To be removed when it has one.
@@ -37,8 +41,8 @@ def engine_options(recipe: Recipe) -> Iterator[None]:
         yield
         return
     original = vllm_generation.LLM
-    options: dict[str, Any] = {"dtype": recipe.model.dtype}
-    if recipe.hardware.device == "cpu":
+    options: dict[str, Any] = {"dtype": dtype}
+    if device == "cpu":
         options["enforce_eager"] = True
     vllm_generation.LLM = functools.partial(original, **options)
     try:

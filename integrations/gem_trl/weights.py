@@ -5,25 +5,24 @@ from __future__ import annotations
 from typing import Any
 
 from gem_core.errors import MissingDependencyError
-from gem_core.runs.recipe.recipe import Recipe
+from gem_core.runs.recipe.tables import LoraConfig
 
 
-def lora_config(recipe: Recipe) -> Any:
-    """Return the recipe's adapters as PEFT's configuration; ``None`` where there are none.
+def lora_config(lora: LoraConfig) -> Any:
+    """Return ``model.lora`` as PEFT's configuration; ``None`` where it has no adapters.
 
     Raises:
         MissingDependencyError: PEFT is not installed.
     """
-    lora = recipe.model.lora
     if not lora.rank:
         return None
     try:
-        from peft import LoraConfig
+        from peft import LoraConfig as PeftConfig
     except ImportError as error:
         raise MissingDependencyError(
             "model.lora needs PEFT: pip install 'trl[peft]' in the trainer's environment."
         ) from error
-    return LoraConfig(
+    return PeftConfig(
         r=lora.rank,
         lora_alpha=lora.alpha,
         target_modules=list(lora.targets) or "all-linear",

@@ -79,7 +79,7 @@ def runners() -> list[int]:
 def test_what_a_program_does_is_named(program: str, status: str, level: str | None) -> None:
     verdict = grade_code(program, ADD, limits=QUICK if status == "timeout" else ROOMY)
     if level == "guarded" and "getppid" in program:
-        status = "runner_died"
+        status = "killed"  # its own runner
     assert verdict.status == status, verdict
     assert verdict.level == (level or get_shared_backend().level)
     assert verdict.correct is (status == "passed")

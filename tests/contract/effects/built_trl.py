@@ -18,7 +18,7 @@ STATES = [States([5, 9, 7, 30, 31], [1, 3], False), States([*range(40, 60)], [4,
 
 def built(recipe, model_dir):
     """LoRA's configuration, the data rows, and what the critic learns."""
-    lora = lora_config(recipe)
+    lora = lora_config(recipe.model.lora)
     return {
         "lora": lora and {name: str(value) for name, value in lora.to_dict().items()},
         "rows": len(task_rows(recipe)),

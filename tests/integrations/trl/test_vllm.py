@@ -119,7 +119,7 @@ def test_a_colocated_engine_has_the_recipes_precision(make_recipe, monkeypatch, 
         return options
 
     monkeypatch.setattr(vllm_generation, "LLM", engine, raising=False)
-    with engine_options(make_recipe(f"model.dtype={dtype}")):
+    with engine_options(dtype, "cpu"):
         assert vllm_generation.LLM(model="m")["dtype"] == dtype
     assert vllm_generation.LLM is engine
 
