@@ -2,8 +2,9 @@
 
 verl hands an estimator token rewards and masks, one row per sequence. A row is an episode whose
 turns are the runs of ones in its mask. Where the history rewrites itself an episode has several
-rows; then, and for groups and environments, each row's `RowLabel` (its verl ``uid``) says what it
-is. All of it runs in the one process that holds the whole batch: no reduction over ranks is needed.
+rows; then, and for groups and environments, each row's `RowLabel` says what it is, which
+`gem_verl.sampler` writes as verl's ``uid``. All of it runs in the one process that holds the whole
+batch: no reduction over ranks is needed.
 """
 
 from __future__ import annotations
