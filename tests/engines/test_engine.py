@@ -10,7 +10,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gem_core.episodes.data import FinishReason
-from gem_core.policies.engine.attention import NAME
+from gem_core.policies.engine.attention import NAME, attend
 from gem_core.policies.engine.engine import Engine, EngineRequest
 from gem_core.policies.engine.sampling import Sampling
 
@@ -330,6 +330,21 @@ def test_fewer_key_heads_than_heads(make):
     assert done == [Engine(model).generate([one])[0] for one in asked]
     wanted = teacher_forced(model, asked[0].prompt_ids, done[0].token_ids)
     assert torch.allclose(torch.tensor(done[0].logprobs), wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize("queries", [1, 2, 7])
+@pytest.mark.parametrize("groups", [1, 2, 4])
+def test_grouped_heads_have_the_bits_of_copied_keys(queries, groups):
+    """A group's heads share keys: reading them in place changes nothing, also for one query."""
+    generator = torch.Generator().manual_seed(groups)
+    query = torch.randn(3, 4, queries, 16, generator=generator)
+    keys, values = torch.randn(2, 3, 4 // groups, 32, 16, generator=generator)
+    mask = torch.zeros(3, 1, queries, 32)
+    mask[1, :, :, 20:] = -torch.inf
+    copies = (tensor.repeat_interleave(groups, dim=1) for tensor in (keys, values))
+    expected = attend(None, query, *copies, mask)[0]
+    assert expected.shape == (3, queries, 4, 16)
+    assert torch.equal(attend(None, query, keys, values, mask)[0], expected)
 
 
 def test_a_sliding_window(make):

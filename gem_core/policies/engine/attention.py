@@ -58,18 +58,20 @@ def attend(
             )
     if sliding_window is not None:
         attention_mask = _apply_window(attention_mask, sliding_window)
-    groups = query.shape[1] // key.shape[1]
-    if groups > 1:
-        key = key.repeat_interleave(groups, dim=1)
-        value = value.repeat_interleave(groups, dim=1)
-    queries = query.shape[2]
-    if queries < QUERIES:
+    rows, heads, queries, width = query.shape
+    key_heads = key.shape[1]
+    groups = heads // key_heads
+    # The heads of a group become more queries of one head: their keys are not copied.
+    query = query.reshape(rows, key_heads, groups * queries, width)
+    attention_mask = attention_mask.repeat(1, 1, groups, 1)
+    if groups * queries < QUERIES:
         query = query.repeat(1, 1, QUERIES, 1)
         attention_mask = attention_mask.repeat(1, 1, QUERIES, 1)
     out = torch.nn.functional.scaled_dot_product_attention(
         query, key, value, attn_mask=attention_mask, scale=scaling
     )
-    return out[:, :, :queries].transpose(1, 2).contiguous(), None
+    out = out[:, :, : groups * queries].reshape(rows, heads, queries, -1)
+    return out.transpose(1, 2).contiguous(), None
 
 
 def _apply_window(mask: torch.Tensor, window: int) -> torch.Tensor:
