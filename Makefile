@@ -133,6 +133,16 @@ test-floors: env-floors  ## tests of the core and its extras with the lowest ver
 resolve-extras:  ## every extra, and those meant to go together, resolve; needs the package index and uv
 	$(call stage,resolve-extras,$(PYTHON) scripts/resolve_extras.py)
 
+# The core on the versions of Python that `make test` does not have, without any extra.
+PYTHONS := 3.10 3.12 3.13
+PYTHON_TESTS := advantages test_core.py test_registration.py test_report.py
+.PHONY: test-pythons $(PYTHONS:%=env-python-%) $(PYTHONS:%=test-python-%)
+$(PYTHONS:%=env-python-%): env-%:
+	$(call stage,env-$*,$(PYTHON) scripts/make_env.py $*)
+$(PYTHONS:%=test-python-%): test-%: env-%
+	$(call stage,test-$*,$(ENVS)/$*/bin/python $(PYTEST) --trainer none $(PYTHON_TESTS:%=tests/%))
+test-pythons: $(PYTHONS:%=test-python-%)  ## the core without extras on Python 3.10, 3.12 and 3.13 (minutes)
+
 .PHONY: env-verifiers test-verifiers
 env-verifiers:  ## environment with verifiers
 	$(call stage,env-verifiers,$(PYTHON) scripts/make_env.py verifiers)

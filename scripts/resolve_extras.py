@@ -22,9 +22,16 @@ from gem_core.errors import python_needed
 ROOT = Path(__file__).resolve().parent.parent
 PYTHONS = ((3, 10), (3, 11), (3, 12), (3, 13))
 TRAINERS = ("verl", "openrlhf", "trl", "oat", "rl2")
-ENVIRONMENTS = ("rg", "math", "data", "webshop", "search", "mcp", "server", "plot", "gymnasium")
+ENVIRONMENTS = ("envs", "server", "plot")
 """Extras that are meant to be installed together."""
-PAIRS = (("verifiers", "mcp"), ("verifiers", "server"), ("textarena", "server"), ("trl", "mcp"))
+PAIRS = (
+    ("eval", "envs", "tracking"),
+    ("verifiers", "envs"),
+    ("verifiers", "mcp"),
+    ("verifiers", "server"),
+    ("textarena", "server"),
+    ("trl", "mcp"),
+)
 
 
 def main() -> int:

@@ -9,12 +9,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gem_core.cli.output import print_json
-from gem_core.errors import RecipeError
+from gem_core.errors import RecipeError, how_to_install
 from gem_core.execution.sandbox import DEFAULTS
 from gem_core.results.tables import plain_table
 from gem_core.runs.recipe.load import load_recipe
 from gem_core.runs.recipe.recipe import Recipe
 from gem_core.runs.trainers import get_trainer, installed_version, trainer_names
+from gem_preflight.extras import find_extras
 from gem_preflight.plan import gpus_of
 from gem_preflight.readiness.facts import Ask
 from gem_preflight.readiness.probe import Here
@@ -70,6 +71,7 @@ def _data(verdicts: Sequence[Verdict], ready: bool) -> dict[str, object]:
         "executable": sys.executable,
         "ready": ready,
         "trainers": [verdict.data() for verdict in verdicts],
+        "extras": [extra.data() for extra in find_extras()],
     }
 
 
@@ -91,6 +93,7 @@ def _print(verdicts: Sequence[Verdict], *, overview: bool) -> None:
             "\nThe trainers pin conflicting packages, so each needs an environment of its own: "
             "gem-core doctor --trainer NAME has the lines, see also docs/install.md."
         )
+        print(f"\n{_extras()}")
         print(f"\n{_sandbox_levels()}")
 
 
@@ -102,6 +105,12 @@ def _print_details(verdict: Verdict) -> None:
             print(f"    {problem.fix}")
     for note in verdict.notes:
         print(f"\n{verdict.trainer.name}, note: {note}")
+
+
+def _extras() -> str:
+    """Return the extras that are no trainer's: what is installed, and how one is added."""
+    rows = [(e.name, e.state) for e in find_extras() if e.name not in trainer_names()]
+    return f"{plain_table(('extra', 'here'), rows)}\nTo install one: {how_to_install('NAME')}"
 
 
 def _sandbox_levels() -> str:
