@@ -15,6 +15,7 @@ from gem_core.cli.output import progress_lines, wants_tracebacks
 from gem_core.env.checker import CHECKS, EnvCheckError, check_env
 from gem_core.env.interface import Env
 from gem_core.env.registration import check_kwargs, list_envs, make, spec
+from gem_core.env.registration.references import CodeReferenceError, TrustError
 from gem_core.errors import GemError, UnknownNameError, unknown
 
 
@@ -68,9 +69,9 @@ def _factory(name: str, kwargs: dict[str, Any]) -> Callable[[], Env]:
     """
     try:
         known = spec(name)
-    except UnknownNameError as not_registered:
+    except (UnknownNameError, TrustError, CodeReferenceError) as not_registered:
         module, _, attribute = name.partition(":")
-        if not _is_module(module):
+        if not is_module(module):
             raise unknown(
                 "environment",
                 name,
@@ -86,7 +87,7 @@ def _factory(name: str, kwargs: dict[str, Any]) -> Callable[[], Env]:
     return partial(made, **kwargs)
 
 
-def _is_module(name: str) -> bool:
+def is_module(name: str) -> bool:
     """Return whether a module of this name can be found, also in this directory."""
     from importlib.util import find_spec
 

@@ -65,12 +65,13 @@ def _browse(verbs: Verbs) -> None:
     add_set(verb)
 
     verb = verbs("play", "play:play", "play an environment in the terminal")
-    verb.add_argument("env", metavar="ENV")
+    verb.add_argument("env", metavar="ENV", help="an id, or module:Class")
     verb.add_argument(
         "--player",
-        choices=("person", "random", "expert"),
         default="person",
-        help="who plays (default: %(default)s)",
+        metavar="NAME",
+        help="who plays: person, random, expert, or another scripted player of the environment "
+        "(default: %(default)s)",
     )
     verb.add_argument("--seed", type=int, default=0, help="seed of the episode (default: 0)")
     verb.add_argument(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from contextlib import closing
 
+from gem_core.cli.check import is_module
 from gem_core.cli.play_screen import COMMANDS, Screen, open_screen, visible
 from gem_core.cli.play_session import PlaySession
 from gem_core.env.interface import Env
@@ -15,6 +16,7 @@ from gem_core.errors import GemError
 
 def play(arguments: argparse.Namespace) -> int:
     """Play one episode in the terminal; the end of the input ends it."""
+    is_module(arguments.env.partition(":")[0])  # a class of this folder can be imported then
     with closing(make(arguments.env)) as env:
         session = PlaySession(env, arguments.env, arguments.seed)
         screen = open_screen(arguments.plain)

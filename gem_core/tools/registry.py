@@ -8,6 +8,7 @@ from importlib.metadata import EntryPoint, entry_points
 from inspect import signature
 from typing import Any
 
+from gem_core.env.registration.references import from_data, resolve_class
 from gem_core.errors import RegistrationError, error_line, is_interruption, unknown
 from gem_core.tools.base import Tool
 
@@ -30,11 +31,13 @@ def make_tool(name: str, **options: Any) -> Tool:
     """Return a new tool.
 
     Args:
-        name: one of `list_tools`.
+        name: one of `list_tools`, or ``module:Class``.
         options: arguments of the tool's class.
 
     Raises:
         UnknownNameError: there is no such tool.
+        TrustError: the name came as data, and is no class that an installed plugin defines.
+        CodeReferenceError: there is no such class, or it is no `Tool`.
         RegistrationError: the entry point does not give a `Tool`.
         TypeError: the tool has no such option.
     """
@@ -45,7 +48,7 @@ def make_tool(name: str, **options: Any) -> Tool:
 
 
 def check_tool(name: str, options: Iterable[str]) -> dict[str, Any]:
-    """Check that there is a tool with these options, without making it.
+    """Check that there is a tool with these options, which came as data, without making it.
 
     Args:
         name: of the tool.
@@ -56,9 +59,11 @@ def check_tool(name: str, options: Iterable[str]) -> dict[str, Any]:
 
     Raises:
         UnknownNameError: there is no such tool, or no such option of it.
+        TrustError: as `make_tool`.
         RegistrationError: its entry point cannot be imported.
     """
-    parameters = signature(_kind(name)).parameters.values()
+    with from_data():
+        parameters = signature(_kind(name)).parameters.values()
     known = [p.name for p in parameters if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)]
     if not any(p.kind is p.VAR_KEYWORD for p in parameters):
         for option in options:
@@ -72,6 +77,8 @@ def _kind(name: str) -> Any:
     if name in _BUILT_IN:
         module, _, attribute = _BUILT_IN[name].partition(":")
         return getattr(import_module(module), attribute)
+    if ":" in name:
+        return resolve_class(name, Tool, "tool")
     points = _points()
     if name not in points:
         raise unknown("tool", name, list_tools(), f"There are: {', '.join(list_tools())}.")

@@ -4,7 +4,8 @@ An id is ``namespace:Name`` (``game:Sudoku-v0-easy``). The module of an environm
 one of its ids is made. Some namespaces (``gem:``, ``gymnasium:``, ...) are another package's: what
 follows them is its id, and `list_envs` does not list them. Packages add ids through the entry-point
 group ``gem_core.envs``: each entry point is a function without arguments that calls `register`; it
-is loaded only when an unknown id is asked for or when all ids are listed.
+is loaded only when an unknown id is asked for or when all ids are listed. A class that nobody
+registered is its own id, ``module:Class``, see `.own_class`.
 """
 
 from __future__ import annotations
@@ -148,20 +149,32 @@ def check_client_parameters(
 
 
 def spec(id: str) -> EnvSpec:
-    """Return the spec of an id.
+    """Return the spec of an id, which may come as data.
 
     Raises:
         UnknownNameError: nothing is registered under the id; the message lists close matches.
+        TrustError: it names a class that no installed plugin defines, and the user gave no
+            ``--trust``.
         RegistrationError: it is not a text.
     """
+    from gem_core.env.registration.references import from_data
+
+    with from_data():
+        return _spec(id)
+
+
+def _spec(id: str) -> EnvSpec:
+    """Return the spec of an id that the calling program chose, unless it came as data."""
     if not isinstance(id, str):
         raise RegistrationError(
             f"An id is a text, such as 'game:Sudoku-v0-easy', not {_described(id)}."
         )
     registered = _builtin().get(id) or _foreign(id)
     if registered is None:
+        from gem_core.env.registration.own_class import class_spec
+
         _load_plugins()
-        registered = _registry.get(id)
+        registered = _registry.get(id) or class_spec(id)
     if registered is None:
         raise unknown("environment", id, _registry, "gem_core.list_envs() lists all of them.")
     return registered
@@ -175,7 +188,7 @@ def make(id: str | EnvSpec, **kwargs: Any) -> Env:
     fingerprints.
 
     Args:
-        id: a registered id, or a spec (for example of a stored result).
+        id: a registered id, ``module:Class``, or a spec (for example of a stored result).
         **kwargs: override the registered keyword arguments. They are the calling program's own: a
             parameter that names code (``"module:Class"``) is imported, and only its kind is
             checked. Of what comes as data, `make_from_data` builds environments.
@@ -185,7 +198,7 @@ def make(id: str | EnvSpec, **kwargs: Any) -> Env:
         DataError: the spec names a data revision, and other data are installed here.
         RegistrationError: neither an id nor a spec, or what the entry point names cannot be used.
     """
-    base = id if isinstance(id, EnvSpec) else spec(id)
+    base = id if isinstance(id, EnvSpec) else _spec(id)
     full = base.replace(**kwargs) if kwargs else base
     with no_exit(f"{full.id} cannot be made"):
         factory = full.load()

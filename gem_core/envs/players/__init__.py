@@ -14,6 +14,7 @@ True
 from __future__ import annotations
 
 from gem_core.envs.players.player import (
+    Peek,
     Player,
     RandomPlayer,
     Result,
@@ -33,6 +34,7 @@ from gem_core.envs.players.registry import (
 __all__ = [
     "EXPERTS",
     "WEAK",
+    "Peek",
     "Player",
     "RandomPlayer",
     "Result",

@@ -3,18 +3,24 @@
 A weak player follows the rules with a strategy that leaves room. The tiny model's warm start can
 imitate it instead of the expert (``model.tiny.teacher``), so that reinforcement learning has
 something to find that was not cloned.
+
+The class of an environment may bring players of its own, in the attribute ``players``: a dict of
+name -> `Player` class. Built-in ones and those of `register_player` are named in tables.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib import import_module
 from random import Random
 from typing import Any
 
 from gem_core.env.interface import Env
+from gem_core.env.registration import spec
+from gem_core.env.registration.references import TrustError
 from gem_core.envs.players.player import Peek, Player, RandomPlayer
 from gem_core.envs.players.tool_users import ToolUser
-from gem_core.errors import GemError, unknown
+from gem_core.errors import GemError, RegistrationError, UnknownNameError, unknown
 
 _HERE = "gem_core.envs.players"
 EXPERTS: dict[str, str] = {
@@ -141,24 +147,59 @@ def register_player(name: str, env: str, entry_point: str) -> None:
     table[key] = entry_point
 
 
-def player_names(env_id: str) -> tuple[str, ...]:
+def player_names(env_id: str, env: Env | None = None) -> tuple[str, ...]:
     """Return the names of the players of an environment, the weak ones last.
+
+    Args:
+        env_id: its id.
+        env: the environment; without it, its class is looked up by the id.
 
     >>> player_names("game:GuessTheNumber-v0-easy")
     ('random', 'expert', 'within-hints', 'lowest-left')
     """
-    return (*KINDS, *_weak(env_id))
+    own = [name for name in _own(env_id, env) if name not in KINDS]
+    return (*KINDS, *_weak(env_id), *own)
 
 
-def require_player(name: str, env_id: str) -> None:
+def require_player(name: str, env_id: str, env: Env | None = None) -> None:
     """Check that an environment may have a player; whether there is an expert is seen later.
 
     Raises:
         UnknownNameError: it has none of this name.
+        RegistrationError: the attribute ``players`` of its class is wrong.
     """
-    names = player_names(env_id)
+    names = player_names(env_id, env)
     if name not in names:
         raise unknown("player", name, names, f"{env_id} has: {', '.join(names)}.")
+
+
+def _own(env_id: str, env: Env | None = None) -> Mapping[str, type[Player]]:
+    """Return the players that the class of an environment brings, by their names.
+
+    Raises:
+        RegistrationError: its attribute ``players`` is no dict of name -> `Player` class.
+    """
+    kind: Any = None if env is None else type(env.unwrapped)
+    if not hasattr(kind, "players"):  # not given, or in another process
+        kind = _class_of(env_id)
+    players = getattr(kind, "players", {})
+    taken = set(_weak(env_id)) | {"random"}
+    for name, player in players.items() if isinstance(players, Mapping) else [("", None)]:
+        if name in taken or not (isinstance(player, type) and issubclass(player, Player)):
+            raise RegistrationError(
+                f"{env_id}: players of its class must be a dict of names, other than "
+                f"{', '.join(sorted(taken))}, and classes derived from Player; {name!r:.40} is not."
+            )
+    return players
+
+
+def _class_of(env_id: str) -> Any:
+    """Return the class of another package's environment; ``None``: it is one of gem-core."""
+    try:
+        known = spec(env_id)
+    except (UnknownNameError, TrustError):  # the caller made it otherwise
+        return None
+    return None if known.entry_point.startswith("gem_core.") else known.load()
 
 
 def _weak(env_id: str) -> dict[str, str]:
@@ -192,10 +233,13 @@ def get_player(
         UnknownNameError: the environment has no such player.
         GemError: the player needs the environment, and it was not given, or lacks its tool.
     """
-    require_player(kind, env_id)
+    require_player(kind, env_id, env)
     if kind == "random":
         return RandomPlayer(_required(env, kind, env_id), Random(seed))
-    if kind == "expert":
+    own = _own(env_id, env)
+    if kind in own:
+        chosen = own[kind]
+    elif kind == "expert":
         chosen = _tool_user(env_id, env) or _expert(env_id)
     else:
         chosen = _loaded(_weak(env_id)[kind])

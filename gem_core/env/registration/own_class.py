@@ -1,0 +1,52 @@
+"""An id that is itself the class of an environment, ``module:Class``: one that nobody registered.
+
+It serves whoever writes an environment and tries it. An id that is registered comes first.
+"""
+
+from __future__ import annotations
+
+import re
+from importlib.util import find_spec
+
+from gem_core.env.interface import Env
+from gem_core.env.registration.references import resolve_class
+from gem_core.env.spec import EnvSpec
+from gem_core.errors import GemError, RegistrationError, error_line, is_interruption, place_of
+
+_CLASS = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+_OURS = "gem_core"
+"""The environments of gem-core have ids of their own."""
+
+
+def class_spec(id: str) -> EnvSpec | None:
+    """Return the spec of an id ``module:Class``; ``None`` if there is no such module.
+
+    Raises:
+        TrustError: it came as data, and is no class that an installed plugin defines, see
+            `gem_core.env.registration.references`.
+        CodeReferenceError: the module has no such class, or it is no `Env`.
+        RegistrationError: the module raises an error when it is imported.
+    """
+    package = id.partition(":")[0].partition(".")[0]
+    if not _CLASS.fullmatch(id) or package == _OURS or not _is_there(package):
+        return None
+    try:
+        resolve_class(id, Env, "environment")
+    except GemError:
+        raise
+    except BaseException as error:  # a module's SystemExit would end the caller
+        if is_interruption(error):
+            raise
+        raise RegistrationError(
+            f"environment = {id!r}: its module cannot be imported: {error_line(error)}"
+            f"{place_of(error)}"
+        ) from error
+    return EnvSpec(id, id)
+
+
+def _is_there(package: str) -> bool:
+    """Return whether a package or module of the first level can be found; nothing is imported."""
+    try:
+        return find_spec(package) is not None
+    except (ImportError, ValueError):
+        return False
