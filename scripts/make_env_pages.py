@@ -103,6 +103,7 @@ def index(names: dict[str, list[EnvSpec]], others: dict[str, list[EnvSpec]]) -> 
         "",
         "<!-- Written by scripts/make_env_pages.py. -->",
         "",
+        "Write your own: [write/environment.md](../write/environment.md). "
         "Differences from GEM 0.1.0: [differences.md](differences.md).",
         "",
         "| family | variants |",

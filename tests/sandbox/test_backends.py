@@ -40,9 +40,9 @@ function = stranger_back_ends:function
 
 @pytest.fixture(autouse=True)
 def stranger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Install a package with the back end of docs/tools.md, and others made of it."""
-    text = (ROOT / "docs" / "tools.md").read_text(encoding="utf-8")
-    found = re.search(r"test_backends.py runs this -->\n```python\n(.*?)```", text, re.DOTALL)
+    """Install a package with the back end of docs/write/sandbox.md, and others made of it."""
+    text = (ROOT / "docs" / "write" / "sandbox.md").read_text(encoding="utf-8")
+    found = re.search(r"`plain.py`:\n\n```python\n(.*?)```", text, re.DOTALL)
     assert found is not None
     (tmp_path / "stranger_back_ends.py").write_text(found[1] + STRONG)
     info = tmp_path / "stranger_back_ends-1.0.dist-info"
