@@ -143,6 +143,10 @@ $(PYTHONS:%=test-python-%): test-%: env-%
 	$(call stage,test-$*,$(ENVS)/$*/bin/python $(PYTEST) --trainer none $(PYTHON_TESTS:%=tests/%))
 test-pythons: $(PYTHONS:%=test-python-%)  ## the core without extras on Python 3.10, 3.12 and 3.13 (minutes)
 
+.PHONY: test-wheel
+test-wheel: env-core  ## build the wheel, install it in a new environment away from here and use it; needs the package index
+	$(call stage,test-wheel,$(CORE_PY) scripts/try_wheel.py)
+
 .PHONY: env-verifiers test-verifiers
 env-verifiers:  ## environment with verifiers
 	$(call stage,env-verifiers,$(PYTHON) scripts/make_env.py verifiers)
