@@ -18,7 +18,6 @@ MISSING = frozenset(
         "minesweeper-easy",
         "wordle-easy",
         "fifteen-puzzle-easy",
-        "hangman-easy",
         "sudoku-easy",
         "letter-counting",
         "basic-arithmetic",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from functools import lru_cache
 from random import Random
 from typing import Any
 
@@ -45,12 +46,8 @@ class TellingLetter(Player):
         self.candidates = [w for w in self.candidates if self._fits(w, shown)]
         if not self.candidates:
             raise self.unreadable(info["suffix"])  # the word may be of another list
-        letters = sorted({letter for word in self.candidates for letter in word} - self.guessed)
-        best = min(letters, key=self._left, default="")
-        if not best or self._left(best) >= (len(self.candidates) - 1) ** 2:
-            # No letter is more informative than one of the words.
-            return self.answer(self.rng.choice(self.candidates))
-        return self.answer(best)
+        best = telling_letter(tuple(self.candidates), frozenset(self.guessed))
+        return self.answer(best or self.rng.choice(self.candidates))
 
     def _read_guess(self, obs: str) -> None:
         """Read from the observation which guess was played."""
@@ -62,12 +59,26 @@ class TellingLetter(Player):
         elif guess[1] in self.candidates:
             self.candidates.remove(guess[1])
 
-    def _left(self, letter: str) -> int:
-        """Return the sum of squares of the groups of words that the letter tells apart."""
-        groups = Counter(tuple(w == letter for w in word) for word in self.candidates)
-        return sum(n * n for n in groups.values())
-
     def _fits(self, word: str, shown: list[str]) -> bool:
         return all(
             w == s if s != "_" else w not in self.guessed for w, s in zip(word, shown, strict=True)
         )
+
+
+@lru_cache(maxsize=4096)  # the same few positions come up in thousands of episodes
+def telling_letter(candidates: tuple[str, ...], guessed: frozenset[str]) -> str:
+    """Return the letter that tells the words apart best; "" if none is as good as a word.
+
+    >>> telling_letter(("BAD", "BED", "BIG", "BIT"), frozenset())
+    'D'
+    """
+    letters = sorted({letter for word in candidates for letter in word} - guessed)
+    left = {letter: _left(candidates, letter) for letter in letters}
+    best = min(letters, key=left.__getitem__, default="")
+    return best if best and left[best] < (len(candidates) - 1) ** 2 else ""
+
+
+def _left(candidates: tuple[str, ...], letter: str) -> int:
+    """Return the sum of squares of the groups of words that the letter tells apart."""
+    groups = Counter(tuple(w == letter for w in word) for word in candidates)
+    return sum(n * n for n in groups.values())
