@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shlex import quote
 
-from gem_core.runs.install import Stack, shell_block, stack
+from gem_core.runs.install import PUBLISHED, Stack, shell_block, stack
 
 SYSTEM = "22.04"
 """Ubuntu; it has packages of Python 3.10 and 3.11."""
@@ -12,6 +12,14 @@ IMAGES = {"13.0": "13.0.1", "12.4": "12.4.1", "12.8": "12.8.1"}
 """Tag of NVIDIA's image with nvcc and a compiler, by CUDA."""
 EVERY_SHELL = "/etc/every-shell.sh"
 """File with the lines that every shell needs; bash reads it by ``BASH_ENV``."""
+
+PARTS = (
+    "pyproject.toml README.md LICENSE ./",
+    "gem_core gem_core",
+    "integrations integrations",
+    "recipes recipes",
+)
+"""What of a checkout pip builds gem-core from, as long as the package index does not have it."""
 
 
 def dockerfile(name: str, title: str) -> str:
@@ -29,7 +37,6 @@ def dockerfile(name: str, title: str) -> str:
         f"# The lines of docs/install.md for {title}; never built. Written by",
         "# scripts/install_lines.py.",
         "# In a checkout:",
-        "#     pip wheel --no-deps --wheel-dir dist .",
         f"#     docker build -f integrations/gem_{name}/Dockerfile -t gem-core-{name} .",
         f"#     docker run --gpus all --shm-size={shared_gb(chosen)}g -it gem-core-{name}",
         "# The lines pin what decides (DL3008, DL3013), and each is a layer, as flash-attn",
@@ -40,9 +47,9 @@ def dockerfile(name: str, title: str) -> str:
         "RUN apt-get update && apt-get install -y --no-install-recommends \\",
         f"    git {packages(chosen.python)} \\",
         "    && rm -rf /var/lib/apt/lists/*",
-        "COPY dist /opt/dist",
-        "ENV PIP_FIND_LINKS=/opt/dist PIP_NO_CACHE_DIR=1",
+        "ENV PIP_NO_CACHE_DIR=1",
         "WORKDIR /opt",
+        *([] if PUBLISHED else [f"COPY {part}" for part in PARTS]),
         f"RUN {lines[0]}",
         f"ENV VIRTUAL_ENV={folder} PATH={folder}/bin:$PATH",
         *(f"RUN {line}" for line in lines[1:] if line not in exports),

@@ -184,6 +184,7 @@ def sky() -> str:
     setup = "\n".join(f"  {line}" for line in shell_block(name).splitlines())
     text = "\n".join(
         [
+            "workdir: .  # a checkout, which the lines install",
             "resources:",
             "  accelerators: H100:8",
             "file_mounts:",

@@ -25,6 +25,14 @@ FILE = Path(__file__).with_name("install.toml")
 DRIVERS = {"12": "525", "13": "580"}
 """Oldest driver by major version of CUDA, from NVIDIA's table of minor version compatibility."""
 _COMMAND = "pip install "
+PUBLISHED = False
+"""Whether the package index has gem-core; `scripts/install_lines.py` then writes every page anew.
+
+Until then a line for a new environment installs the checkout that it is run in: by name, pip would
+take what somebody else may have published. In an environment that has gem-core,
+``pip install 'gem-core[extra]'`` adds what is missing to the one that is there, on both sides of
+this switch: pip keeps an installed distribution that fits, and does not ask the index for it.
+"""
 
 
 class Stack(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -68,13 +76,25 @@ class Stack(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     def requirements(self) -> list[str]:
         """Return what the lines install, without gem-core itself: ``["torch==2.13.0", ...]``."""
         words = [word for line in self.lines for word in _words(line)]
-        return [word for word in words if not word.startswith("gem-core")]
+        return [word for word in words if not word.startswith(("gem-core", "."))]
+
+
+def requirement(extra: str) -> str:
+    """Return how gem-core with an extra is written in a line for a new environment.
+
+    >>> requirement("trl")
+    '.[trl]'
+    """
+    return f"gem-core[{extra}]" if PUBLISHED else f".[{extra}]"
 
 
 @cache
 def stacks() -> dict[str, Stack]:
     """Return the stack of every trainer in the file, by the trainer's name."""
     data: dict[str, Any] = tomllib.loads(FILE.read_text(encoding="utf-8"))
+    for name, table in data.items():
+        by_name, wanted = f"gem-core[{name}]", requirement(name)
+        table["lines"] = [line.replace(by_name, wanted) for line in table["lines"]]
     return msgspec.convert(data, dict[str, Stack])
 
 

@@ -31,7 +31,7 @@ def _serve_http(arguments: argparse.Namespace) -> int:
         from gem_server import program
     except ImportError as error:
         raise MissingDependencyError(
-            f"gem-core serve needs {error.name}: install gem-core[server]."
+            f"gem-core serve needs {error.name}: pip install 'gem-core[server]'."
         ) from None
     from gem_core.execution.server_client.addresses import TOKEN_VARIABLE
     from gem_server.limits import ServerLimits

@@ -6,7 +6,7 @@ from gem_core.runs.install import install_line
 from gem_core.runs.memory_layout import EngineMemory, MemoryLayout
 from gem_core.runs.trainers import Trainer
 
-_INSTALL = 'pip install "gem-core[verl]"'
+_INSTALL = "pip install 'gem-core[verl]'"
 # verl's wheel does not declare these modules; its trainer cannot be imported without them.
 _MODULES = ("cachetools", "uvicorn", "fastapi", "zmq", "msgspec", "transfer_queue")
 TRAINER = Trainer(

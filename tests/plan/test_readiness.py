@@ -273,7 +273,7 @@ def test_a_module_that_the_trainer_does_not_declare():
     probe = whole("verl")
     probe.absent = ("cachetools",)
     assert said(examine("verl", probe)) == [
-        ("module cachetools is missing", 'pip install "gem-core[verl]"')
+        ("module cachetools is missing", "pip install 'gem-core[verl]'")
     ]
 
 

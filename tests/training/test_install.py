@@ -11,7 +11,15 @@ import pytest
 from packaging.requirements import Requirement
 
 from gem_core.errors import UnknownNameError
-from gem_core.runs.install import DRIVERS, install_line, normal, shell_block, stack, stacks
+from gem_core.runs.install import (
+    DRIVERS,
+    install_line,
+    normal,
+    requirement,
+    shell_block,
+    stack,
+    stacks,
+)
 from gem_core.runs.trainers import check, get_trainer, list_trainers
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -59,7 +67,7 @@ def test_the_lines_install_a_tested_trainer_with_a_python_that_it_supports(name)
     python = tuple(int(part) for part in chosen.python.split("."))
     status = check(trainer, python=python, version_of=lambda _: pinned, has_module=lambda _: True)
     assert status.problems == ()
-    assert f'"gem-core[{name}]"' in chosen.command
+    assert f'"{requirement(name)}"' in chosen.command
     assert shell_block(name).startswith(f"python{chosen.python} -m venv {name}-env")
 
 

@@ -88,7 +88,7 @@ async def connect(address: str, environment: str, parameters: dict[str, Any]) ->
         from websockets.exceptions import InvalidHandshake
     except ImportError:
         raise MissingDependencyError(
-            'workers.backend = "server" needs websockets: pip install "gem-core[server]".'
+            "workers.backend = \"server\" needs websockets: pip install 'gem-core[server]'."
         ) from None
     url = socket_url(session_path(address, environment)) + session_query(parameters)
     # No pings: a trainer that holds the interpreter for long would take its own delay for the

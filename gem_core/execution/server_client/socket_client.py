@@ -82,7 +82,7 @@ class SocketClient:
             from websockets.sync.client import connect
         except ImportError:
             raise MissingDependencyError(
-                "Environments of a server need websockets: install gem-core[server]."
+                "Environments of a server need websockets: pip install 'gem-core[server]'."
             ) from None
         try:
             return self._stack.enter_context(connect(self.url, **connect_options(self.url)))
