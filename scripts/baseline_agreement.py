@@ -25,13 +25,13 @@ token; `benchmarks/lockstep` has that for two baselines). *gradient norm*, *entr
 relative difference between trainers in these steps. *gap*: the largest difference of the success
 after training. ReBN, first seed.
 
-verl has a line of its own, beside TRL, for it differs from the others early: it moves the learning
-rate once per training step, the others with every optimizer step. These runs have a cosine
-schedule and several epochs per step, so that from the second optimizer step on verl's rate is a
-little higher.
+verl has a line of its own, beside TRL, for it differs from the others early: when these runs were
+made it moved the learning rate once per training step, the others with every optimizer step. The
+runs have a cosine schedule and several epochs per step, so that from the second optimizer step on
+verl's rate was a little higher. Since then the adapter moves verl's rate with every optimizer step.
 """
 APART = "verl"
-"""The trainer that is compared with TRL alone: its learning rate differs within a step."""
+"""The trainer that is compared with TRL alone: its learning rate differed within a step."""
 ALGORITHMS = """\
 ## ReBN against REINFORCE
 

@@ -50,9 +50,9 @@ def test_what_is_left_out_is_really_refused(config, refused, key):
             config.translate(recipe)
 
 
-BEYOND_THE_RUN = {"divided", "kl_limit"}
+BEYOND_THE_RUN = {"divided", "rate_over", "kl_limit"}
 """Traits that do not show in the run below: its minibatches are large ("a minibatch per episode"
-above shows that one), and no policy of a recorded run is far enough from the initial model
+above shows the first two), and no policy of a recorded run is far enough from the initial model
 (``test_kl_term.py`` of the trainers that have a limit calls their function)."""
 
 

@@ -31,10 +31,15 @@ def choose_backend(name: str | None = None) -> str:
     """Return the name of the back end: the argument, that in `VARIABLE`, or `NATIVE`.
 
     Raises:
-        SandboxError: no installed package registers it.
+        SandboxError: no installed package registers it, or gem-core is of an older installation.
     """
     chosen = name or os.environ.get(VARIABLE) or NATIVE
     known = _find_installed()
+    if NATIVE not in known:
+        raise SandboxError(
+            "gem-core's own sandbox is not registered: install gem-core again, from a checkout by "
+            "`pip install --no-deps -e .`."
+        )
     if chosen not in known:
         raise SandboxError(
             f"There is no sandbox back end {chosen!r}: choose {', '.join(sorted(known))}, or "

@@ -7,7 +7,7 @@ STEPS = 20
 WHOLE_BATCHES = 1_000_000
 """``train.log_episodes`` beyond every batch: all episodes of a step are written."""
 LOCKSTEP = (
-    "algorithm.lr_schedule=constant",  # verl sets its rate per training step, others per update
+    "algorithm.lr_schedule=constant",  # the first steps do not depend on train.steps
     "model.dtype=float32",
     f"train.log_episodes={WHOLE_BATCHES}",
 )

@@ -67,9 +67,9 @@ class ReferenceCritic:
 
     def learn(self, batch: ReferenceBatch, minibatches: Sequence[Sequence[Unit]]) -> None:
         """Make one optimizer step per minibatch."""
+        self.optimizer.batch_updates = len(minibatches)
         for units in minibatches:
             self._update(batch, batch.trained(units))
-        self.optimizer.training_steps += 1
 
     def _update(self, batch: ReferenceBatch, actions: Sequence[Action]) -> None:
         rows = [action.row for action in actions]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from fractions import Fraction
 from typing import Literal
 
 import torch
@@ -27,7 +28,8 @@ class ReferenceAdamW:
 
     Attributes:
         updates: optimizer steps so far.
-        training_steps: training steps that are over; their owner counts them.
+        batches: batches so far, with the part of the current one that is done.
+        batch_updates: optimizer steps of the current batch; their owner sets it.
     """
 
     def __init__(
@@ -44,7 +46,8 @@ class ReferenceAdamW:
         self.weights = dict(weights)
         self.lr = lr
         self.updates = 0
-        self.training_steps = 0
+        self.batches = Fraction(0)
+        self.batch_updates = 1
         self.first = {name: torch.zeros_like(weight) for name, weight in weights.items()}
         self.second = {name: torch.zeros_like(weight) for name, weight in weights.items()}
 
@@ -57,6 +60,7 @@ class ReferenceAdamW:
         shrink = min(1.0, algorithm.max_grad_norm / (norm + 1e-6))
         rate = self.rate()
         self.updates += 1
+        self.batches += Fraction(1, self.batch_updates)
         with torch.no_grad():
             for name, gradient in gradients.items():
                 if gradient is not None:
@@ -80,11 +84,9 @@ class ReferenceAdamW:
         """Return the learning rate of the coming optimizer step."""
         algorithm = self.recipe.algorithm
         per_step = algorithm.epochs * algorithm.minibatches
-        if self.traits.rate_per == "training step":
-            done = self.training_steps
-            per_step = 1
-        else:
-            done = self.updates
+        done: Fraction | int = self.updates
+        if self.traits.rate_over == "batches":
+            done = self.batches * per_step
         warmup = algorithm.warmup_steps * per_step
         total = self.recipe.train.steps * per_step
         if done < warmup:

@@ -92,11 +92,11 @@ class ReferenceTrainer:
         advantages = batch.spread(self._advantages(batch, old, initial)).to(self.dtype)
         self.rows = batch.rows(advantages, old)
         self.steps = []
+        self.optimizer.batch_updates = len(trace.minibatches)
         for units in trace.minibatches:
             self._update(batch, units, old, initial, advantages)
         if self.critic is not None:
             self.critic.learn(batch, trace.critic_minibatches)
-        self.optimizer.training_steps += 1
 
     def _initial(self, batch: ReferenceBatch) -> Tensor | None:
         """Return the initial model's log-probabilities where the recipe has a KL term."""

@@ -23,8 +23,9 @@ class Traits:
         divided: what a batch's minibatches are made of: all episodes, so that one may hold only
             episodes that failed and is then a step with the gradient 0; or those that train, so
             that there may be fewer minibatches.
-        rate_per: whether the learning rate changes with each optimizer step, or with each training
-            step.
+        rate_over: what the schedule of the learning rate counts: optimizer steps, or batches, where
+            each of a batch's N optimizer steps is 1/N. They differ where a batch has fewer
+            minibatches than the recipe says, see ``divided``.
         kl_mean: whether the KL term is averaged as the policy's loss is, or over the minibatch's
             own tokens always.
         kl_estimator: of the KL term in the loss: k2 = (log ratio)^2 / 2, k3 = exp(-x) - 1 + x.
@@ -40,7 +41,7 @@ class Traits:
 
     divisor: Literal["minibatch", "padded minibatch", "batch share"] = "minibatch"
     divided: Literal["episodes", "trained episodes"] = "episodes"
-    rate_per: Literal["optimizer step", "training step"] = "optimizer step"
+    rate_over: Literal["optimizer steps", "batches"] = "optimizer steps"
     kl_mean: Literal["as the loss", "tokens"] = "as the loss"
     kl_estimator: Literal["k2", "k3"] = "k3"
     kl_limit: float | None = None

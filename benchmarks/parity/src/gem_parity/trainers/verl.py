@@ -27,12 +27,11 @@ from gem_verl.rollout import TurnOutput, to_native
 TRAITS = Traits(
     divisor="padded minibatch",
     divided="trained episodes",
-    rate_per="training step",
+    rate_over="batches",
     kl_limit=10.0,
 )
 """verl's means over sequences count the rows that fill a batch up to equal minibatches; an episode
-that failed is no row. It steps
-its schedules once per batch. A token's KL estimate is cut off at 10."""
+that failed is no row. A token's KL estimate is cut off at 10."""
 
 
 def replay(recipe: Recipe, episodes: Sequence[Episode], model_dir: str) -> Replay:
