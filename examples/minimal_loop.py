@@ -19,12 +19,10 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+import gem_core
 from gem_adapters.turn_batch import turn_batch
-from gem_core import Episode, Recipe, load_recipe
-from gem_core.advantages import compute_advantages
-from gem_core.episodes.rollout import play_batch
+from gem_core import Episode, Recipe
 from gem_core.policies.engine.policy import HFPolicy
-from gem_core.runs.tasks import MachineFactory, step_tasks
 from gem_core.training.tiny import model_path
 
 
@@ -33,8 +31,8 @@ def to_tensors(episodes: Sequence[Episode], recipe: Recipe) -> tuple[Tensor, ...
     # An episode whose environment broke is kept as a record, but nothing is learned from it.
     episodes = [episode for episode in episodes if not episode.stop_reason.failed]
     # Credit is assigned to turns. ReBN: a turn's discounted return, normalised over all turns.
-    settings = recipe.algorithm
-    per_turn = compute_advantages(settings.estimator, turn_batch(episodes), gamma=settings.gamma)
+    name, gamma = recipe.algorithm.estimator, recipe.algorithm.gamma
+    per_turn = gem_core.compute_advantages(name, turn_batch(episodes), gamma=gamma)
     # The history only grows, so an episode is one sequence: rules, guess, hint, guess, ...
     # Its ids are the sampled ones: training on re-tokenised text would train other actions.
     sequences = [episode.segments[0] for episode in episodes]
@@ -68,7 +66,7 @@ def train(recipe: Recipe) -> list[float]:
     torch.set_num_threads(1)  # tiny matrices: more threads only wait for each other
     folder = model_path(recipe)  # built by the first call (it imitates a poor player), then cached
     model = AutoModelForCausalLM.from_pretrained(folder)
-    factory = MachineFactory(recipe, AutoTokenizer.from_pretrained(folder))
+    factory = gem_core.MachineFactory(recipe, AutoTokenizer.from_pretrained(folder))
     policy = HFPolicy(model, factory.stop_ids)  # samples from the live weights
     algorithm = recipe.algorithm
     optimizer = torch.optim.AdamW(model.parameters(), algorithm.lr, algorithm.betas, weight_decay=0)
@@ -77,7 +75,8 @@ def train(recipe: Recipe) -> list[float]:
     for step in range(recipe.train.steps):
         # A machine is one environment, its prompt and its seed; all play at once, turn by turn.
         # Every step has new seeds and plays before it trains: its success rate is not flattered.
-        episodes = play_batch([factory(task) for task in step_tasks(recipe, step)], policy)
+        machines = [factory(task) for task in gem_core.step_tasks(recipe, step)]
+        episodes = gem_core.play_batch(machines, policy)
         curve.append(sum(episode.success for episode in episodes) / len(episodes))
         print(f"step {step + 1:3d} success {curve[-1]:.2f} " + "#" * round(40 * curve[-1]))
         ids, acted, old, advantages = to_tensors(episodes, recipe)
@@ -113,7 +112,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default="runs/minimal_loop")
     args = parser.parse_args()
     settings = [f"train.steps={args.steps}", f"seed={args.seed}", "batch.episodes=192"]
-    save(train(load_recipe("guess-the-number-easy", "tiny", settings)), args.out)
+    save(train(gem_core.load_recipe("guess-the-number-easy", "tiny", settings)), args.out)
 
 
 if __name__ == "__main__":

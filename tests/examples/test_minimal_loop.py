@@ -56,10 +56,10 @@ def played(loop):
     folder = loop.model_path(recipe())
     model = transformers.AutoModelForCausalLM.from_pretrained(folder)
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    factory = loop.MachineFactory(recipe(), tokenizer)
+    factory = loop.gem_core.MachineFactory(recipe(), tokenizer)
     policy = loop.HFPolicy(model, factory.stop_ids, seed=0)
-    tasks = loop.step_tasks(recipe(), 0)
-    return model, loop.play_batch([factory(task) for task in tasks], policy)
+    tasks = loop.gem_core.step_tasks(recipe(), 0)
+    return model, loop.gem_core.play_batch([factory(task) for task in tasks], policy)
 
 
 def gradient(loop, model, episodes, *, on_policy):
