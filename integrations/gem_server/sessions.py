@@ -14,7 +14,12 @@ from fnmatch import fnmatchcase
 from typing import Any, TypeVar
 
 from gem_core.env.interface import Env
-from gem_core.env.registration import check_client_parameters, list_envs, make_from_data
+from gem_core.env.registration import (
+    check_client_parameters,
+    is_foreign,
+    list_envs,
+    make_from_data,
+)
 from gem_core.env.registration.parameters import ParameterError
 from gem_core.env.remote.errors import describe_error, remote_error
 from gem_core.episodes.env_threads import EnvThreads
@@ -283,14 +288,20 @@ def memory_mb() -> float:
 def is_served(environment: str, patterns: tuple[str, ...]) -> bool:
     """Return whether an id is served: a registered one that matches, or one of another package.
 
+    A class that nobody registered is not, though `gem_core.make` takes its name.
+
     >>> is_served("remote:game:X", ("*",)), is_served("gem:game:X", ("gem:*",))
     (False, True)
+    >>> is_served("my_module:Task", ("my_module:*",))
+    False
     """
     matching = [glob for glob in patterns if fnmatchcase(environment, glob)]
     if not matching:
         return False
     namespace = environment.partition(":")[0] + ":"
-    return environment in list_envs() or any(glob.startswith(namespace) for glob in matching)
+    if environment in list_envs():
+        return True
+    return is_foreign(environment) and any(glob.startswith(namespace) for glob in matching)
 
 
 def list_served(patterns: tuple[str, ...]) -> list[str]:

@@ -21,6 +21,7 @@ from gem_core.errors import RegistrationError, UnknownNameError
 from gem_core.runs.environments.tools import with_tools
 from gem_core.runs.recipe.load import recipe_from_dict
 from gem_core.tools import make_tool
+from gem_server.sessions import is_served
 
 SOURCE = """
 from pathlib import Path
@@ -176,3 +177,11 @@ def test_a_recipe_names_a_tool_of_ones_own(module: str) -> None:
         ):
             with pytest.raises(error):
                 recipe_from_dict({"name": "x", "env": [{"id": "qa:Auction", "tools": [wrong]}]})
+
+
+@pytest.mark.usefixtures("plugin")
+def test_no_client_of_a_server_names_a_class(module: str) -> None:
+    with trust(True):
+        assert spec(f"{module}:Question")
+        for patterns in (("*",), (f"{module}:*",)):
+            assert not is_served(f"{module}:Question", patterns)
