@@ -143,9 +143,16 @@ $(PYTHONS:%=test-python-%): test-%: env-%
 	$(call stage,test-$*,$(ENVS)/$*/bin/python $(PYTEST) --trainer none $(PYTHON_TESTS:%=tests/%))
 test-pythons: $(PYTHONS:%=test-python-%)  ## the core without extras on Python 3.10, 3.12 and 3.13 (minutes)
 
-.PHONY: test-wheel
-test-wheel: env-core  ## build the wheel, install it in a new environment away from here and use it; needs the package index
-	$(call stage,test-wheel,$(CORE_PY) scripts/try_wheel.py)
+.PHONY: check-docs check-release dist test-wheel
+check-docs: env-core  ## links, names and generated parts of the pages
+	$(call stage,check-docs,$(CORE_PY) scripts/install_lines.py --check && $(CORE_PY) $(PYTEST) --trainer none \
+		tests/test_docs.py tests/test_map.py tests/test_references.py tests/release/test_install_lines.py)
+check-release: env-core  ## one version everywhere; with TAG=v1.2.3 also the tag and the changelog
+	$(call stage,check-release,$(CORE_PY) scripts/release.py --check $(if $(TAG),--tag $(TAG)))
+dist: env-core  ## build the files of a release in dist/
+	$(call stage,dist,rm -rf dist && $(CORE_PY) -m hatchling build -d dist)
+test-wheel: env-core  ## install the wheel (WHEEL=file, or a new one) in an environment away from here and use it; needs the package index
+	$(call stage,test-wheel,$(CORE_PY) scripts/try_wheel.py $(WHEEL))
 
 .PHONY: env-verifiers test-verifiers
 env-verifiers:  ## environment with verifiers

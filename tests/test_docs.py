@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = [ROOT / "README.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [
+    *(path for path in sorted(ROOT.glob("*.md")) if path.name != "CHANGELOG.md"),
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 SOURCES = (ROOT, ROOT / "integrations", ROOT / "benchmarks" / "parity" / "src")
 LINK = re.compile(r"\]\((?!https?:|#)([^)#\s]+)")
 MODULE = re.compile(r"\b(?:from|import) (gem_\w+(?:\.\w+)+)|`(gem_\w+(?:\.\w+)+)[`(:]")
