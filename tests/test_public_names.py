@@ -59,6 +59,8 @@ def test_import_alone_imports_no_other_module_of_the_package() -> None:
     modules = imported_after("import gem_core")
     assert {m for m in modules if m.startswith("gem_")} == {"gem_core"}
     assert not modules & {*HEAVY, "numpy", "msgspec"}
+    bare = imported_after("")
+    assert modules - bare == {"__future__", "gem_core"}
 
 
 def test_the_names_for_a_loop_import_neither_torch_nor_a_trainer() -> None:
