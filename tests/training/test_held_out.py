@@ -16,7 +16,6 @@ MISSING = frozenset(
     {
         "mastermind-easy",
         "minesweeper-easy",
-        "wordle-easy",
         "fifteen-puzzle-easy",
         "sudoku-easy",
         "letter-counting",
