@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from importlib.metadata import distribution
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -51,7 +52,11 @@ def outcome(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         libraries = package.parent / f"{name}.libs"
         if libraries.is_dir():
             (folder / libraries.name).symlink_to(libraries)
-    paths = json.dumps([str(ROOT), str(folder)])
+    # The entry points of gem-core are part of its installation.
+    (metadata,) = (file for file in distribution("gem-core").files or () if file.name == "METADATA")
+    described = Path(str(metadata.locate())).parent
+    (folder / described.name).symlink_to(described)
+    paths = json.dumps([str(ROOT), str(ROOT / "integrations"), str(folder)])
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-c", PROGRAM, paths],
         capture_output=True,

@@ -52,7 +52,7 @@ def test_a_plugin_that_fails_prints_why():
 @pytest.mark.parametrize("version", ["0.8.0", "0.10.0", None])
 def test_an_untested_verl_is_an_error_that_names_the_range(monkeypatch, version):
     monkeypatch.setattr(trainers, "installed_version", lambda _: version)
-    with pytest.raises(MissingDependencyError, match=r"gem-core\[verl\]") as error:
+    with pytest.raises(MissingDependencyError, match=r"pip install .*\[verl\]") as error:
         importlib.reload(compat)
     assert version is None or ">=0.9.1,<0.10" in str(error.value)
     monkeypatch.undo()

@@ -123,7 +123,7 @@ def test_what_cannot_be_served_is_refused_before_the_run(serve, impatient):
 
 def test_without_the_package_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "websockets.asyncio.client", None)
-    with pytest.raises(MissingDependencyError, match=r"pip install \"gem-core\[server\]\""):
+    with pytest.raises(MissingDependencyError, match=r"pip install 'gem-core\[server\]'"):
         describe_environments(recipe_of("http://127.0.0.1:9"))
 
 
