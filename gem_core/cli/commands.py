@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 GROUP = "gem_core.commands"
 """Group of the entry points: the name of a subcommand -> its `Command`."""
+_OWN = "gem-core"
 _LOG = logging.getLogger(__name__)
 
 
@@ -29,7 +30,7 @@ class Command(NamedTuple):
 
 
 def load_commands(taken: Collection[str]) -> dict[str, Command]:
-    """Return the subcommands of the installed packages, by name.
+    """Return the subcommands of the installed packages, by name; gem-core's own come first.
 
     One that cannot be used is left out with a warning, so that the others can be.
 
@@ -37,7 +38,7 @@ def load_commands(taken: Collection[str]) -> dict[str, Command]:
         taken: names that are not free.
     """
     commands: dict[str, Command] = {}
-    for point in sorted(entry_points(group=GROUP), key=lambda point: (point.name, point.value)):
+    for point in sorted(entry_points(group=GROUP), key=_order):
         if point.name in taken or point.name in commands:
             _warn(point, "there is another subcommand of that name")
             continue
@@ -51,6 +52,11 @@ def load_commands(taken: Collection[str]) -> dict[str, Command]:
         else:
             _warn(point, "it is no gem_core.cli.commands.Command")
     return commands
+
+
+def _order(point: EntryPoint) -> tuple[bool, str, str]:
+    own = point.dist is not None and point.dist.name == _OWN
+    return not own, point.name, point.value
 
 
 def _warn(point: EntryPoint, reason: str) -> None:

@@ -62,7 +62,7 @@ def test_a_package_adds_a_subcommand(gem_core):
         ("greet = greeting:ABSENT", "has no attribute 'ABSENT'"),
         ("greet = greeting:greet", "it is no gem_core.cli.commands.Command"),
         ("train = greeting:GREET", "there is another subcommand of that name"),
-        ("view = greeting:GREET", "there is another subcommand of that name"),
+        ("view = a_module:GREET", "'view' (a_module:GREET) is left out: there is another"),
     ],
 )
 def test_one_that_cannot_be_used_leaves_the_others(gem_core, entry_point, reason):

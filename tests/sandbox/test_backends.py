@@ -160,3 +160,11 @@ def test_data_cannot_choose_it() -> None:
         make_tool("python", backend="strong")
     with pytest.raises(UnknownNameError, match="backend"):
         gem_core.make("terminal:text-v0", backend="strong")
+
+
+def test_no_package_takes_the_place_of_gem_cores_own(tmp_path: Path) -> None:
+    info = tmp_path / "stranger_back_ends-1.0.dist-info"
+    points = "[gem_core.sandboxes]\nnative = stranger_back_ends:Plain\n"
+    (info / "entry_points.txt").write_text(points)
+    with pytest.raises(SandboxError, match=r"Two installed packages register .*'native'"):
+        get_shared_backend()

@@ -31,7 +31,8 @@ def choose_backend(name: str | None = None) -> str:
     """Return the name of the back end: the argument, that in `VARIABLE`, or `NATIVE`.
 
     Raises:
-        SandboxError: no installed package registers it, or gem-core is of an older installation.
+        SandboxError: no installed package registers it, or two do, or gem-core is of an older
+            installation.
     """
     chosen = name or os.environ.get(VARIABLE) or NATIVE
     known = _find_installed()
@@ -98,7 +99,15 @@ def get_shared_backend(
 
 
 def _find_installed() -> dict[str, EntryPoint]:
-    return {point.name: point for point in entry_points(group=GROUP)}
+    found: dict[str, EntryPoint] = {}
+    for point in entry_points(group=GROUP):
+        other = found.setdefault(point.name, point)
+        if other.value != point.value:  # one would silently take the place of the other
+            raise SandboxError(
+                f"Two installed packages register the sandbox back end {point.name!r}, "
+                f"{other.value} and {point.value}: uninstall one of them."
+            )
+    return found
 
 
 def _load(name: str) -> type:
