@@ -31,7 +31,7 @@ from gem_core.runs.directory.run_dir import describe_machine
 from gem_core.runs.recipe.load import load_recipe
 from gem_core.runs.recipe.recipe import Recipe
 from gem_core.runs.trainers import check, get_trainer
-from gem_parity.trainers import load_replay
+from gem_parity.replays import load_replay
 
 EPISODES, GROUP_SIZE, SEED = 32, 4, 0
 ESTIMATORS = ("reinforce", "rebn", "grpo", "dr_grpo", "rloo")

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from gem_parity.trainers import load_replay
+from gem_parity.replays import load_replay
 
 HERE = Path(__file__).resolve().parent
 PAGE = HERE / "faults.md"
@@ -237,7 +237,7 @@ def token_statistics(trainer: str) -> Iterator[None]:
 @contextmanager
 def last_update_missing(trainer: str) -> Iterator[None]:
     """Export TRL's weights as they were one training step before."""
-    from gem_parity.trainers import trl as replay
+    from gem_replays import trl as replay
 
     original = replay._Report._trace
     kept: list[Any] = []

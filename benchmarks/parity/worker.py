@@ -25,8 +25,8 @@ from gem_parity.cases import RUNS
 from gem_parity.measure import measure
 from gem_parity.reference import reference
 from gem_parity.replay import expected_rows
+from gem_parity.replays import load_replay
 from gem_parity.teacher_forced import teacher_forced
-from gem_parity.trainers import load_replay
 
 HERE = Path(__file__).parent
 AGGREGATIONS = {"token": [], "sequence": [], "constant": ["algorithm.loss_constant=100"]}

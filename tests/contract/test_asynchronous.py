@@ -10,8 +10,8 @@ import pytest
 
 from gem_core.errors import GemError
 from gem_parity.cases import RUNS
+from gem_parity.replays import load_replay
 from gem_parity.teacher_forced import teacher_forced
-from gem_parity.trainers import load_replay
 
 STEPS = 3
 MODES = {"openrlhf": ("trainer.openrlhf.train.async_enable=true",)}

@@ -20,7 +20,7 @@ from gem_core.episodes.metric_names import COMMON, undefined
 from gem_core.runs.directory.run_dir import RunDir
 from gem_core.training.tiny import model_path
 from gem_parity.reference_metrics import ReferenceMetrics
-from gem_parity.trainers import load_replay
+from gem_parity.replays import load_replay
 
 REWARDS = {
     "math:GSM8K": {0.0, 1.0},

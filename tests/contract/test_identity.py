@@ -72,7 +72,7 @@ def test_nothing_outside_the_adapter_imports_it(package):
     engines = [root / "benchmarks" / "engines" / f"{trainer}_{part}.py" for part in parts]
     rows = root / "benchmarks" / f"{trainer}_rows" / "run.py"
     faults = [root / "benchmarks" / "parity" / name for name in ("faults.py", "two_ranks.py")]
-    replays = root / "benchmarks" / "parity" / "src" / "gem_parity" / "trainers"
+    replays = root / "benchmarks" / "parity" / "src" / "gem_replays"
     offenders = []
     for area in ("gem_core", "integrations", "benchmarks"):
         for path in (root / area).rglob("*.py"):

@@ -10,7 +10,7 @@ from gem_core.errors import RecipeError
 from gem_parity.measure import measure
 from gem_parity.reference import reference
 from gem_parity.replay import expected_rows
-from gem_parity.trainers import load_replay
+from gem_parity.replays import load_replay
 
 ESTIMATORS = [name for name in list_estimators() if name != "gae"]
 

@@ -13,7 +13,7 @@ from gem_core.errors import RecipeError
 from gem_core.runs.recipe.load import recipe_from_dict
 from gem_parity.reference import compare, reference
 from gem_parity.replay import expected_rows
-from gem_parity.trainers import load_replay
+from gem_parity.replays import load_replay
 
 CAP = 0.006
 """The frozen episodes say that their tokens were likely, and the random model that they were not:

@@ -10,8 +10,8 @@ from gem_core.errors import RecipeError
 from gem_parity.bounds import WEIGHTS
 from gem_parity.cases import RUNS
 from gem_parity.recorded import StepTrace, recorded_run
+from gem_parity.replays import load_replay
 from gem_parity.teacher_forced import Follower, teacher_forced
-from gem_parity.trainers import load_replay
 from gem_parity.traits import Traits
 
 STEPS = 3

@@ -8,8 +8,8 @@ import pytest
 from gem_parity.measure import measure
 from gem_parity.reference import reference
 from gem_parity.replay import expected_rows
+from gem_parity.replays import load_replay
 from gem_parity.tool_episodes import SCRIPTS, tool_episodes
-from gem_parity.trainers import load_replay
 
 SETTINGS = (
     "algorithm.estimator=rebn",

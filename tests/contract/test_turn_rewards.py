@@ -11,7 +11,7 @@ from gem_core.episodes.data import Completion, FinishReason, StopReason
 from gem_core.episodes.machine import EpisodeMachine, Limits
 from gem_core.episodes.rollout import play_batch
 from gem_parity.frozen import _TEMPLATE, STOP_ID, _Bytes
-from gem_parity.trainers import load_replay
+from gem_parity.replays import load_replay
 
 ENDS = {
     "terminated": (Limits(), StopReason.TERMINATED),

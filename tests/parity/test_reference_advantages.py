@@ -17,7 +17,7 @@ from gem_core.runs.recipe.load import load_recipe
 from gem_core.runs.recipe.recipe import AlgorithmConfig
 from gem_parity import reference_advantages
 from gem_parity.frozen import frozen_episodes
-from gem_parity.reference_advantages import Played
+from gem_parity.reference_advantages import TrainedTurns
 from gem_parity.replay import turn_advantages
 
 OPTIONS = [
@@ -63,7 +63,7 @@ def test_gae_with_bootstraps(whiten):
         estimator="gae", gamma=0.9, lam=0.8, options={"whiten": True} if whiten else {}
     )
     played = [
-        Played(n, "one", list(range(len(row))), row, value, end)
+        TrainedTurns(n, "one", list(range(len(row))), row, value, end)
         for n, (row, value, end) in enumerate(zip(rewards, values, ends, strict=True))
     ]
     expected = reference_advantages.advantages(algorithm, played)
@@ -73,7 +73,10 @@ def test_gae_with_bootstraps(whiten):
 
 
 def test_a_constant_batch_has_no_advantage():
-    played = [Played(0, "one", [0, 1], [0.0, 1.0]), Played(0, "one", [0, 1], [0.0, 1.0])]
+    played = [
+        TrainedTurns(0, "one", [0, 1], [0.0, 1.0]),
+        TrainedTurns(0, "one", [0, 1], [0.0, 1.0]),
+    ]
     for name in ("rebn", "grpo"):
         algorithm = AlgorithmConfig(estimator=name, gamma=1.0)
         assert reference_advantages.advantages(algorithm, played) == [[0.0, 0.0], [0.0, 0.0]]

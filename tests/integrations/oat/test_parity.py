@@ -8,7 +8,7 @@ import transformers
 
 from gem_parity.reference import compare, reference
 from gem_parity.replay import expected_rows
-from gem_parity.trainers.oat import replay
+from gem_replays.oat import replay
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import torch
 from openrlhf.models.utils import compute_approx_kl
 
 from gem_parity.reference_loss import kl_term
-from gem_parity.trainers.openrlhf import TRAITS
+from gem_replays.openrlhf import TRAITS
 
 DIFFERENCES = [-30.0, -4.0, -2.5, -1.0, 0.0, 1.0, 9.0, 12.0]
 """Log-probability of the policy minus that of the initial model."""

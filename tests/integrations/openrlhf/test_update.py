@@ -16,7 +16,7 @@ from gem_parity.frozen import frozen_episodes
 from gem_parity.measure import measure
 from gem_parity.reference import reference, token_weights
 from gem_parity.replay import expected_rows
-from gem_parity.trainers.openrlhf import replay
+from gem_replays.openrlhf import replay
 
 BATCH = (
     "batch.episodes=16",

@@ -8,7 +8,7 @@ from RL2.utils import checkpointing
 
 from gem_core.training.tiny import model_path
 from gem_parity.frozen import frozen_episodes
-from gem_parity.trainers.rl2 import batch as pack
+from gem_replays.rl2 import batch as pack
 from gem_rl2 import _compat, worker
 from gem_rl2.advantages import Advantages
 from gem_rl2.config import native_config

@@ -11,7 +11,7 @@ from torch.optim.lr_scheduler import ConstantLR
 
 from gem_core.training.tiny import model_path
 from gem_parity.frozen import frozen_episodes
-from gem_parity.trainers.rl2 import batch
+from gem_replays.rl2 import batch
 from gem_rl2 import _compat
 from gem_rl2.config import native_config
 from gem_rl2.cpu import enable

@@ -16,7 +16,7 @@ from gem_core.episodes.request_seed import request_seed
 from gem_core.errors import GemError
 from gem_core.runs.directory.run_dir import RunDir
 from gem_core.runs.tasks import MachineFactory, step_tasks
-from gem_parity.trainers.rl2 import batch as pack
+from gem_replays.rl2 import batch as pack
 from gem_rl2.advantages import Advantages
 from gem_rl2.rollout import EpisodePlayer, to_native
 

@@ -21,7 +21,7 @@ from gem_core.advantages import (
 )
 from gem_core.errors import AdvantageError, GemError
 from gem_parity.frozen import frozen_episodes
-from gem_parity.trainers.rl2 import batch as pack
+from gem_replays.rl2 import batch as pack
 from gem_rl2.advantages import Advantages, require_installed
 
 ESTIMATORS = [name for name in list_estimators() if name != "gae"]

@@ -242,7 +242,7 @@ def test_a_killed_run_loses_no_more_than_the_step_under_way(make_recipe, tmp_pat
 
 def test_nothing_but_the_advantage_weights_the_loss(make_recipe, tmp_path, model_dir):
     """Gradient parity to 1e-6 for each aggregation, also in micro batches."""
-    from gem_parity.trainers.trl import replay
+    from gem_replays.trl import replay
 
     for aggregation in ("token", "sequence", "constant"):
         keys = [f"algorithm.loss_aggregation={aggregation}", "batch.episodes=16"]

@@ -7,7 +7,7 @@ import torch
 from verl.trainer.ppo.core_algos import kl_penalty
 
 from gem_parity.reference_loss import kl_term
-from gem_parity.trainers.verl import TRAITS
+from gem_replays.verl import TRAITS
 
 DIFFERENCES = [-30.0, -4.0, -2.5, -1.0, 0.0, 1.0, 9.0, 12.0]
 """Log-probability of the policy minus that of the initial model."""

@@ -9,7 +9,7 @@ from transformers import AutoModelForCausalLM
 from verl.workers.utils.padding import response_from_nested
 
 from gem_core.training.tiny import model_source
-from gem_parity.trainers.verl import _gradients
+from gem_replays.verl import _gradients
 from gem_verl.cpu.local import LocalActor
 
 LORA = ("model.lora.rank=4", "model.lora.alpha=8", "algorithm.lr=0.05")

@@ -1,4 +1,4 @@
-"""The replay of frozen episodes and recorded runs through each trainer's own update.
+"""Find the replay module of a trainer: frozen episodes and recorded runs through its own update.
 
 The module of a trainer has
 
@@ -15,16 +15,18 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from types import ModuleType
 
-GROUP = "gem_parity.trainers"
+GROUP = "gem_parity.replays"
 """Entry points of other packages: name of the trainer -> its module."""
+OWN = "gem_replays"
+"""The replays of gem-core's own five trainers, which a checkout has, and a wheel has not."""
 
 
 def load_replay(trainer: str) -> ModuleType:
     """Return the replay module of a trainer.
 
     Raises:
-        ModuleNotFoundError: there is none, here or under `GROUP`.
+        ModuleNotFoundError: there is none under `GROUP`, nor in a checkout.
     """
     for point in entry_points(group=GROUP, name=trainer):
         return import_module(point.value)
-    return import_module(f"{__name__}.{trainer}")
+    return import_module(f"{OWN}.{trainer}")

@@ -22,7 +22,7 @@ from gem_core.runs.directory.run_dir import RunDir
 from gem_core.runs.recipe.recipe import Recipe
 from gem_parity.frozen import FrozenBatch
 from gem_parity.recorded import OnStep, StepTrace, TracedRow, Unit, Weights, without_tied
-from gem_parity.trainers.rl2 import batch as pack
+from gem_replays.rl2 import batch as pack
 from gem_rl2 import _compat, worker
 from gem_rl2.advantages import Advantages, require_installed
 from gem_rl2.config import native_config

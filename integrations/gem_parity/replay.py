@@ -9,7 +9,7 @@ import numpy as np
 
 from gem_core.episodes.data import Episode
 from gem_core.runs.recipe.recipe import Recipe
-from gem_parity.reference_advantages import Played, advantages
+from gem_parity.reference_advantages import TrainedTurns, advantages
 
 
 @dataclass
@@ -49,7 +49,7 @@ def turn_advantages(recipe: Recipe, episodes: Sequence[Episode]) -> list[list[fl
 
     They are those of `gem_parity.reference_advantages`; an excluded turn has 0.
     """
-    batch = [Played.of(episode) for episode in episodes]
+    batch = [TrainedTurns.of(episode) for episode in episodes]
     result = []
     for episode, played, own in zip(
         episodes, batch, advantages(recipe.algorithm, batch), strict=True

@@ -1,6 +1,6 @@
 """Compare a trainer with the reference over a whole recorded run, after every training step.
 
-An adapter's ``cpu/replay.py`` has ``replay_run(recipe, batches, model_dir, on_step)``, which trains
+The replay module of a trainer has ``replay_run(recipe, batches, model_dir, on_step)``, which trains
 on the batches of `gem_parity.recorded.recorded_run` with the trainer's own loop, optimizer and
 weight export, and ``TRAITS``, what the trainer's code does in its own way.
 """

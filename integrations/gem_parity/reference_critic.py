@@ -11,7 +11,7 @@ from torch import Tensor
 from gem_core.runs.recipe.recipe import Recipe
 from gem_parity import reference_advantages
 from gem_parity.recorded import Unit, Weights
-from gem_parity.reference_advantages import Played
+from gem_parity.reference_advantages import TrainedTurns
 from gem_parity.reference_batch import Action, ReferenceBatch, padded
 from gem_parity.reference_loss import value_loss
 from gem_parity.reference_optimizer import ReferenceAdamW
@@ -50,7 +50,7 @@ class ReferenceCritic:
         body = {f"body.{name}": weight for name, weight in self.body.named_parameters()}
         return body | {f"head.{name}": weight for name, weight in self.head.named_parameters()}
 
-    def read(self, batch: ReferenceBatch, played: Sequence[Played]) -> None:
+    def read(self, batch: ReferenceBatch, played: Sequence[TrainedTurns]) -> None:
         """Fill in the values of ``played``, and keep them and the targets for `learn`."""
         self.old = self._values(batch.token_ids).detach()
         for action in batch.actions:
@@ -92,7 +92,7 @@ class ReferenceCritic:
         values: Tensor = self.head(self.body(input_ids=token_ids)[0])[..., 0]
         return values
 
-    def _read_ends(self, batch: ReferenceBatch, played: Sequence[Played]) -> None:
+    def _read_ends(self, batch: ReferenceBatch, played: Sequence[TrainedTurns]) -> None:
         """Fill in the values of the states in which limits cut episodes."""
         cut = [number for number, state in enumerate(batch.states) if state]
         if not cut:

@@ -11,7 +11,7 @@ from torch import Tensor
 from gem_core.episodes.data import Episode
 from gem_parity.frozen import FrozenBatch
 from gem_parity.recorded import TracedRow, Unit
-from gem_parity.reference_advantages import Played
+from gem_parity.reference_advantages import TrainedTurns
 
 
 class Action(NamedTuple):
@@ -72,9 +72,9 @@ class ReferenceBatch:
             for row, ids in enumerate(self.sequences)
         ]
 
-    def played(self) -> list[Played]:
+    def played(self) -> list[TrainedTurns]:
         """Return what the estimators read, without values."""
-        return [Played.of(episode) for episode in self.episodes]
+        return [TrainedTurns.of(episode) for episode in self.episodes]
 
     def spread(self, per_turn: Sequence[Sequence[float]]) -> Tensor:
         """Put one number per trained turn on its tokens; float64 [rows, tokens]."""

@@ -15,7 +15,7 @@ from gem_core.runs.recipe.recipe import AlgorithmConfig
 
 
 @dataclass
-class Played:
+class TrainedTurns:
     """The trained turns of one episode.
 
     Attributes:
@@ -35,14 +35,14 @@ class Played:
     bootstrap: float = 0.0
 
     @classmethod
-    def of(cls, episode: Episode) -> Played:
+    def of(cls, episode: Episode) -> TrainedTurns:
         """Return the trained turns of ``episode``."""
         turns = [n for n, turn in enumerate(episode.turns) if not turn.aborted]
         rewards = [episode.turns[n].reward for n in turns]
         return cls(episode.group, episode.env_id, turns, rewards)
 
 
-def advantages(algorithm: AlgorithmConfig, batch: Sequence[Played]) -> list[list[float]]:
+def advantages(algorithm: AlgorithmConfig, batch: Sequence[TrainedTurns]) -> list[list[float]]:
     """Return the advantage of each trained turn, per episode.
 
     Raises:
@@ -51,12 +51,12 @@ def advantages(algorithm: AlgorithmConfig, batch: Sequence[Played]) -> list[list
     return _ESTIMATORS[algorithm.estimator](algorithm, batch)
 
 
-def gae(algorithm: AlgorithmConfig, batch: Sequence[Played]) -> list[list[float]]:
+def gae(algorithm: AlgorithmConfig, batch: Sequence[TrainedTurns]) -> list[list[float]]:
     """Return A_t = sum_k (gamma lambda)^k delta_{t+k}, term by term, never whitened."""
     return [_gae_of(algorithm, played) for played in batch]
 
 
-def _gae_of(algorithm: AlgorithmConfig, played: Played) -> list[float]:
+def _gae_of(algorithm: AlgorithmConfig, played: TrainedTurns) -> list[float]:
     count = len(played.rewards)
     after = [*played.values[1:], played.bootstrap]
     deltas = [
@@ -66,14 +66,14 @@ def _gae_of(algorithm: AlgorithmConfig, played: Played) -> list[float]:
     return [sum(decay ** (k - t) * deltas[k] for k in range(t, count)) for t in range(count)]
 
 
-def _whitened_gae(algorithm: AlgorithmConfig, batch: Sequence[Played]) -> list[list[float]]:
+def _whitened_gae(algorithm: AlgorithmConfig, batch: Sequence[TrainedTurns]) -> list[list[float]]:
     plain = gae(algorithm, batch)
     if not algorithm.options.get("whiten", False):
         return plain
     return _normalised(plain, ["all"] * len(batch), ddof=0, eps=0.0)
 
 
-def _reinforce(algorithm: AlgorithmConfig, batch: Sequence[Played]) -> list[list[float]]:
+def _reinforce(algorithm: AlgorithmConfig, batch: Sequence[TrainedTurns]) -> list[list[float]]:
     """Return G_t = sum_k gamma^k r_{t+k}, term by term."""
     gamma = algorithm.gamma
     returns = []
@@ -88,7 +88,7 @@ def _reinforce(algorithm: AlgorithmConfig, batch: Sequence[Played]) -> list[list
     return returns
 
 
-def _rebn(algorithm: AlgorithmConfig, batch: Sequence[Played]) -> list[list[float]]:
+def _rebn(algorithm: AlgorithmConfig, batch: Sequence[TrainedTurns]) -> list[list[float]]:
     options = algorithm.options
     pools = [played.env if options.get("per_env", False) else "all" for played in batch]
     return _normalised(
@@ -111,7 +111,7 @@ def _normalised(
     return result
 
 
-def _grpo(algorithm: AlgorithmConfig, batch: Sequence[Played]) -> list[list[float]]:
+def _grpo(algorithm: AlgorithmConfig, batch: Sequence[TrainedTurns]) -> list[list[float]]:
     if not algorithm.options.get("std", True):
         return _dr_grpo(algorithm, batch)
     eps = algorithm.options.get("eps", 0.0)
@@ -123,11 +123,11 @@ def _grpo(algorithm: AlgorithmConfig, batch: Sequence[Played]) -> list[list[floa
     return _by_group(batch, advantage)
 
 
-def _dr_grpo(algorithm: AlgorithmConfig, batch: Sequence[Played]) -> list[list[float]]:
+def _dr_grpo(algorithm: AlgorithmConfig, batch: Sequence[TrainedTurns]) -> list[list[float]]:
     return _by_group(batch, lambda own, group: own - sum(group) / len(group))
 
 
-def _rloo(algorithm: AlgorithmConfig, batch: Sequence[Played]) -> list[list[float]]:
+def _rloo(algorithm: AlgorithmConfig, batch: Sequence[TrainedTurns]) -> list[list[float]]:
     def advantage(own: float, group: list[float]) -> float:
         others = len(group) - 1
         return own - (sum(group) - own) / others if others else 0.0
@@ -136,7 +136,7 @@ def _rloo(algorithm: AlgorithmConfig, batch: Sequence[Played]) -> list[list[floa
 
 
 def _by_group(
-    batch: Sequence[Played], advantage: Callable[[float, list[float]], float]
+    batch: Sequence[TrainedTurns], advantage: Callable[[float, list[float]], float]
 ) -> list[list[float]]:
     """Give each turn the advantage of its episode's return among those of its group."""
     result = []
@@ -161,7 +161,7 @@ def _moments(numbers: list[float], ddof: int = 0) -> tuple[float, float]:
 
 _FLOOR = 1e-8
 """A pool whose standard deviation is at most this is constant: its advantages are 0."""
-_ESTIMATORS: dict[str, Callable[[AlgorithmConfig, Sequence[Played]], list[list[float]]]] = {
+_ESTIMATORS: dict[str, Callable[[AlgorithmConfig, Sequence[TrainedTurns]], list[list[float]]]] = {
     "reinforce": _reinforce,
     "rebn": _rebn,
     "grpo": _grpo,

@@ -1,7 +1,7 @@
 """What a trainer's released code does in its own way, as data that the reference can follow.
 
 The default of every field is what a recipe means. An adapter that differs declares it as
-``TRAITS`` in its ``cpu/replay.py``; the parity table prints each difference by name, and the replay
+``TRAITS`` in its replay module; the parity table prints each difference by name, and the replay
 is red unless the reference with these differences, and no others, gives the trainer's weights.
 """
 

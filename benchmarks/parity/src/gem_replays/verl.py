@@ -74,7 +74,7 @@ def replay_run(
         model_dir: the initial policy, in float32.
         on_step: is called before the first step and after every one.
     """
-    from gem_parity.trainers.verl_run import RecordedTrainer
+    from gem_replays.verl_run import RecordedTrainer
 
     with tempfile.TemporaryDirectory() as folder:
         copy = shutil.copytree(model_dir, Path(folder) / "model")

@@ -63,7 +63,7 @@ def replay_run(
     enable()
     if not dist.is_initialized():
         dist.init_process_group("gloo", rank=0, world_size=1, store=dist.HashStore())
-    from gem_parity.trainers.rl2_run import train
+    from gem_replays.rl2_run import train
 
     with tempfile.TemporaryDirectory() as folder:
         train(recipe, batches, model_dir, on_step, folder)
