@@ -37,6 +37,7 @@ KERNEL_MAY_IMPORT = {"numpy", "msgspec"}
 COMPANIONS = {
     "gem_adapters": (),
     "gem_compare": ("gem_view",),
+    "gem_conform": ("gem_adapters", "gem_compare", "gem_parity"),
     "gem_models": (),
     "gem_parity": (),
     "gem_preflight": ("gem_sandbox",),

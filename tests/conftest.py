@@ -147,27 +147,9 @@ def make_model(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
     """``make_model(tied=True)``: directory of a random two-layer model over bytes."""
 
     def make(tied: bool = True) -> str:
-        import torch
-        from transformers import Qwen3Config, Qwen3ForCausalLM
+        from gem_parity.small_model import write_model
 
-        torch.manual_seed(0)
-        config = Qwen3Config(
-            vocab_size=258,
-            hidden_size=32,
-            intermediate_size=64,
-            num_hidden_layers=2,
-            num_attention_heads=2,
-            num_key_value_heads=2,
-            head_dim=16,
-            max_position_embeddings=512,
-            tie_word_embeddings=tied,
-            pad_token_id=0,
-            eos_token_id=1,
-            bos_token_id=None,
-        )
-        path = tmp_path_factory.mktemp("model")
-        Qwen3ForCausalLM(config).save_pretrained(path)
-        return str(path)
+        return write_model(tmp_path_factory.mktemp("model"), tied=tied)
 
     return make
 
@@ -213,3 +195,18 @@ def peak():
     from .live_tensors import peak
 
     return peak
+
+
+@pytest.fixture
+def plain(tmp_path: Path) -> Callable[..., Any]:
+    """``plain(*arguments, faults=(), replay=True)``: the example trainer under `gem-core conform`.
+
+    A fault is a file of its package, a text in it, and what stands in its place.
+    """
+    from .plain_trainer import Fault, conform
+
+    def run(*arguments: str, faults: Any = (), replay: bool = True) -> Any:
+        made = tuple(Fault(*fault) for fault in faults)
+        return conform(tmp_path, *arguments, faults=made, replay=replay)
+
+    return run

@@ -409,6 +409,8 @@ IMPORTS = {
     "envs/graders/_pool_server.py": "a constant of the module that starts the process",
     "execution/workers/child.py": "builders of the process that started the worker",
     "gem_compare/prepared.py": "declarations of adapters",
+    "gem_conform/candidate.py": "declarations of adapters",
+    "gem_parity/replays.py": "entry points, and the replays of the checkout",
     "gem_preflight/readiness/probe.py": "declarations of adapters",
     "envs/bridges/gem_llm.py": "GEM's own registry",
     "runs/tracking/trackers.py": "its own table",

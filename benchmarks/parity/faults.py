@@ -20,14 +20,21 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from gem_parity.faults import (
+    INPUT_FAULTS,
+    LR,
+    STEPS,
+    Batches,
+    change_recipe,
+    no_bootstrap,
+    shift_masks,
+    train_failed_episodes,
+    wrong_groups,
+)
 from gem_parity.replays import load_replay
 
 HERE = Path(__file__).resolve().parent
 PAGE = HERE / "faults.md"
-STEPS = 4
-LR = 1e-3
-Batches = Sequence[Any]
-"""`gem_parity.frozen.FrozenBatch` of each step."""
 
 
 @dataclass(frozen=True)
@@ -53,75 +60,6 @@ class Fault:
     code: Callable[[str], AbstractContextManager[Any]] | None = None
     model: tuple[tuple[str, Any], ...] = ()
     ranks: bool = False
-
-
-# -- faults in the data ---------------------------------------------------------------------------
-
-
-def _episodes(batches: Batches) -> Iterator[Any]:
-    return (episode for batch in batches for episode in batch.episodes)
-
-
-def shift_masks(batches: Batches) -> None:
-    """Train the token after each action's first one instead of it, and one too many at its end."""
-    for episode in _episodes(batches):
-        for segment in episode.segments:
-            length = len(segment.token_ids)
-            segment.loss_mask = [0, *segment.loss_mask[:-1]]
-            segment.spans = [(t, s + 1, min(e + 1, length)) for t, s, e in segment.spans]
-
-
-def leave_out_stop_tokens(batches: Batches) -> None:
-    """Do not train the last token of an action."""
-    for episode in _episodes(batches):
-        for segment in episode.segments:
-            spans = [(turn, s, max(s + 1, e - 1)) for turn, s, e in segment.spans]
-            for (_, _, end), (_, _, kept) in zip(segment.spans, spans, strict=True):
-                segment.loss_mask[kept:end] = [0] * (end - kept)
-            segment.spans = spans
-
-
-def shift_rewards(batches: Batches) -> None:
-    """Give each turn the reward of the turn before."""
-    for episode in _episodes(batches):
-        rewards = [0.0, *episode.rewards[:-1]]
-        for turn, reward in zip(episode.turns, rewards, strict=True):
-            turn.reward = reward
-
-
-def drop_rewards_at_the_limit(batches: Batches) -> None:
-    """Lose the reward of the turn at which the turn limit cut an episode."""
-    for episode in _episodes(batches):
-        if episode.stop_reason.value == "truncated_turns":
-            episode.turns[-1].reward = 0.0
-
-
-def wrong_groups(batches: Batches) -> None:
-    """Put the second episode of each group into the next group."""
-    for batch in batches:
-        first = batch.episodes[0].index
-        groups = [episode.group for episode in batch.episodes]
-        for episode in batch.episodes:
-            place = episode.index - first
-            episode.group = groups[(place + 1) % len(groups)]
-
-
-def train_failed_episodes(batches: Batches) -> None:
-    """Train on episodes whose environment failed."""
-    for episode in _episodes(batches):
-        if episode.stop_reason.failed:
-            for turn in episode.turns:
-                turn.aborted = False
-            for segment in episode.segments:
-                for _, start, end in segment.spans:
-                    segment.loss_mask[start:end] = [1] * (end - start)
-
-
-def no_bootstrap(batches: Batches) -> None:
-    """Take an episode that a limit cut for one that ended."""
-    for batch in batches:
-        for machine in batch.machines:
-            machine._bootstrap = []
 
 
 # -- faults in the code ---------------------------------------------------------------------------
@@ -252,22 +190,28 @@ def last_update_missing(trainer: str) -> Iterator[None]:
         yield
 
 
+def _of_input(name: str, trainers: tuple[str, ...]) -> Fault:
+    """Return a fault that every replay must find, tried in these trainers."""
+    fault = INPUT_FAULTS[name]
+    return Fault(fault.case, trainers, fault.recipe, data=fault.data)
+
+
 ALL = ("oat", "openrlhf", "rl2", "trl", "verl")
 FAULTS: dict[str, Fault] = {
     "masks shifted by a token": Fault("rebn", ("trl", "openrlhf"), data=shift_masks),
-    "stop tokens not trained": Fault("rebn", ALL, data=leave_out_stop_tokens),
-    "rewards shifted by a turn": Fault("rebn", ALL, data=shift_rewards),
-    "last reward dropped at a turn limit": Fault("rebn", ALL, data=drop_rewards_at_the_limit),
+    "stop tokens not trained": _of_input("stop tokens not trained", ALL),
+    "rewards shifted by a turn": _of_input("rewards shifted by a turn", ALL),
+    "last reward dropped at a turn limit": _of_input("last reward dropped at a turn limit", ALL),
     "group ids wrong": Fault("grpo", ("trl", "verl"), data=wrong_groups),
     "failed episodes trained": Fault("rebn", ("trl", "rl2"), data=train_failed_episodes),
     "bootstrap dropped": Fault("ppo", ("oat", "openrlhf", "rl2", "trl"), data=no_bootstrap),
     "old log-probs shifted by a token": Fault("rebn", ALL, code=shifted_old_logprobs),
     "statistics over tokens": Fault("rebn", ("openrlhf",), code=token_statistics),
     "weights exported before the last update": Fault("rebn", ("trl",), code=last_update_missing),
-    "gamma ignored": Fault("rebn", ALL, ("algorithm.gamma=1.0",)),
+    "gamma ignored": _of_input("gamma ignored", ALL),
     "lambda ignored": Fault("ppo", ("trl", "rl2"), ("algorithm.lam=1.0",)),
-    "statistics over both environments": Fault(
-        "rebn", ("trl", "rl2"), ("algorithm.options.per_env=false",)
+    "statistics over both environments": _of_input(
+        "statistics over both environments", ("trl", "rl2")
     ),
     "clip range swapped": Fault(
         "unequal clip",
@@ -283,14 +227,14 @@ FAULTS: dict[str, Fault] = {
         both=("algorithm.kl_coef=2.0",),
     ),
     "entropy sign": Fault("rebn", ("trl", "openrlhf"), ("algorithm.entropy_coef=-0.01",)),
-    "loss aggregation": Fault("rebn", ("rl2", "verl"), ("algorithm.loss_aggregation=sequence",)),
-    "an epoch too few": Fault("rebn", ALL, ("algorithm.epochs=2",)),
-    "one minibatch instead of two": Fault("rebn", ("openrlhf",), ("algorithm.minibatches=1",)),
-    "warm-up a step too long": Fault("rebn", ("oat", "rl2"), ("algorithm.warmup_steps=3",)),
-    "schedule of another shape": Fault("rebn", ("openrlhf",), ("algorithm.lr_schedule=linear",)),
-    "gradient not clipped": Fault("rebn", ("rl2", "trl"), ("algorithm.max_grad_norm=1000.0",)),
-    "weight decay left out": Fault("rebn", ("verl",), ("algorithm.weight_decay=0.0",)),
-    "Adam's second beta": Fault("rebn", ("oat", "rl2"), ("algorithm.betas=[0.9,0.999]",)),
+    "loss aggregation": _of_input("loss aggregation", ("rl2", "verl")),
+    "an epoch too few": _of_input("an epoch too few", ALL),
+    "one minibatch instead of two": _of_input("one minibatch instead of two", ("openrlhf",)),
+    "warm-up a step too long": _of_input("warm-up a step too long", ("oat", "rl2")),
+    "schedule of another shape": _of_input("schedule of another shape", ("openrlhf",)),
+    "gradient not clipped": _of_input("gradient not clipped", ("rl2", "trl")),
+    "weight decay left out": _of_input("weight decay left out", ("verl",)),
+    "Adam's second beta": _of_input("Adam's second beta", ("oat", "rl2")),
     "Adam's epsilon": Fault("rebn", ("trl",), ("trainer.trl.adam_epsilon=1e-5",)),
     "critic's learning rate": Fault("ppo", ("verl", "oat"), ("algorithm.critic_lr=1e-3",)),
     "missing rank reduction": Fault("rebn", ("oat",), ranks=True),
@@ -336,7 +280,7 @@ def inject(name: str, trainer: str, model_dir: str, folder: str) -> list[str]:
     source = _changed_model(fault, model_dir, folder)
     follower = Follower(recipe, recorded_run(recipe), model_dir, adapter.TRAITS)
     with follower, fault.code(trainer) if fault.code else nullcontext():
-        adapter.replay_run(_changed(recipe, fault.recipe), batches, source, follower)
+        adapter.replay_run(change_recipe(recipe, fault.recipe), batches, source, follower)
     return follower.finish().faults
 
 
@@ -362,24 +306,6 @@ def _recipe(case: str, trainer: str, overrides: Sequence[str] = ()) -> Any:
     table = json.loads((HERE / "refusals.json").read_text(encoding="utf-8"))
     recipe = RUNS[case].recipe(list(table.get(trainer, {})), STEPS)
     return override(recipe, [f"algorithm.lr={LR}", *overrides])  # large: a short run must find it
-
-
-def _changed(recipe: Any, overrides: Sequence[str]) -> Any:
-    """Return a recipe with overrides that need not be valid."""
-    import msgspec
-
-    from gem_core.runs.recipe.files import merge, parse_override
-
-    data = recipe.to_dict()
-    for text in overrides:
-        data = merge(data, parse_override(text))
-    algorithm = data["algorithm"]
-    negative = {key: algorithm[key] for key in ("kl_coef", "entropy_coef") if algorithm[key] < 0}
-    algorithm |= {key: -value for key, value in negative.items()}
-    changed = msgspec.convert(data, type(recipe))
-    return msgspec.structs.replace(
-        changed, algorithm=msgspec.structs.replace(changed.algorithm, **negative)
-    )
 
 
 def _changed_model(fault: Fault, model_dir: str, folder: str) -> str:

@@ -33,13 +33,9 @@ QUIET = {
     "CUDA_VISIBLE_DEVICES": "",
 }
 MODEL = """
-import sys, torch
-from transformers import Qwen3Config, Qwen3ForCausalLM
-torch.manual_seed(0)
-size = dict(hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2)
-size |= dict(num_key_value_heads=2, head_dim=16, vocab_size=1024, max_position_embeddings=1024)
-ids = dict(pad_token_id=0, eos_token_id=1, bos_token_id=None, tie_word_embeddings=True)
-Qwen3ForCausalLM(Qwen3Config(**size, **ids)).save_pretrained(sys.argv[1])
+import sys
+from gem_parity.small_model import write_model
+write_model(sys.argv[1], vocab=1024)
 """
 
 

@@ -48,7 +48,7 @@ def advantages(algorithm: AlgorithmConfig, batch: Sequence[TrainedTurns]) -> lis
     Raises:
         KeyError: there is no reference of the estimator.
     """
-    return _ESTIMATORS[algorithm.estimator](algorithm, batch)
+    return ESTIMATORS[algorithm.estimator](algorithm, batch)
 
 
 def gae(algorithm: AlgorithmConfig, batch: Sequence[TrainedTurns]) -> list[list[float]]:
@@ -161,7 +161,7 @@ def _moments(numbers: list[float], ddof: int = 0) -> tuple[float, float]:
 
 _FLOOR = 1e-8
 """A pool whose standard deviation is at most this is constant: its advantages are 0."""
-_ESTIMATORS: dict[str, Callable[[AlgorithmConfig, Sequence[TrainedTurns]], list[list[float]]]] = {
+ESTIMATORS: dict[str, Callable[[AlgorithmConfig, Sequence[TrainedTurns]], list[list[float]]]] = {
     "reinforce": _reinforce,
     "rebn": _rebn,
     "grpo": _grpo,

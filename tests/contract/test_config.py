@@ -5,17 +5,28 @@ That each has the effect that is declared is tested in `test_key_effects.py`.
 
 from __future__ import annotations
 
-from gem_adapters.native_keys import core_keys
+import pytest
+
+from gem_conform.candidate import Candidate
+from gem_conform.declared import check_keys, check_unknown_keys, check_values
 from gem_core.runs.recipe.load import recipe_from_dict
-from gem_core.runs.recipe.recipe import recipe_keys
 
 
-def test_every_key_is_accounted_for(config):
-    groups = [config.TRANSLATED, config.APPLIED, config.REFUSED.keys(), core_keys()]
-    missing = set(recipe_keys()).difference(*groups)
-    assert not missing, f"in no row of the adapter's key table: {sorted(missing)}"
-    assert not config.TRANSLATED & config.APPLIED
-    assert not (config.TRANSLATED | config.APPLIED) & config.REFUSED.keys()
+@pytest.fixture
+def candidate(trainer_name, tmp_path):
+    return Candidate(trainer_name, tmp_path)
+
+
+def test_every_key_is_accounted_for(candidate):
+    check_keys(candidate)
+
+
+def test_no_value_of_a_translated_or_refused_key_is_ignored(candidate):
+    check_values(candidate)
+
+
+def test_unknown_native_keys_are_refused_by_name(candidate):
+    check_unknown_keys(candidate)
 
 
 def test_translation_is_pure_and_reads_its_own_table(config, tiny):

@@ -1,6 +1,6 @@
 """Every key of a recipe has an effect, or is refused by name, in the trainer under test.
 
-The keys, and other values for them, come from the recipe's types (`effects/changes.py`). Each value
+The keys, and other values for them, come from the types (`gem_conform.changes`). Each value
 is tried on a recipe for a CPU and on one for GPUs, together with what the key needs. An effect is a
 difference in what is made of the recipe: the native configuration, tasks, machines, workers,
 advantages and more (`effects/core.py`, `effects/built_<trainer>.py`), or what a run is seen to do
@@ -9,26 +9,26 @@ advantages and more (`effects/core.py`, `effects/built_<trainer>.py`), or what a
 
 from __future__ import annotations
 
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
-from typing import NamedTuple
 
 import pytest
 from msgspec.structs import replace
 from transformers import AutoTokenizer
 
 from gem_adapters.native_keys import core_keys
-from gem_core.errors import GemError, RecipeError
+from gem_conform import changes
+from gem_conform.changes import WORLDS
+from gem_core.errors import GemError
 from gem_core.runs.recipe.key_needs import ENV_NEEDS, NEEDS
 from gem_core.runs.recipe.load import load_recipe, override
 from gem_core.training.tiny import model_path
 
-from .effects import changes, core
+from .effects import core
 from .effects.in_run import IN_RUN
 
-WORLDS = {"cpu": "tiny", "gpu": "paper"}
-"""Profiles of the recipes on which every key is changed."""
 ELSEWHERE = {
     "algorithm.rollout_correction": "test_rollout_correction.py",
     "train.save_minutes": "test_stopping.py",
@@ -44,18 +44,6 @@ CHAT = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
-
-
-class Outcome(NamedTuple):
-    """What came of one value of one key.
-
-    Attributes:
-        kind: ``effect``, ``refused`` or ``none``.
-        seen: what was made of the recipe, or the error.
-    """
-
-    kind: str
-    seen: object
 
 
 @pytest.fixture(scope="module")
@@ -96,61 +84,9 @@ def observe(config, trainer_name, tokenizer, model_dir, tmp_path_factory):
     return look
 
 
-def start_of(world, key):
-    """The recipe on which a key is changed: with what it needs."""
-    needs = [*changes.needs_of(key, "", NEEDS)]
-    for table in ("env.0.", "eval.env.0."):
-        needs += changes.needs_of(key, table, ENV_NEEDS)
-        if key.startswith("eval.env.0.") and table == key[: len(table)]:
-            needs.insert(0, "eval.env=[{id = 'game:GuessTheNumber-v0-easy'}]")
-    return load_recipe(
-        "guess-the-number-easy", WORLDS[world], ["train.steps=3", *dict.fromkeys(needs)]
-    )
-
-
-def value_of(recipe, key):
-    """The value of a key; a number in it is a position."""
-    value = recipe
-    for part in key.split("."):
-        value = value[int(part)] if part.isdecimal() else getattr(value, part)
-    return value
-
-
-def tried(world, key):
-    """Each other value of a key that is valid: its text, recipes to compare with, and with it.
-
-    The first recipe to compare with has what the value needs already, where that can be.
-    """
-    start = start_of(world, key)
-    for text in changes.other_values(key, KEYS[key], value_of(start, key)):
-        also = changes.ALSO.get(key, {}).get(text, [])
-        try:
-            after = override(start, [*also, f"{key}={text}"])
-        except GemError:
-            continue
-        try:
-            yield text, [override(start, also), start], after
-        except GemError:
-            yield text, [start], after
-
-
-def outcome(observe, key, also, starts, after):
-    """What came of a valid change."""
-    of_core = key in core_keys() or key.startswith(("env.0.", "eval.env.0."))
-    for start in starts:
-        try:
-            before = observe(start, of_core)
-            break
-        except RecipeError as error:
-            unmet = error
-    else:
-        return Outcome("unmet", str(unmet))
-    try:
-        seen = observe(after, of_core)
-    except RecipeError as error:
-        named = [key, *(text.partition("=")[0] for text in also)]
-        return Outcome("refused" if any(k in str(error) for k in named) else "none", str(error))
-    return Outcome("effect" if seen != before else "none", seen)
+def is_of_core(key):
+    """Whether the core carries out a key, so that more than the adapter is observed."""
+    return key in core_keys() or key.startswith(("env.0.", "eval.env.0."))
 
 
 @pytest.fixture(scope="module")
@@ -159,17 +95,12 @@ def outcomes(observe):
     found = {}
     for world in WORLDS:
         for key in KEYS.keys() - NOT_OF_A_RUN:
-            of_key = found[world, key] = {}
-            for text, start, after in tried(world, key):
-                also = changes.ALSO.get(key, {}).get(text, [])
-                of_key[text] = outcome(observe, key, also, start, after)
+            look = partial(observe, by_core=is_of_core(key))
+            found[world, key] = {
+                change.text: changes.try_change(look, key, change)
+                for change in changes.valid_changes(world, key, KEYS[key])
+            }
     return found
-
-
-def is_synonym(key, text, of_key):
-    """Whether a choice without effect means the same as the choice "default"."""
-    silent = [other for other, result in of_key.items() if result.kind == "none"]
-    return "default" in getattr(KEYS[key], "values", ()) and silent == [text]
 
 
 def test_every_key_is_tried(outcomes):
@@ -185,7 +116,7 @@ def test_no_value_of_any_key_is_ignored(outcomes):
         for text, result in of_key.items()
         if result.kind == "none"
         and key not in IN_RUN.keys() | ELSEWHERE.keys()
-        and not is_synonym(key, text, of_key)
+        and not changes.is_synonym(KEYS[key], text, of_key)
     }
     assert ignored == {}
 
@@ -229,7 +160,7 @@ def test_the_tables_of_these_tests_have_no_stale_entries():
 def test_values_are_given_only_where_the_type_has_none(key):
     """What the types give is not possible."""
     for world in WORLDS:
-        start = start_of(world, key)
-        for text in changes.derived(KEYS[key], value_of(start, key)):
+        start = changes.start_of(world, key)
+        for text in changes.derive(KEYS[key], changes.value_of(start, key)):
             with pytest.raises(GemError):
                 override(start, [f"{key}={text}"])

@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 from transformers import AutoTokenizer
 
+from gem_conform.trained import episode_tokens, numbers, weights
 from gem_core.runs.recipe.load import load_recipe
 from gem_core.runs.recipe.recipe import get_key
 from gem_core.runs.tasks import MachineFactory
 from gem_core.training.tiny import model_path
 
-from .effects.in_run import IN_RUN, played, samples_as_the_core
+from .effects.in_run import IN_RUN, samples_as_the_core
 
 TINY = load_recipe("guess-the-number-easy", "tiny")
 
@@ -62,16 +63,6 @@ def is_alive(pid):
     return status.rpartition(")")[2].split()[0] != "Z"
 
 
-def numbers(rows):
-    """The rows of a log without what a clock decides."""
-    return [{k: v for k, v in row.items() if not k.startswith("time")} for row in rows]
-
-
-def weights(directory):
-    """The trained model's weights, byte for byte."""
-    return (directory.model / "model.safetensors").read_bytes()
-
-
 @pytest.mark.slow("openrlhf", "rl2", "verl")
 def test_a_run_repeats_to_the_digit_and_plays_what_every_trainer_plays(
     train, trainer_name, package_path, monkeypatch, tmp_path
@@ -98,7 +89,7 @@ def test_a_run_repeats_to_the_digit_and_plays_what_every_trainer_plays(
 
     pids = [path.name for path in workers.iterdir()]
     assert len(pids) >= 2 and not any(map(is_alive, pids)), pids
-    assert played(first) == played(second)
+    assert episode_tokens(first) == episode_tokens(second)
     assert numbers(first.metrics()) == numbers(second.metrics())
     assert numbers(first.evals()) == numbers(second.evals())
     assert weights(first) == weights(second)

@@ -10,21 +10,12 @@ from collections import Counter
 from msgspec.structs import asdict
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from gem_conform.trained import episode_tokens
 from gem_core.episodes.rollout import play_batch
 from gem_core.evaluation.local import evaluation_episodes
 from gem_core.policies.engine.policy import HFPolicy
 from gem_core.runs.tasks import MachineFactory
 from gem_core.training.tiny import model_path
-
-
-def played(run):
-    """Tokens and log-probabilities of all logged episodes, by step, split and task."""
-    return {
-        (tags["step"], tags["split"], episode.index): [
-            (segment.token_ids, segment.logprobs) for segment in episode.segments
-        ]
-        for tags, episode in run.episodes()
-    }
 
 
 def samples_as_the_core(run):
@@ -53,7 +44,7 @@ def evaluates_as_the_core(run):
 
 
 def _assert_same(run, place, episodes):
-    logged = {key[2]: rows for key, rows in played(run).items() if key[:2] == place}
+    logged = {key[2]: rows for key, rows in episode_tokens(run).items() if key[:2] == place}
     assert len(logged) == min(len(episodes), run.recipe.train.log_episodes)
     for episode in episodes[: len(logged)]:
         tokens = [segment.token_ids for segment in episode.segments]

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Literal, NamedTuple
+
 from msgspec import inspect
 
-from gem_core.runs.recipe.files import merge_overrides
+from gem_core.errors import GemError, RecipeError
+from gem_core.runs.recipe.key_needs import ENV_NEEDS, NEEDS, EnvNeed, Need
+from gem_core.runs.recipe.load import load_recipe, override
 from gem_core.runs.recipe.recipe import EnvConfig, Recipe
 
 OTHER = "{id = 'game:Mastermind-v0-easy'}"
@@ -54,7 +59,7 @@ SIZES = {
 }
 """Sizes that fit to the others, where that of the type would be refused by a trainer: batches that
 can be divided, whole numbers, another number of workers than this machine's default."""
-ALSO = {
+ALSO: dict[str, dict[str, list[str]]] = {
     "algorithm.clip_low": {"0.45": ["algorithm.clip_high=0.45"]},
     "algorithm.clip_high": {"0.45": ["algorithm.clip_low=0.45"]},
     "context.history": {"window": ["context.window=2"]},
@@ -106,16 +111,21 @@ MEETS = {
 """`Need.keys` -> overrides that meet it, where the recipe of the test does not."""
 
 
-def all_keys():
-    """Every dotted key, in the order of the tables, with the node of its type."""
+WORLDS = {"cpu": "tiny", "gpu": "paper"}
+"""Profiles of the recipes on which every key is changed."""
+_ENV_TABLES = ("env.0.", "eval.env.0.")
+
+
+def all_keys() -> dict[str, inspect.Type]:
+    """Return every dotted key, in the order of the tables, with the node of its type."""
     keys = dict(_fields(inspect.type_info(Recipe), ""))
-    for table in ("env.0.", "eval.env.0."):
+    for table in _ENV_TABLES:
         keys |= dict(_fields(inspect.type_info(EnvConfig), table))
     del keys["eval.env.0.weight"]  # refused: an evaluation plays its environments in turn
     return keys
 
 
-def _fields(table, prefix):
+def _fields(table: Any, prefix: str) -> Iterator[tuple[str, inspect.Type]]:
     for field in table.fields:
         node = field.type.type if isinstance(field.type, inspect.Metadata) else field.type
         if isinstance(node, inspect.StructType):
@@ -124,18 +134,15 @@ def _fields(table, prefix):
             yield f"{prefix}{field.name}", node
 
 
-def other_values(key, node, value):
-    """Other values of a key as TOML: of choices all, else at least one."""
-    given = VALUES.get(key) or SIZES.get(key)
-    if given:
-        return given
-    return derived(node, value)
+def other_values(key: str, node: inspect.Type, value: Any) -> list[str]:
+    """Return other values of a key as TOML: of choices all, else at least one."""
+    return VALUES.get(key) or SIZES.get(key) or derive(node, value)
 
 
-def derived(node, value):
-    """Other values by the type alone; none where it does not say which."""
+def derive(node: inspect.Type, value: Any) -> list[str]:
+    """Return other values by the type alone; none where it does not say which."""
     if isinstance(node, inspect.UnionType):
-        return [text for part in node.types for text in derived(part, value)]
+        return [text for part in node.types for text in derive(part, value)]
     if isinstance(node, inspect.LiteralType):
         return [str(choice) for choice in node.values if choice != value]
     if isinstance(node, inspect.BoolType):
@@ -149,18 +156,18 @@ def derived(node, value):
     return []
 
 
-def _inside(node, value, step):
-    """Another number in the range of the type."""
+def _inside(node: inspect.IntType | inspect.FloatType, value: Any, step: float) -> float:
+    """Return another number in the range of the type."""
     lowest = max([bound for bound in (node.ge, node.gt) if bound is not None], default=0)
     highest = min([bound for bound in (node.le, node.lt) if bound is not None], default=10**9)
     start = lowest if value is None or value < 0 else value
-    other = start + step
+    other: float = start + step
     return other if lowest < other <= highest else start / 2
 
 
-def needs_of(key, table, needs):
-    """Overrides that meet what a key needs, outside of one's own."""
-    found = []
+def needs_of(key: str, table: str, needs: Iterable[Need | EnvNeed]) -> list[str]:
+    """Return overrides that meet what a key needs, outside of one's own."""
+    found: list[str] = []
     for need in needs:
         for name in need.keys.split():
             if key == f"{table}{name}" or key.startswith(f"{table}{name}."):
@@ -169,6 +176,103 @@ def needs_of(key, table, needs):
     return found
 
 
-def changed(data, overrides):
-    """The tables of a recipe with overrides."""
-    return merge_overrides(data, overrides)
+def start_of(world: str, key: str) -> Recipe:
+    """Return the recipe on which a key is changed: with what it needs."""
+    needs = [*needs_of(key, "", NEEDS)]
+    for table in _ENV_TABLES:
+        needs += needs_of(key, table, ENV_NEEDS)
+        if key.startswith("eval.env.0.") and table == key[: len(table)]:
+            needs.insert(0, "eval.env=[{id = 'game:GuessTheNumber-v0-easy'}]")
+    return load_recipe(
+        "guess-the-number-easy", WORLDS[world], ["train.steps=3", *dict.fromkeys(needs)]
+    )
+
+
+def value_of(recipe: Recipe, key: str) -> Any:
+    """Return the value of a key; a number in it is a position."""
+    value: Any = recipe
+    for part in key.split("."):
+        value = value[int(part)] if part.isdecimal() else getattr(value, part)
+    return value
+
+
+class Change(NamedTuple):
+    """A valid recipe in which one key has another value.
+
+    Attributes:
+        text: the value, as TOML.
+        also: overrides that it needs.
+        starts: recipes to compare with; the first one that can be made has what the value needs.
+        after: the recipe with the value.
+    """
+
+    text: str
+    also: list[str]
+    starts: list[Recipe]
+    after: Recipe
+
+
+def valid_changes(world: str, key: str, node: inspect.Type) -> Iterator[Change]:
+    """Yield each other value of a key that makes a valid recipe."""
+    start = start_of(world, key)
+    for text in other_values(key, node, value_of(start, key)):
+        also = ALSO.get(key, {}).get(text, [])
+        try:
+            after = override(start, [*also, f"{key}={text}"])
+        except GemError:
+            continue
+        try:
+            starts = [override(start, also), start]
+        except GemError:
+            starts = [start]
+        yield Change(text, also, starts, after)
+
+
+class ValueOutcome(NamedTuple):
+    """What came of one value of one key.
+
+    Attributes:
+        kind: ``unmet``: no recipe to compare with is accepted.
+        seen: what was made of the recipe, or the error.
+    """
+
+    kind: Literal["effect", "refused", "none", "unmet"]
+    seen: object
+
+
+def try_change(observe: Callable[[Recipe], object], key: str, change: Change) -> ValueOutcome:
+    """Return what comes of a change.
+
+    Args:
+        observe: returns what is made of a recipe; raises RecipeError where it is refused.
+        key: that is changed.
+        change: its new value.
+    """
+    unmet = ""
+    for start in change.starts:
+        try:
+            before = observe(start)
+            break
+        except RecipeError as error:
+            unmet = str(error)
+    else:
+        return ValueOutcome("unmet", unmet)
+    try:
+        seen = observe(change.after)
+    except RecipeError as error:
+        named = [key, *(text.partition("=")[0] for text in change.also)]
+        by_name = any(name in str(error) for name in named)
+        return ValueOutcome("refused" if by_name else "none", str(error))
+    return ValueOutcome("effect" if seen != before else "none", seen)
+
+
+def is_synonym(node: inspect.Type, text: str, outcomes: Mapping[str, ValueOutcome]) -> bool:
+    """Return whether a choice without effect means the same as the choice "default".
+
+    Args:
+        node: the type of the key.
+        text: the choice.
+        outcomes: what came of all values of the key.
+    """
+    silent = [other for other, outcome in outcomes.items() if outcome.kind == "none"]
+    return "default" in getattr(node, "values", ()) and silent == [text]

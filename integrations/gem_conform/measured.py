@@ -1,0 +1,196 @@
+"""Checks against the reference in plain PyTorch: the first gradient, recorded runs, whole steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+
+from gem_compare.lockstep.differences import differences, drifts
+from gem_compare.lockstep.divergence import first_divergence
+from gem_compare.lockstep.recipe import LOCKSTEP
+from gem_compare.lockstep.summary import cause, describe
+from gem_compare.lockstep.traces import Trace, read_trace
+from gem_conform.candidate import Candidate
+from gem_conform.failures import NotApplicable, NotConforming, require_none
+from gem_core.advantages import list_estimators
+from gem_core.advantages.registry import estimator_needs
+from gem_core.errors import RecipeError
+from gem_parity.cases import RUNS
+from gem_parity.replays import GROUP, OWN, load_replay
+
+LOCKSTEP_RUN = (*LOCKSTEP, "train.steps=3", "algorithm.epochs=2")
+REPLAYED_STEPS = 3
+"""Training steps of every recorded run."""
+FROZEN = ("batch.episodes=16", "batch.group_size=2", "algorithm.epochs=1")
+AGGREGATIONS: dict[str, tuple[str, ...]] = {
+    "token": (),
+    "sequence": (),
+    "constant": ("algorithm.loss_constant=40",),
+}
+
+
+def check_gradient(candidate: Candidate) -> str:
+    """On frozen episodes rows, advantages, loss and first gradient are the reference's."""
+    replay = _replay_of(candidate).replay
+    from gem_parity.frozen import frozen_episodes
+    from gem_parity.measure import measure
+    from gem_parity.reference import reference
+    from gem_parity.replay import expected_rows
+    from gem_parity.small_model import load_model
+
+    model_dir = _small_model(candidate.folder)
+    passed: list[str] = []
+    refused: list[str] = []
+    faults: list[str] = []
+    for name, keys in _gradient_cases().items():
+        try:
+            recipe = candidate.recipe(*FROZEN, *keys)
+            candidate.translate(recipe)
+        except RecipeError as error:
+            refused.append(_named(name, keys, error))
+            continue
+        rows = expected_rows(recipe, frozen_episodes(16, group_size=2))
+        found = measure(
+            replay(recipe, frozen_episodes(16, group_size=2), model_dir),
+            reference(recipe, rows, load_model(model_dir)),
+        )
+        passed += [] if found.faults else [name]
+        faults += [f"{name}: {fault}" for fault in found.faults]
+    return _summary(passed, refused, faults)
+
+
+def _gradient_cases() -> dict[str, tuple[str, ...]]:
+    """Return the cases: every estimator without a critic, and every aggregation of the loss."""
+    from gem_parity.reference_advantages import ESTIMATORS
+
+    known = [name for name in list_estimators() if name in ESTIMATORS]
+    cases: dict[str, tuple[str, ...]] = {
+        f"{name} / token": (f"algorithm.estimator={name}",)
+        for name in known
+        if not estimator_needs(name).values
+    }
+    for name, also in AGGREGATIONS.items():
+        keys = ("algorithm.estimator=rebn", f"algorithm.loss_aggregation={name}", *also)
+        cases[f"rebn / {name}"] = keys
+    return cases
+
+
+def check_recorded_runs(candidate: Candidate) -> str:
+    """In recorded runs the weights after every step are the reference's."""
+    module = _replay_of(candidate)
+    from gem_parity.teacher_forced import teacher_forced
+
+    model_dir = _small_model(candidate.folder)
+    passed: list[str] = []
+    refused: list[str] = []
+    faults: list[str] = []
+    keys = [*candidate.tables.refused]
+    for name, case in RUNS.items():
+        try:
+            recipe = case.recipe(keys, REPLAYED_STEPS)
+            candidate.translate(recipe)
+        except RecipeError as error:
+            refused.append(_named(name, case.about, error))
+            continue
+        found = teacher_forced(recipe, model_dir, module.replay_run, module.TRAITS)
+        passed += [] if found.faults else [name]
+        faults += [f"{name}: {'; '.join(found.faults)}"] if found.faults else []
+    traits = module.TRAITS.differences()
+    own = f"; in its own way: {traits}" if traits else ""
+    return _summary(passed, refused, faults) + own
+
+
+def check_injected_faults(candidate: Candidate) -> str:
+    """A fault put into the episodes or the recipe that the replay gets is found."""
+    module = _replay_of(candidate)
+    from gem_parity.faults import INPUT_FAULTS, faulty_recipe, find_fault
+
+    model_dir = _small_model(candidate.folder)
+    found: list[str] = []
+    green: list[str] = []
+    refused: list[str] = []
+    for name, fault in INPUT_FAULTS.items():
+        try:
+            recipe = faulty_recipe(fault, [*candidate.tables.refused])
+            what = find_fault(fault, recipe, module, model_dir)
+        except RecipeError as error:
+            refused.append(f"{name} ({error})")
+            continue
+        (found if what else green).append(name)
+    require_none("the replay does not show", green)
+    if not found:
+        raise NotConforming(f"every fault is refused: {', '.join(refused)}")
+    left_out = f"; refused: {', '.join(refused)}" if refused else ""
+    return f"{len(found)} faults found: {', '.join(found)}{left_out}"
+
+
+def check_lockstep(candidate: Candidate) -> str:
+    """The first steps of a run draw the tokens and have the weights of a run of the reference."""
+    from gem_parity.reference_run import reference_run
+
+    mine = read_trace(candidate.run("lockstep", *LOCKSTEP_RUN))
+    recipe = candidate.recipe(*LOCKSTEP_RUN)
+    theirs = Trace("reference", recipe.seed, reference_run(recipe), {}, {})
+    divergence = first_divergence(mine, theirs, "train")
+    equal = recipe.train.steps if divergence is None else divergence.step - 1
+    steps = range(1, equal + 1)
+    drift = [drifts(mine, theirs, step) for step in steps]
+    faults = [
+        f"{row.quantity} differ from step {row.begins} by more than rounding: {row.values}"
+        for row in differences(mine, theirs, steps)
+        if row.begins is not None
+    ]
+    require_none("differs from the reference", faults)
+    if divergence is not None:
+        found = divergence.to_dict()
+        why = f"{describe(found)}; {cause(found, drift)}"
+        raise NotConforming(f"differs from the reference: {why}")
+    known = [size for size in drift if size is not None]
+    largest = f"{max(known):.1e}" if known else "not reported"
+    return f"{equal} steps, token for token; largest difference of a log-probability: {largest}"
+
+
+def _replay_of(candidate: Candidate) -> ModuleType:
+    """Return the replay module of the trainer.
+
+    Raises:
+        NotApplicable: there is none.
+    """
+    try:
+        return load_replay(candidate.name)
+    except ModuleNotFoundError as error:
+        if error.name not in (OWN, f"{OWN}.{candidate.name}"):
+            raise
+        raise NotApplicable(
+            f"there is no replay of {candidate.name}: name its module in the entry points "
+            f"{GROUP!r} (docs/conformance.md)"
+        ) from None
+
+
+@cache
+def _small_model(folder: Path) -> str:
+    """Return the directory of the random model that frozen episodes are trained on."""
+    from gem_parity.small_model import write_model
+
+    return write_model(folder / "small-model")
+
+
+def _named(name: str, keys: Sequence[str], error: RecipeError) -> str:
+    """Return the name of a case that is refused.
+
+    Raises:
+        NotConforming: the refusal names no key that the case is about.
+    """
+    if not any(text.partition("=")[0] in str(error) for text in keys):
+        raise NotConforming(f"{name} is refused for another reason: {error}")
+    return name
+
+
+def _summary(passed: Sequence[str], refused: Sequence[str], faults: Sequence[str]) -> str:
+    require_none("differs from the reference", "\n".join(faults))
+    if not passed:
+        raise NotConforming(f"every case is refused: {', '.join(refused)}")
+    left_out = f"; refused by name: {', '.join(refused)}" if refused else ""
+    return f"equal: {', '.join(passed)}{left_out}"

@@ -1,0 +1,130 @@
+"""The example trainer passes every check of the kit, and with a fault in it the right one fails."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gem_conform.checks import CHECKS
+
+ROOT = Path(__file__).resolve().parents[2]
+MAX_LINES = 100
+"""Of a file: an example is read."""
+
+
+def test_what_needs_no_run_passes(plain):
+    names = ("declaration", "keys", "values", "unknown-keys", "gradient", "refusal")
+    found = plain("--only", *names)
+    assert found.code == 0, found.output
+    assert [row["status"] for row in found.report["checks"]] == ["passed"] * len(names)
+
+
+@pytest.mark.slow
+def test_every_check_passes(plain):
+    """Four minutes: most are recorded runs, beside the reference."""
+    found = plain()
+    assert found.code == 0, found.output
+    assert [(row["name"], row["status"]) for row in found.report["checks"]] == [
+        (name, "passed") for name in CHECKS
+    ]
+    assert "refused by name: " in found.outcome("recorded-runs")[1]
+    assert "3 steps, token for token" in found.outcome("lockstep")[1]
+
+
+@pytest.mark.parametrize(
+    ("check", "words", "file", "old", "new"),
+    [
+        (
+            "declaration",
+            "declaring it imports: ",
+            "__init__.py",
+            "from gem_core.runs.trainers",
+            "import torch\nfrom gem_core.runs.trainers",
+        ),
+        (
+            "gradient",
+            "rebn / token: gradient norm off",
+            "learner.py",
+            "of_row.sum().clamp(min=1)",
+            "mask.numel()",
+        ),
+        pytest.param(
+            "recorded-runs",
+            "learning rate of update",
+            "learner.py",
+            "left = (total - self.updates)",
+            "left = (total - self.updates - 1)",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            "injected-faults",
+            "the replay does not show: ['gamma ignored'",
+            "replay.py",
+            "    learner = _learner(recipe, model_dir)\n    on_step(0",
+            "    from gem_core.runs.recipe.load import override\n"
+            "    recipe = override(recipe, ['algorithm.gamma=0.9'])\n"
+            "    learner = _learner(recipe, model_dir)\n    on_step(0",
+            marks=pytest.mark.slow,
+        ),
+        (
+            "refusal",
+            "exit code 1",
+            "config.py",
+            'raise RecipeError(f"trainer.plain.',
+            'raise ValueError(f"trainer.plain.',
+        ),
+        (
+            "result",
+            "metrics missing in step 1: ['time/step']",
+            "launch.py",
+            '        times["time/step"] = ended - began\n',
+            "",
+        ),
+        pytest.param(
+            "repeat",
+            "not equal: ['metrics']",
+            "learner.py",
+            '"grad_norm": sum(norms) / len(norms)',
+            '"grad_norm": sum(norms) + __import__("time").time()',
+            marks=pytest.mark.slow,
+        ),
+        (
+            "lockstep",
+            "differs from the reference",
+            "rows.py",
+            "per_turn[first[number] + turn]",
+            "per_turn[first[number]]",
+        ),
+        pytest.param(
+            "resume",
+            "the resumed run differs from a whole one",
+            "launch.py",
+            'learner.updates = state["updates"]',
+            "learner.updates = 0",
+            marks=pytest.mark.slow,
+        ),
+    ],
+)
+def test_a_fault_fails_its_check(plain, check, words, file, old, new):
+    found = plain("--only", check, faults=[(file, old, new)])
+    assert found.code == 1, found.output
+    status, reason = found.outcome(check)
+    assert status == "failed" and words in reason, reason
+
+
+def test_a_trainer_without_a_replay_is_checked_in_all_else(plain):
+    measured = ("gradient", "recorded-runs", "injected-faults")
+    found = plain("--only", "keys", *measured, replay=False)
+    assert found.code == 0, found.output
+    assert found.outcome("keys")[0] == "passed"
+    for check in measured:
+        status, reason = found.outcome(check)
+        assert status == "not applicable" and "gem_parity.replays" in reason
+
+
+def test_its_files_are_short():
+    files = [*(ROOT / "examples" / "trainer" / "gem_plain").glob("*.py")]
+    assert len(files) == 7
+    long = {p.name for p in files if len(p.read_text().splitlines()) > MAX_LINES}
+    assert long == set()
