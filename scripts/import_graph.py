@@ -38,6 +38,7 @@ COMPANIONS = {
     "gem_adapters": (),
     "gem_compare": ("gem_view",),
     "gem_conform": ("gem_adapters", "gem_compare", "gem_parity"),
+    "gem_init": (),
     "gem_models": (),
     "gem_parity": (),
     "gem_preflight": ("gem_sandbox",),

@@ -37,6 +37,10 @@ COMMANDS: tuple[tuple[Sequence[str], int], ...] = (
     (("gem-core", "list", "--kind", "baselines"), 0),
     (("gem-core", "show", BASELINE), 0),
     (("gem-core", "check", "game:GuessTheNumber-v0-easy"), 0),
+    (("gem-core", "init", "my-envs"), 0),
+    (("pip", "install", "--quiet", "--disable-pip-version-check", "-e", "my-envs"), 0),
+    (("gem-core", "check", "my:Change-v0"), 0),
+    (("gem-core", "show", "my-envs/recipe.toml", "--profile", "tiny"), 0),
     (("gem-core", "doctor"), 1),  # no trainer is installed
     (("gem-core", "train", BASELINE, "--trainer", "trl", "--run", "run"), 2),  # and this says so
     (("python", "-c", PROGRAM), 0),

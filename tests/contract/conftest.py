@@ -76,15 +76,15 @@ def package_path(tmp_path, monkeypatch):
 
 @pytest.fixture
 def train(tmp_path, trainer_name):
-    """``train(name, *overrides)``: a small run: status, output, directory.
+    """``train(name, *overrides)``: a small run of a recipe: status, output, directory.
 
     By the command line, or with ``script=True`` by the trainer's script in recipes/.
     """
-    by_command = ["-m", "gem_core.cli", "train", "guess-the-number-easy", "--trainer", trainer_name]
-    by_script = [str(RECIPES / trainer_name / "train.py"), "--baseline", "guess-the-number-easy"]
 
-    def start(name, *overrides, script=False):
+    def start(name, *overrides, recipe="guess-the-number-easy", script=False):
         path = tmp_path / name
+        by_command = ["-m", "gem_core.cli", "train", str(recipe), "--trainer", trainer_name]
+        by_script = [str(RECIPES / trainer_name / "train.py"), "--baseline", str(recipe)]
         command = [sys.executable, *(by_script if script else by_command)]
         command += ["--profile", "tiny", "--run", str(path)]
         for override in (*SMALL_RUN, *overrides):

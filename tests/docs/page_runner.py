@@ -4,7 +4,8 @@ Each block is run in the order of the page, in the folder, with these rules.
 
 - Python: a block after a line that begins with a file's name is saved there and imported; another
   one is run. TOML: saved under its name; a recipe is loaded, a pyproject.toml is parsed.
-- Shell: each line is a ``gem-core`` command, which is run, or ``export NAME=value``. A run is not
+- Shell: each line is a ``gem-core`` command, which is run, ``export NAME=value``, or ``pip install
+  -e FOLDER``, after which the package can be imported and its entry points are found. A run is not
   trained: its recipe is loaded and translated for each trainer that is installed.
 
 A block of another kind, or without a name where it needs one, is an error. The last line of the
@@ -31,6 +32,9 @@ from gem_core.cli.parser import build_parser
 from gem_core.env.registration.references import TrustError, trust
 from gem_core.runs import trainers
 from gem_core.runs.recipe.load import load_recipe
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from installed_plugin import install_plugin
 
 FENCE = re.compile(r"^```(.*)$", re.MULTILINE)
 BLOCK = re.compile(
@@ -91,6 +95,10 @@ def run_line(line: str) -> None:
     if program == "export":
         key, _, value = rest[0].partition("=")
         os.environ[key] = value
+        return
+    if [program, *rest[:-1]] == ["pip", "install", "-e"]:
+        os.environ["PYTHONPATH"] = install_plugin(Path(rest[-1]).resolve(), Path("site").resolve())
+        sys.path[:0] = os.environ["PYTHONPATH"].split(os.pathsep)
         return
     assert program == "gem-core", f"no rule runs this line: {line}"
     if rest[0] == "train":
