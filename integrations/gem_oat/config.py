@@ -10,10 +10,11 @@ from typing import Any
 from gem_adapters.estimate import needs_critic
 from gem_adapters.native_keys import refuse_keys, refuse_native, refuse_values
 from gem_adapters.rollout_correction import refuse_truncated_sampling
-from gem_core.errors import RecipeError, unknown
+from gem_core.errors import RecipeError, did_you_mean
 from gem_core.runs.recipe.recipe import Recipe
 from gem_oat import values
 from gem_oat.key_table import TABLE
+from gem_oat.native import argument_names
 
 APPLIED = TABLE.applied
 """Keys that the adapter's actor, learner and launcher carry out; Oat's command line has none."""
@@ -33,13 +34,15 @@ FUSED = (
 
 
 def translate(recipe: Recipe) -> list[str]:
-    """Oat's command line for ``recipe``; needs neither Oat nor a GPU.
+    """Oat's command line for ``recipe``; imports no Oat and needs no GPU.
 
     Raises:
-        RecipeError: Oat cannot honour a key, or a native key is not free.
+        RecipeError: Oat cannot honour a key, or a native key is unknown or not free.
+        MissingDependencyError: there are native keys, and no Oat to ask which ones it has.
     """
     refuse_keys(recipe, "Oat", REFUSED)
     refuse_native(recipe, "oat", NATIVE_OWNED)
+    _refuse_unknown(recipe)
     _check_values(recipe)
     refuse_truncated_sampling(recipe, "oat")
     native = recipe.trainer.get("oat", {})
@@ -54,17 +57,12 @@ def arguments(recipe: Recipe) -> Any:
 
     Raises:
         RecipeError: as `translate`, or ``[trainer.oat]`` has a value that Oat does not take.
-        UnknownNameError: ``[trainer.oat]`` has a key that is no argument of Oat.
     """
     import tyro
     from oat.algorithms.ppo import PPOArgs
     from oat.args import default_args_validation
 
     words = translate(recipe)
-    known = PPOArgs.__dataclass_fields__
-    for name in recipe.trainer.get("oat", {}):
-        if name not in known:
-            raise unknown("argument of Oat in [trainer.oat]", name, known)
     try:
         args = tyro.cli(PPOArgs, args=words)
     except SystemExit:
@@ -76,6 +74,14 @@ def arguments(recipe: Recipe) -> Any:
     # Its parser takes one name for a list of names.
     args.target_modules = list(recipe.model.lora.targets) or "all-linear"
     return default_args_validation(args)
+
+
+def _refuse_unknown(recipe: Recipe) -> None:
+    """Refuse keys of ``[trainer.oat]`` that are no arguments of Oat."""
+    for name in recipe.trainer.get("oat", {}):
+        if name not in argument_names():
+            hint = did_you_mean(name, argument_names() - NATIVE_OWNED.keys())
+            raise RecipeError(f"trainer.oat.{name}: Oat has no such argument.{hint}")
 
 
 def _argument(name: str, value: Any) -> list[str]:

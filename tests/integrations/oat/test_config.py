@@ -8,10 +8,11 @@ import pytest
 import torch
 from oat.algorithms.ppo import PPOArgs
 
-from gem_core.errors import RecipeError, UnknownNameError
+from gem_core.errors import RecipeError
 from gem_core.runs.recipe.load import load_recipe, recipe_from_dict
 from gem_core.runs.recipe.recipe import recipe_keys
 from gem_oat import config
+from gem_oat.native import argument_names
 from gem_oat.values import REAL_VARIABLE
 
 GPU = ["hardware.device=gpu", "hardware.engine=default"]
@@ -151,10 +152,14 @@ def test_native_arguments_win_over_the_adapters_defaults(recipe, monkeypatch):
 
 
 def test_native_arguments_are_checked(recipe):
-    with pytest.raises(UnknownNameError, match="Did you mean 'zero_stage'"):
-        config.arguments(recipe("trainer.oat.zero_stag=1"))
+    with pytest.raises(RecipeError, match=r"trainer\.oat\.zero_stag: .*Did you mean 'zero_stage'"):
+        config.translate(recipe("trainer.oat.zero_stag=1"))
     with pytest.raises(RecipeError, match="refuses a value"):
         config.arguments(recipe("trainer.oat.zero_stage=many"))
+
+
+def test_the_arguments_are_those_of_the_class():
+    assert argument_names() == PPOArgs.__dataclass_fields__.keys()
 
 
 def test_the_fused_head_is_used_where_it_is_right(recipe):
