@@ -143,6 +143,13 @@ $(PYTHONS:%=test-python-%): test-%: env-%
 	$(call stage,test-$*,$(ENVS)/$*/bin/python $(PYTEST) --trainer none $(PYTHON_TESTS:%=tests/%))
 test-pythons: $(PYTHONS:%=test-python-%)  ## the core without extras on Python 3.10, 3.12 and 3.13 (minutes)
 
+.PHONY: env-docs docs
+env-docs:  ## environment of the site
+	$(call stage,env-docs,$(PYTHON) scripts/make_env.py docs)
+docs: env-core env-docs  ## the site in build/site; a warning, a wrong link or a page without a place is an error
+	$(call stage,docs,$(CORE_PY) scripts/stage_site.py && rm -rf build/site && $(ENVS)/docs/bin/zensical build --strict && \
+		$(CORE_PY) scripts/check_site.py)
+
 .PHONY: check-docs check-release dist test-wheel
 check-docs: env-core  ## links, names and generated parts of the pages
 	$(call stage,check-docs,$(CORE_PY) scripts/install_lines.py --check && $(CORE_PY) $(PYTEST) --trainer none \

@@ -69,7 +69,7 @@ def test_the_workflows_call_what_a_change_must_pass() -> None:
     trainers = {f"test-{name}" for name in LISTS["ALL_TRAINERS"].split()}
     pythons = {f"test-python-{version}" for version in LISTS["PYTHONS"].split()}
     assert trainers | pythons <= called()
-    assert {"lint", "types", "test-core", "doctest", "check-docs", "test-wheel"} <= called()
+    assert {"lint", "types", "test-core", "doctest", "check-docs", "docs", "test-wheel"} <= called()
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)

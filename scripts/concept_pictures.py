@@ -1,0 +1,195 @@
+#!/usr/bin/env python3
+"""Draw what docs/concepts.md and docs/compare.md show: ``python scripts/concept_pictures.py``.
+
+The numbers in them are computed by gem_core itself, from the two episodes of `REWARDS`. ``--check``
+only tells whether the files in ``docs/pictures`` are up to date.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from gem_core.advantages import TurnBatch, compute_advantages
+
+TARGET = Path(__file__).resolve().parent.parent / "docs" / "pictures"
+REWARDS = [[0.0, 0.0, 1.0], [0.0, 0.0, 0.0, 0.0]]
+"""Guess The Number in 4 turns: one episode finds the number at the third guess, one does not."""
+GAMMA = 0.9
+GREY, BLUE, GREEN, RED, INK = "#d9dde3", "#4c78a8", "#4f9d69", "#c8553d", "#222222"
+NAMES = ("concept-episode", "concept-advantages", "concept-credit", "concept-lockstep")
+
+
+def main() -> int:
+    """Write or check the pictures; return the exit status."""
+    drawn = dict(zip(NAMES, (episode(), advantages(), credit(), lockstep()), strict=True))
+    old = [name for name, text in drawn.items() if current(name) != text]
+    for name in old:
+        if "--check" in sys.argv:
+            print(f"{name}.svg is out of date: run python scripts/concept_pictures.py")
+        else:
+            (TARGET / f"{name}.svg").write_text(drawn[name], encoding="utf-8")
+    return int(bool(old and "--check" in sys.argv))
+
+
+def current(name: str) -> str:
+    """Return the picture as it is, or "" if there is none."""
+    path = TARGET / f"{name}.svg"
+    return path.read_text(encoding="utf-8") if path.exists() else ""
+
+
+# --- parts of a picture -----------------------------------------------------------------------
+
+
+def svg(width: int, height: int, parts: Sequence[str]) -> str:
+    """Return a picture on white ground, so that it can be read on a dark page."""
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
+        f'height="{height}" font-family="sans-serif" font-size="13" fill="{INK}">'
+    )
+    ground = f'<rect width="{width}" height="{height}" fill="white"/>'
+    return "\n".join([head, ground, *parts, "</svg>", ""])
+
+
+def box(x: float, y: float, width: float, height: float, colour: str, text: str = "") -> str:
+    """Return a rectangle with a text in its middle."""
+    ink = INK if colour in (GREY, "white") else "white"
+    rect = (
+        f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="3" fill="{colour}" '
+        'stroke="white"/>'
+    )
+    return rect + write(x + width / 2, y + height / 2 + 4.5, text, ink, "middle") if text else rect
+
+
+def write(x: float, y: float, text: str, colour: str = INK, anchor: str = "start") -> str:
+    """Return a line of text."""
+    safe = text.replace("&", "&amp;").replace("<", "&lt;")
+    return f'<text x="{x:g}" y="{y:g}" fill="{colour}" text-anchor="{anchor}">{safe}</text>'
+
+
+def line(x1: float, y1: float, x2: float, y2: float, colour: str = INK) -> str:
+    """Return a thin line."""
+    return f'<line x1="{x1:g}" y1="{y1:g}" x2="{x2:g}" y2="{y2:g}" stroke="{colour}"/>'
+
+
+def bracket(x1: float, x2: float, y: float, text: str) -> list[str]:
+    """Return a bracket below the width from x1 to x2, with a text under it."""
+    ends = [line(x, y, x, y + 5) for x in (x1, x2)]
+    return [*ends, line(x1, y + 5, x2, y + 5), write((x1 + x2) / 2, y + 20, text, INK, "middle")]
+
+
+# --- the pictures -----------------------------------------------------------------------------
+
+
+def episode() -> str:
+    """An episode: what is said, and the one row of tokens that it becomes."""
+    said = [
+        ("rules: guess 1 to 10", "\\boxed{5}", "0"),
+        ("too low", "\\boxed{8}", "0"),
+        ("too high", "\\boxed{7}", "1"),
+    ]
+    parts = [write(10, 24, "environment"), write(10, 64, "policy"), write(10, 104, "reward")]
+    for turn, (observation, action, reward) in enumerate(said):
+        x = 110 + 200 * turn
+        parts += [box(x, 6, 150, 28, GREY, observation), box(x + 40, 46, 110, 28, BLUE, action)]
+        parts += [write(x + 95, 104, reward, INK, "middle")]
+        parts += bracket(x, x + 150, 112, f"turn {turn + 1}")
+    parts.append(write(10, 174, "tokens"))
+    x = 110
+    for tokens, colour in ((9, GREY), (4, BLUE), (4, GREY), (4, BLUE), (4, GREY), (4, BLUE)):
+        for _ in range(tokens):
+            parts.append(box(x, 156, 18, 26, colour))
+            x += 19
+    parts += bracket(110, x - 1, 186, "one segment: grey = read (mask 0), blue = sampled (mask 1)")
+    return svg(720, 220, parts)
+
+
+def values() -> tuple[list[list[float]], list[list[float]]]:
+    """Return the discounted returns and ReBN's advantages of each episode of `REWARDS`."""
+    batch = TurnBatch.from_episodes(REWARDS)
+    cuts = np.cumsum([len(rewards) for rewards in REWARDS])[:-1]
+    both = (compute_advantages(name, batch, gamma=GAMMA) for name in ("reinforce", "rebn"))
+    returns, rebn = ([part.tolist() for part in np.split(one, cuts)] for one in both)
+    return returns, rebn
+
+
+def advantages() -> str:
+    """Rewards of two episodes, their returns, and the advantages by ReBN."""
+    returns, rebn = values()
+    parts = [
+        write(10, 24, "rewards"),
+        write(10, 64, "returns"),
+        write(10, 150, "ReBN"),
+        write(
+            110, 225, f"returns: discounted by {GAMMA}. ReBN: minus their mean over all 7 turns,"
+        ),
+        write(110, 243, "divided by the standard deviation of all 7 turns"),
+    ]
+    x = 110
+    for number, rewards in enumerate(REWARDS):
+        for turn, reward in enumerate(rewards):
+            height = 45 * rebn[number][turn]
+            top = 145 - max(height, 0)
+            colour = GREEN if height > 0 else RED
+            parts += [
+                box(x, 8, 66, 26, GREY, f"{reward:g}"),
+                box(x, 48, 66, 26, BLUE, f"{returns[number][turn]:.2f}"),
+                box(x + 18, top, 30, abs(height), colour),
+                write(x + 33, 200, f"{rebn[number][turn]:+.2f}", INK, "middle"),
+            ]
+            x += 70
+        x += 40
+    end = 110 + 70 * 7 + 40
+    parts.append(line(110, 145, end, 145))
+    return svg(720, 255, parts)
+
+
+def credit() -> str:
+    """The advantage of a turn on each of its sampled tokens, nothing on the others."""
+    _, rebn = values()
+    parts = [write(10, 33, "tokens"), write(10, 73, "advantage")]
+    x = 110
+    for turn, advantage in enumerate(rebn[0]):
+        read = 7 if turn == 0 else 3
+        for token in range(read + 4):
+            sampled = token >= read
+            parts += [box(x, 14, 30, 28, BLUE if sampled else GREY)]
+            shown = f"{advantage:+.1f}" if sampled else "0"
+            parts += [box(x, 54, 30, 28, GREEN if sampled else "white", shown)]
+            x += 31
+        if turn == 1:
+            break
+    parts += bracket(110 + 31 * 7, 110 + 31 * 11, 86, "turn 1")
+    parts += bracket(110 + 31 * 14, 110 + 31 * 18, 86, "turn 2")
+    return svg(720, 120, parts)
+
+
+def lockstep() -> str:
+    """Two trainers with the same weights and noise draw the same tokens, step after step."""
+    parts = [
+        box(10, 14, 690, 30, GREY, "one recipe, one seed: the same start, tasks, prompts, noise"),
+        write(10, 78, "trainer A"),
+        write(10, 118, "trainer B"),
+    ]
+    for step in range(3):
+        x = 110 + 200 * step
+        same = ("5", "8", "7") if step < 2 else ("5", "3", "4")
+        for row, tokens in enumerate((("5", "8", "7"), same)):
+            for place, token in enumerate(tokens):
+                differs = step == 2 and place > 0
+                colour = RED if differs else BLUE
+                parts.append(box(x + 34 * place, 60 + 40 * row, 32, 28, colour, token))
+        parts.append(
+            write(x, 160, f"step {step + 1}: " + ("equal" if step < 2 else "token 2 differs"))
+        )
+        if step < 2:
+            parts.append(write(x + 112, 98, "update", INK))
+    parts.append(write(110, 186, "Did rounding decide a tie, or do the trainers differ?"))
+    return svg(720, 200, parts)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
