@@ -30,6 +30,8 @@ PLACES = (
     ("SECURITY.md", "security.md"),
     ("CHANGELOG.md", "changelog.md"),
     ("integrations/gem_*/README.md", "train/{name}.md"),
+    ("examples/README.md", "examples/README.md"),
+    ("examples/*/README.md", "examples/{name}.md"),
     ("benchmarks/*/README.md", "measured/{name}.md"),
     ("benchmarks/throughput/*.md", "measured/throughput_{stem}.md"),
     ("docs/**/*.md", "{inside}"),
