@@ -117,11 +117,13 @@ test-engines: env-trl-vllm env-openrlhf-vllm env-oat-vllm  ## TRL, OpenRLHF and 
 		for case in oat-checks oat-vllm oat-temperature; do \
 		$(ENVS)/oat-vllm/bin/python benchmarks/engines/run.py $$case --steps 3 || exit 1; done)
 
+# The blocks of that page which need the packages of these environments.
+FOREIGN_BLOCKS := "tests/docs/test_blocks.py::test_the_python_of_a_page_runs[docs/coming_from.md]"
 .PHONY: env-bridges test-bridges
 env-bridges:  ## environment with the packages whose environments are played
 	$(call stage,env-bridges,$(PYTHON) scripts/make_env.py bridges)
 test-bridges: env-bridges  ## environments of gem-llm, Gymnasium, TextArena and OpenEnv, trained by TRL
-	$(call stage,test-bridges,$(ENVS)/bridges/bin/python $(PYTEST) --trainer none tests/bridges/packages)
+	$(call stage,test-bridges,$(ENVS)/bridges/bin/python $(PYTEST) --trainer none tests/bridges/packages $(FOREIGN_BLOCKS))
 
 # What uses a package of an extra, and the core without any.
 FLOORS := advantages bridges envs envs_data episodes graders mcp server tools/test_search.py test_core.py test_registration.py test_report.py
@@ -165,7 +167,7 @@ test-wheel: env-core  ## install the wheel (WHEEL=file, or a new one) in an envi
 env-verifiers:  ## environment with verifiers
 	$(call stage,env-verifiers,$(PYTHON) scripts/make_env.py verifiers)
 test-verifiers: env-verifiers  ## tasks of verifiers, trained by TRL
-	$(call stage,test-verifiers,$(ENVS)/verifiers/bin/python $(PYTEST) --trainer none tests/bridges/verifiers_package)
+	$(call stage,test-verifiers,$(ENVS)/verifiers/bin/python $(PYTEST) --trainer none tests/bridges/verifiers_package $(FOREIGN_BLOCKS))
 
 .PHONY: env-view test-view
 env-view:  ## environment of the tests in a browser

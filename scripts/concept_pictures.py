@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Draw what docs/concepts.md and docs/compare.md show: ``python scripts/concept_pictures.py``.
+"""Draw the pictures of README.md and the pages: ``python scripts/concept_pictures.py``.
 
 The numbers in them are computed by gem_core itself, from the two episodes of `REWARDS`. ``--check``
 only tells whether the files in ``docs/pictures`` are up to date.
@@ -20,24 +20,27 @@ REWARDS = [[0.0, 0.0, 1.0], [0.0, 0.0, 0.0, 0.0]]
 """Guess The Number in 4 turns: one episode finds the number at the third guess, one does not."""
 GAMMA = 0.9
 GREY, BLUE, GREEN, RED, INK = "#d9dde3", "#4c78a8", "#4f9d69", "#c8553d", "#222222"
-NAMES = ("concept-episode", "concept-advantages", "concept-credit", "concept-lockstep")
+NAMES = ("episode", "advantages", "credit", "lockstep", "overview")
+TRAINERS = ("TRL", "verl", "OpenRLHF", "Oat", "RL2")
 
 
 def main() -> int:
     """Write or check the pictures; return the exit status."""
-    drawn = dict(zip(NAMES, (episode(), advantages(), credit(), lockstep()), strict=True))
+    drawn = dict(
+        zip(NAMES, (episode(), advantages(), credit(), lockstep(), overview()), strict=True)
+    )
     old = [name for name, text in drawn.items() if current(name) != text]
     for name in old:
         if "--check" in sys.argv:
-            print(f"{name}.svg is out of date: run python scripts/concept_pictures.py")
+            print(f"concept-{name}.svg is out of date: run python scripts/concept_pictures.py")
         else:
-            (TARGET / f"{name}.svg").write_text(drawn[name], encoding="utf-8")
+            (TARGET / f"concept-{name}.svg").write_text(drawn[name], encoding="utf-8")
     return int(bool(old and "--check" in sys.argv))
 
 
 def current(name: str) -> str:
     """Return the picture as it is, or "" if there is none."""
-    path = TARGET / f"{name}.svg"
+    path = TARGET / f"concept-{name}.svg"
     return path.read_text(encoding="utf-8") if path.exists() else ""
 
 
@@ -189,6 +192,23 @@ def lockstep() -> str:
             parts.append(write(x + 112, 98, "update", INK))
     parts.append(write(110, 186, "Did rounding decide a tie, or do the trainers differ?"))
     return svg(720, 200, parts)
+
+
+def overview() -> str:
+    """One recipe and one environment, five trainers, one set of figures."""
+    parts = [
+        box(10, 20, 190, 44, GREY, "environment, written once"),
+        box(10, 84, 190, 44, GREY, "recipe: one experiment"),
+        box(10, 148, 190, 44, GREY, "estimator: ReBN, GRPO, ..."),
+        box(520, 52, 190, 44, GREEN, "same episodes, same credit"),
+        box(520, 116, 190, 44, GREEN, "one report, token by token"),
+        write(235, 214, "the released packages, not forks"),
+    ]
+    for number, trainer in enumerate(TRAINERS):
+        y = 10 + 39 * number
+        parts += [box(300, y, 120, 32, BLUE, trainer), line(420, y + 16, 520, 106)]
+        parts += [line(200, middle, 300, y + 16, GREY) for middle in (42, 106, 170)]
+    return svg(720, 224, parts)
 
 
 if __name__ == "__main__":

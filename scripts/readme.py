@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Write the generated parts of ``README.md``: ``python scripts/readme.py [--check]``.
+"""Write generated parts of README.md and docs/compare.md: ``python scripts/readme.py [--check]``.
 
 A part is the text between ``<!-- NAME -->`` and ``<!-- /NAME -->``: the table of trainers comes
-from the adapters' declarations, the figures of the quickstart and of the comparison from their
-committed results.
+from the adapters' declarations, the figures of the quickstart, of the lockstep and of the whole
+runs from their committed results.
 """
 
 from __future__ import annotations
@@ -22,32 +22,44 @@ from gem_core.results import markdown_table
 from gem_core.runs.trainers import list_trainers
 
 ROOT = Path(__file__).resolve().parent.parent
-TARGET = ROOT / "README.md"
 
 
 def main() -> int:
-    """Write the page, or with ``--check`` tell whether it is up to date."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    """Write the pages, or with ``--check`` tell whether they are up to date."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
         "--check",
         action="store_true",
         help="only check, with exit status 1 if out of date",
     )
     check = parser.parse_args().check
-    current = TARGET.read_text(encoding="utf-8")
-    page = current
-    parts = {"trainers": trainers(), "quickstart": quickstart(), "comparison": comparison()}
+    parts = {"trainers": trainers(), "quickstart": quickstart(), "lockstep": lockstep()}
+    wanted = {
+        ROOT / "README.md": parts,
+        ROOT / "docs" / "compare.md": {"whole-runs": whole_runs()},
+    }
+    old = []
+    for path, named in wanted.items():
+        current = path.read_text(encoding="utf-8")
+        page = filled(path, current, named)
+        if page != current:
+            old.append(path)
+            if not check:
+                path.write_text(page, encoding="utf-8")
+    if check:
+        for path in old:
+            print(f"{path} is out of date: run python scripts/readme.py")
+    return int(check and bool(old))
+
+
+def filled(path: Path, page: str, parts: dict[str, str]) -> str:
+    """Return a page with its generated parts as they should be."""
     for name, text in parts.items():
         pattern = rf"(<!-- {name} -->\n).*?(<!-- /{name} -->\n)"
         page, count = re.subn(pattern, lambda m, t=text: m[1] + t + m[2], page, flags=re.DOTALL)
         if count != 1:
-            raise SystemExit(f"{TARGET}: the part {name!r} occurs {count} times")
-    if check:
-        if page != current:
-            print(f"{TARGET} is out of date: run python scripts/readme.py")
-        return int(page != current)
-    TARGET.write_text(page, encoding="utf-8")
-    return 0
+            raise SystemExit(f"{path}: the part {name!r} occurs {count} times")
+    return page
 
 
 def trainers() -> str:
@@ -71,12 +83,9 @@ def quickstart() -> str:
     worst = min(r["after"]["success/mean"] for r in results)
     seeds = "1 seed" if len(results) == 1 else f"{len(results)} seeds"
     return (
-        "![success rate over the training steps of the quickstart]"
-        "(benchmarks/quickstart/learning-curve.png)\n\n"
         f"Success on {results[0]['n']} evaluation episodes, mean of {seeds}: "
         f"**{before:.2f} before, {after:.2f} after** {results[0]['steps']} steps (worst seed "
-        f"{worst:.2f}). Every seed and how it was measured: ["
-        "benchmarks/quickstart](benchmarks/quickstart/README.md).\n"
+        f"{worst:.2f}; [every seed](benchmarks/quickstart/README.md)).\n"
     )
 
 
@@ -86,25 +95,28 @@ def lockstep() -> str:
     files = {path.stem: path for path in sorted((ROOT / folder / "results").glob("*.json"))}
     read = {name: json.loads(path.read_text(encoding="utf-8")) for name, path in files.items()}
     controls = read.pop("controls")["controls"]
-    lines = [f"- {title(summary)}: {headline(summary)}" for summary in read.values()]
     pairs = [pair for summary in read.values() for pair in summary["pairs"]]
     relative = max(pair["weights"]["relative"] for pair in pairs)
     second = max(pair["drift"][1] for pair in pairs)
     seen = [f"{row['change']}: {row['drift'][1]:.0e}" for row in controls]
+    first = next(iter(read.values()))
+    if not all(
+        re.search(r" in (\d+) of \1 training steps", headline(one)) for one in read.values()
+    ):
+        raise SystemExit("Trainers drew different tokens in a lockstep run: edit lockstep().")
     return (
         f"![success of the five trainers: the curves coincide]({folder / 'guess.png'})\n\n"
-        "On a CPU, equal weights draw equal tokens, so the trainers' runs coincide until rounding "
-        "decides a tie:\n\n" + "\n".join(lines) + "\n\n"
-        f"The trained weights of two trainers differ by {relative:.0e} at most (relative L2). How "
-        "sensitive this is: in the second step,\nthe log-probabilities of two trainers differ "
-        f"by {second:.0e} at most; of one trainer with a small change, by more ("
-        + "; ".join(seen)
-        + f").\nEvery step and every difference: [{folder}]({folder / 'README.md'})\n"
+        f"{title(first)}: {headline(first)}\nSo did they in {len(read) - 1} more recipes. "
+        f"The trained weights of two trainers differ by {relative:.0e} at most (relative L2). A "
+        f"change of one trainer is seen in\nthe log-probabilities of its second step, where two "
+        f"trainers differ by {second:.0e} at most: " + "; ".join(seen) + ".\n"
+        f"Every step, every difference: [{folder}]({folder / 'README.md'}). What this proves and "
+        "what not: [docs/compare.md](docs/compare.md).\n"
     )
 
 
-def comparison() -> str:
-    """Return the trainers on one experiment: lockstep, then the statistics of the whole runs."""
+def whole_runs() -> str:
+    """Return the trainers on one experiment, by the statistics of whole runs."""
     folder = Path("benchmarks") / "trainers" / "results"
     baseline = "guess-the-number-easy"
     finished = [c for c in read_cells(ROOT / folder) if c.baseline == baseline and c.result]
@@ -120,12 +132,10 @@ def comparison() -> str:
     deficit = {line[:2]: line[-1] for line in lines}
     head = ("trainer", "success before", "after, mean of the seeds", "after, each seed")
     if min(float(chance[baseline, "rebn"]), float(chance["all", "-"])) < 0.05:
-        raise SystemExit("The trainers differ by more than chance: edit comparison().")
+        raise SystemExit("The trainers differ by more than chance: edit whole_runs().")
     return (
-        f"{lockstep()}\n"
-        "Whole runs differ after some step, and are then compared by statistics.\n\n"
         "![success rate of the five trainers on one experiment]"
-        f"({folder / f'curves-{baseline}.png'})\n\n"
+        f"(../{folder / f'curves-{baseline}.png'})\n\n"
         f"{markdown_table(head, rows)}\n"
         f"`{first['name']}`, ReBN, the tiny CPU profile, {first['steps']} steps; success on "
         f"{first['n']} evaluation episodes.\nBands are 95 % intervals over seeds. A permutation "
@@ -134,7 +144,7 @@ def comparison() -> str:
         f"{deficit[baseline, 'rebn']} (power 80 %), so this does not prove\nthat they are equal. "
         f"Over all {len(lines) - 1} experiments p = {chance['all', '-']}, and the smallest deficit "
         f"that would have been found is {deficit['all', '-']}.\nFour baselines, four algorithms, "
-        "every cell: [benchmarks/trainers](benchmarks/trainers/README.md)\n"
+        "every cell: [trainers side by side](../benchmarks/trainers/README.md)\n"
     )
 
 

@@ -1,0 +1,153 @@
+"""What checks a line of a shell block that is not run: each line must satisfy one rule."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shlex
+import subprocess
+from collections.abc import Iterator
+from fnmatch import fnmatch
+from pathlib import Path
+
+from page_blocks import ROOT
+
+import gem_core
+from gem_core.cli.parser import build_parser
+from gem_core.runs import trainers
+from gem_core.runs.recipe.load import load_recipe
+from gem_models.catalogue import MODELS
+
+OF_THE_READER = {
+    "my_package.tasks:Task",
+    "my:Change-v0",
+    "my-envs/recipe.toml",
+    "my-recipe.toml",
+    "NAME",
+    "plain",
+}
+"""Names that a reader makes, or fills in."""
+FOLDERS = {"runs", "evals", "controls", "DIR"}
+"""Folders of runs, in the examples."""
+BASELINES = {path.stem for path in (ROOT / "recipes" / "baselines").glob("*.toml")}
+EXTRAS = set(
+    re.findall(
+        r"^([\w-]+) = \[", (ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.MULTILINE
+    )
+)
+NAMED = ("baseline", "name", "env", "run")
+NAMED_LISTS = ("baselines", "sources")
+"""Arguments whose values are names of gem-core."""
+SYNTAX = {"done", "[ $? -eq 75 ] || break"}
+"""Parts of a loop; `bash -n` reads the whole block."""
+VARIABLE = re.compile(r"(export )?[A-Z_]+=(\S*|\$\([^()]*\))")
+TARGETS = {
+    name
+    for head in re.findall(
+        r"^([a-z][^:=\n]*):(?!=)", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    for name in head.split()
+}
+
+
+def lines_of(text: str) -> Iterator[str]:
+    """Yield the commands of a block: continued lines joined, loops and ``&&`` taken apart."""
+    for line in text.replace("\\\n", " ").splitlines():
+        for part in line.partition(" #")[0].split(" && "):
+            command = re.sub(r"^until (.*); do$", r"\1", part.strip())
+            if command and not command.startswith("#"):
+                yield command
+
+
+def check_syntax(text: str) -> None:
+    """Have a shell read a block."""
+    done = subprocess.run(["bash", "-n"], input=text, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and not done.stderr, done.stderr + text
+
+
+def check_line(line: str) -> None:
+    """Check one command of a page; the error says what is wrong with it."""
+    if line in SYNTAX or VARIABLE.fullmatch(line):
+        return
+    words = shlex.split(line)
+    while re.fullmatch(r"[A-Z_]+=\S+", words[0]):
+        del words[0]
+    if words[0] == "gem-core" or words[:3] == [words[0], "-m", "gem_core.cli"]:
+        check_gem_core(words[1 if words[0] == "gem-core" else 3 :])
+    elif words[0] == "make":
+        wrong = [word for word in words[1:] if "=" not in word and not is_target(word)]
+        assert not wrong, f"no target of the Makefile: {wrong}"
+    elif words[0] == "pip":
+        check_pip(words)
+    elif words[0] == "python":
+        check_python(words[1:])
+    elif words[0] == "pytest":
+        assert words[1:] == ["my-envs"], line
+    else:
+        made = re.fullmatch(r"python3\.\d+ -m venv [\w.-]+|\. [\w./-]+/bin/activate", line)
+        assert made, f"no rule checks this line: {line}"
+
+
+def is_target(word: str) -> bool:
+    """Return whether the Makefile has a target, also one of its patterns."""
+    trainer = word.partition("-")[2] in trainers.trainer_names()
+    return word in TARGETS or (word.split("-")[0] in ("env", "test", "slow") and trainer)
+
+
+def check_gem_core(words: list[str]) -> None:
+    """Have gem-core's parser read a command; the baselines and environments it names must exist."""
+    try:
+        run = vars(build_parser().parse_args(words))
+    except SystemExit as refused:
+        raise AssertionError(f"gem-core refuses these arguments: {words}") from refused
+    named = [run[key] for key in NAMED if isinstance(run.get(key), str)]
+    named += [one for key in NAMED_LISTS for one in run.get(key) or []]
+    assert not (wrong := [one for one in named if not is_known(one)]), f"unknown names: {wrong}"
+    if words[0] == "train" and run["baseline"] not in {*OF_THE_READER, None}:
+        check_training(run)
+
+
+def check_training(run: dict[str, object]) -> None:
+    """Load the recipe of a command and have each trainer that is installed translate it."""
+    recipe = load_recipe(run["baseline"], run["profile"], run["overrides"])
+    assert run["trainer"] in {*trainers.trainer_names(), *OF_THE_READER, None}
+    known = trainers.list_trainers().get(str(run["trainer"]))
+    if known and trainers.installed_version(known.distribution):
+        assert trainers.resolve(known.translate)(recipe), known.name
+
+
+def is_known(name: str) -> bool:
+    """Return whether a name is an environment, a pattern, a baseline, a run, or the reader's."""
+    if name in OF_THE_READER or name.partition("/")[0] in FOLDERS:
+        return True
+    names = [*gem_core.list_envs(), *BASELINES, *MODELS]
+    return any(fnmatch(one, name) for one in names)
+
+
+def check_pip(words: list[str]) -> None:
+    """Check what is installed: gem-core with extras that it has, or packages of the checkout."""
+    assert words[1] == "install", words
+    for word in words[2:]:
+        named = re.fullmatch(
+            r"(?:gem-core|\.|my-envs)(?:\[([\w,-]+)\])?|dist/gem_core-(.*)-py3.*", word
+        )
+        if word == "-e" or (word.startswith("examples/") and (ROOT / word).is_dir()):
+            continue
+        assert named, f"no rule checks what is installed: {word}"
+        wanted = set((named[1] or "").split(",")) - {""}
+        assert wanted <= {*EXTRAS, "test"}, word
+        assert named[2] in (None, gem_core.__version__), word
+
+
+def check_python(words: list[str]) -> None:
+    """Check a script of the checkout, or a module: it exists and has the options that are given."""
+    if words[0] == "-m":
+        spec = importlib.util.find_spec(words[1])
+        assert spec and spec.origin, words
+        source = Path(spec.origin)
+    else:
+        source = ROOT / words[0]
+    text = source.read_text(encoding="utf-8")
+    text += (ROOT / "gem_core/training/script.py").read_text(encoding="utf-8")
+    options = [word for word in words if word.startswith("--")]
+    assert not (wrong := [one for one in options if f'"{one}"' not in text]), (words, wrong)
