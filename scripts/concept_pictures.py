@@ -20,15 +20,13 @@ REWARDS = [[0.0, 0.0, 1.0], [0.0, 0.0, 0.0, 0.0]]
 """Guess The Number in 4 turns: one episode finds the number at the third guess, one does not."""
 GAMMA = 0.9
 GREY, BLUE, GREEN, RED, INK = "#d9dde3", "#4c78a8", "#4f9d69", "#c8553d", "#222222"
-NAMES = ("episode", "advantages", "credit", "lockstep", "overview")
+NAMES = ("episode", "advantages", "credit", "lockstep", "overview", "flow")
 TRAINERS = ("TRL", "verl", "OpenRLHF", "Oat", "RL2")
 
 
 def main() -> int:
     """Write or check the pictures; return the exit status."""
-    drawn = dict(
-        zip(NAMES, (episode(), advantages(), credit(), lockstep(), overview()), strict=True)
-    )
+    drawn = {name: globals()[name]() for name in NAMES}
     old = [name for name, text in drawn.items() if current(name) != text]
     for name in old:
         if "--check" in sys.argv:
@@ -209,6 +207,51 @@ def overview() -> str:
         parts += [box(300, y, 120, 32, BLUE, trainer), line(420, y + 16, 520, 106)]
         parts += [line(200, middle, 300, y + 16, GREY) for middle in (42, 106, 170)]
     return svg(720, 224, parts)
+
+
+FLOW = {
+    "recipe": (10, 10, "recipe (TOML)", "load_recipe"),
+    "translate": (10, 90, "config.translate", "native configuration"),
+    "trainer": (10, 170, "the trainer's own loop", "launch.run"),
+    "tasks": (260, 10, "runs.tasks", "env, seed, group of episode i"),
+    "factory": (260, 90, "MachineFactory(task)", "Env + Context + Limits"),
+    "play": (260, 170, "episodes.rollout", "play, play_many, play_batch"),
+    "policy": (510, 170, "rollout.EnginePolicy", "the trainer's engine"),
+    "episode": (260, 250, "Episode", "turns and segments"),
+    "native": (10, 330, "rollout.to_native", "the trainer's samples"),
+    "batch": (260, 330, "TurnBatch", "one entry per turn"),
+    "estimate": (510, 330, "gem_adapters.estimate", "one advantage per turn"),
+    "loss": (510, 410, "the trainer's own loss", "and optimizer"),
+    "log": (260, 410, "metrics.RunLog", "metrics, episodes"),
+}
+"""Step of a training step -> place, name, and what it is or gives."""
+ARROWS = (
+    ("recipe", "translate"), ("recipe", "tasks"), ("tasks", "factory"), ("translate", "trainer"),
+    ("trainer", "factory"), ("factory", "play"), ("play", "policy"), ("play", "episode"),
+    ("episode", "native"), ("episode", "batch"), ("native", "batch"), ("batch", "estimate"),
+    ("estimate", "loss"), ("loss", "log"),
+)  # fmt: skip
+
+
+def flow() -> str:
+    """The way of a batch from the recipe to the log, for docs/contracts.md."""
+    parts = [arrow(*(FLOW[name][:2] for name in pair)) for pair in ARROWS]
+    for x, y, name, what in FLOW.values():
+        parts.append(box(x, y, 200, 50, GREY))
+        parts += [write(x + 100, y + 21, name, INK, "middle")]
+        parts += [write(x + 100, y + 39, what, INK, "middle")]
+    return svg(720, 470, parts)
+
+
+def arrow(start: tuple[int, int], end: tuple[int, int]) -> str:
+    """Return a line between two boxes of `FLOW`, with a point where it ends."""
+    (x1, y1), (x2, y2) = start, end
+    if x1 == x2:
+        ends = (x1 + 100, y1 + 50, x2 + 100, y2)
+    else:
+        right = x2 > x1
+        ends = (x1 + 200 * right, y1 + 25, x2 + 200 * (not right), y2 + 25)
+    return line(*ends, BLUE) + f'<circle cx="{ends[2]}" cy="{ends[3]}" r="4" fill="{BLUE}"/>'
 
 
 if __name__ == "__main__":

@@ -25,7 +25,6 @@ ELSEWHERE = {
 }
 """Which blocks of which pages another test takes: all, one kind, or those between gpu marks."""
 EXEMPT = {
-    ("docs/contracts.md", "mermaid"): "a diagram",
     ("integrations/gem_trl/README.md", "VLLM_SERVER"): "vLLM's server, which the tests lack; `make "
     "test-engines` starts it with these options (benchmarks/engines/trl_cases.py)",
     ("docs/server.md", "from openenv.core"): "needs openenv and a server; "
