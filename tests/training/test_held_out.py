@@ -17,9 +17,7 @@ MISSING = frozenset(
         "mastermind-easy",
         "minesweeper-easy",
         "fifteen-puzzle-easy",
-        "sudoku-easy",
         "letter-counting",
-        "basic-arithmetic",
     }
 )
 """Baselines without a table `[profiles.learn]` of their own, which this list loses one by one."""
