@@ -163,6 +163,10 @@ dist: env-core  ## build the files of a release in dist/
 test-wheel: env-core  ## install the wheel (WHEEL=file, or a new one) in an environment away from here and use it; needs the package index
 	$(call stage,test-wheel,$(CORE_PY) scripts/try_wheel.py $(WHEEL))
 
+.PHONY: drift
+drift: env-core  ## what moved in the newest releases of the trainers, of what the adapters use; needs the package index
+	$(call stage,drift,$(CORE_PY) scripts/drift.py)
+
 .PHONY: env-verifiers test-verifiers
 env-verifiers:  ## environment with verifiers
 	$(call stage,env-verifiers,$(PYTHON) scripts/make_env.py verifiers)
