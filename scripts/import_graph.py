@@ -42,6 +42,7 @@ COMPANIONS = {
     "gem_models": (),
     "gem_parity": (),
     "gem_preflight": ("gem_sandbox",),
+    "gem_push": (),
     "gem_sandbox": (),
     "gem_server": (),
     "gem_view": (),
