@@ -25,6 +25,7 @@ class Metric(NamedTuple):
 
 
 _CRITIC = "with a critic"
+_ROWS = "Oat; TRL and OpenRLHF where an episode may have several rows"
 _REPORTED = "where the trainer reports it"
 _UPDATE = "Mean over the step's optimizer steps of "
 METRICS: dict[str, Metric] = {
@@ -93,8 +94,8 @@ METRICS: dict[str, Metric] = {
         "nats",
         "always; not with TRL's own generation by transformers, which reports none",
     ),
-    "rows/all": Metric("Rows of a step, padding included.", "rows", "Oat"),
-    "rows/masked": Metric("Rows of them that are not trained on.", "rows", "Oat"),
+    "rows/all": Metric("Rows of a step, padding included.", "rows", _ROWS),
+    "rows/masked": Metric("Rows of them that are not trained on.", "rows", _ROWS),
     "rollout/filtered": Metric(
         "Share of the action tokens whose weight was cut at its cap.",
         "share",

@@ -28,7 +28,7 @@ from gem_core.episodes.context import (
 )
 from gem_core.episodes.data import Episode
 from gem_core.episodes.machine import EpisodeMachine
-from gem_core.errors import GemError, RecipeError, require_kind
+from gem_core.errors import GemError, require_kind
 from gem_core.execution.server_client.opening import Wanted
 from gem_core.runs.environments.data import compare_served, make_for_run
 from gem_core.runs.environments.servers import wanted
@@ -112,15 +112,14 @@ class MachineFactory:
     Args:
         recipe: the experiment.
         tokenizer: a Hugging Face tokenizer, or ``None`` for text and chat prompts.
-        one_segment: whether the trainer needs each episode as one token sequence.
         inline: play in this process whatever ``[workers]`` asks for, for scripted players, which
             look into their environment.
         envs: the environments, where they are known (`gem_core.runs.resolved.ResolvedRun.envs`);
             ``None`` = those of the recipe.
 
     Raises:
-        RecipeError: the template cannot be used with this tokenizer, or with such a trainer;
-            training and evaluation would divide the same data in different ways.
+        RecipeError: the template cannot be used with this tokenizer; training and evaluation would
+            divide the same data in different ways.
     """
 
     def __init__(
@@ -128,7 +127,6 @@ class MachineFactory:
         recipe: Recipe,
         tokenizer: Any = None,
         *,
-        one_segment: bool = False,
         inline: bool = False,
         envs: RunEnvs | None = None,
     ) -> None:
@@ -146,14 +144,6 @@ class MachineFactory:
         context = recipe.context
         self.template: Template = recipe_template(context, tokenizer)
         self._templates = self._native_templates(tokenizer)
-        templates = [self.template, *self._templates.values()]
-        if one_segment and any(template.renderer is not None for template in templates):
-            raise RecipeError(
-                "context.template = 'chat': the tokenizer's chat template drops or rewrites "
-                "earlier actions (their thinking), so that an episode becomes several token "
-                "sequences, and this trainer takes one per episode. Use 'qwen3_game' or "
-                "'qwen3_general', which keep them, or a trainer that takes several."
-            )
         self.tokenizer: Tokenizer | None = None
         if tokenizer is not None:
             revision = recipe.model.revision
@@ -173,6 +163,13 @@ class MachineFactory:
                     templates[split, number] = template
                     env.close()
         return templates
+
+    @property
+    def several_segments(self) -> bool:
+        """Whether an episode may have several token sequences: its history is rewritten."""
+        templates = (self.template, *self._templates.values())
+        rewrites = any(template.renderer is not None for template in templates)
+        return self.recipe.context.history != "append" or rewrites
 
     @property
     def stop_ids(self) -> list[int]:

@@ -23,6 +23,7 @@ from gem_core.training.stopping import SaveClock, mark_stopped
 from gem_openrlhf._compat import check_private_signatures
 from gem_openrlhf.advantages import GemExperienceMaker, require_installed
 from gem_openrlhf.metrics import RunLog
+from gem_openrlhf.rows import counting_rows
 from gem_openrlhf.updates import GemCriticModelActor, GemPolicyModelActor
 
 check_private_signatures()
@@ -173,9 +174,15 @@ def _with_logprobs(create_engines: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @contextmanager
-def installed() -> Iterator[None]:
-    """Put the subclasses where ``train_ppo_ray`` and its controllers look for the stock classes."""
+def installed(*, several_rows: bool = False) -> Iterator[None]:
+    """Put the subclasses where ``train_ppo_ray`` and its controllers look for the stock classes.
+
+    Args:
+        several_rows: whether an episode may have several.
+    """
     with ExitStack() as stack:
+        if several_rows:
+            stack.enter_context(counting_rows())
         for module, name, subclass in SUBCLASSES:
             stack.enter_context(patch.object(module, name, ray.remote(subclass)))
         engines = _with_logprobs(ray_trainers.create_vllm_engines)

@@ -7,9 +7,9 @@ All experiences of a step are in one process, so batch statistics need no reduct
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -18,7 +18,7 @@ from openrlhf.trainer.ppo_utils.experience_maker import RemoteExperienceMaker
 from openrlhf.utils.utils import zero_pad_sequences
 
 from gem_adapters.estimate import estimate
-from gem_adapters.turn_batch import turn_batch, with_values
+from gem_adapters.turn_batch import turn_batch, turns_with_tokens, with_values
 from gem_core.advantages import TurnBatch
 from gem_core.episodes.data import Episode
 from gem_core.episodes.rollout import require_healthy
@@ -26,13 +26,18 @@ from gem_core.errors import GemError
 from gem_core.runs.recipe.recipe import Recipe
 from gem_core.runs.tasks import require_step
 from gem_openrlhf.dynamic import divide
+from gem_openrlhf.rollout import NO_ROW
+from gem_openrlhf.rows import counts_rows, pass_rows, row_samples
+
+Turn = tuple[int, int]
+"""Task of an episode, and number of a turn in it."""
 
 
 class GemExperienceMaker(RemoteExperienceMaker):
     """RemoteExperienceMaker with gem_core's estimators; the arguments after ``recipe`` are its own.
 
-    The label of a sample is its episode and the state in which a limit cut it, see
-    `gem_openrlhf.rollout.to_native`.
+    The label of a sample is its episode, the state in which a limit cut it, and the number of its
+    row, see `gem_openrlhf.rollout.to_native`.
 
     Attributes:
         episodes: episodes of the last batch, in task order.
@@ -53,7 +58,12 @@ class GemExperienceMaker(RemoteExperienceMaker):
         step = first_index // self.recipe.batch.episodes + 1
         require_step(self.recipe, step, self.episodes)
         require_healthy(self.episodes)
-        for sample, episode in zip(samples, self.episodes, strict=True):
+        if counts_rows(self.args):
+            samples = row_samples(samples, self.args)
+        else:
+            require_one_row(self.episodes)
+        for sample in samples:
+            episode = sample.labels[0][0]
             sample.rewards = torch.tensor([episode.total_reward])
             sample.info["reward"] = sample.rewards
             # OpenRLHF counts from the first to the last action token, observations included.
@@ -62,6 +72,8 @@ class GemExperienceMaker(RemoteExperienceMaker):
 
     def split_rollout_samples(self, rollout_samples: list[Experience]) -> list[Experience]:
         """Put the samples into forward passes; by tokens where the recipe counts them."""
+        if counts_rows(self.args):
+            return self._scoring_passes(rollout_samples)
         most = self.recipe.batch.max_tokens_per_device
         if most is None:
             experiences: list[Experience] = super().split_rollout_samples(rollout_samples)
@@ -77,14 +89,27 @@ class GemExperienceMaker(RemoteExperienceMaker):
             for part in parts
         ]
 
+    def _scoring_passes(self, rows: list[Experience]) -> list[Experience]:
+        """Put rows into forward passes, on every rank as many; see `row_samples`."""
+        size = pass_rows(len(rows), self.args)
+        padding = self.tokenizer.pad_token_id
+        for place, row in enumerate(rows):
+            row.index = [place]
+        return [
+            Experience.concat_experiences(rows[first : first + size], padding)
+            for first in range(0, len(rows), size)
+        ]
+
     @torch.no_grad()
     def compute_advantages_and_returns(self, experiences: list[Experience]) -> list[Experience]:
         """Write one advantage per turn on that turn's action tokens, zeros elsewhere."""
-        result = estimate(self._turns(experiences), self.recipe.algorithm)
+        episodes = self._order(experiences)
+        result = estimate(self._turns(experiences, episodes), self.recipe.algorithm)
         targets = result.advantages if result.targets is None else result.targets
         self.metrics = result.metrics
-        advantages = iter(result.advantages.tolist())
-        returns = iter(targets.tolist())
+        turns = [(e.index, number) for e in episodes for number in range(len(e.turns))]
+        advantages = dict(zip(turns, result.advantages.tolist(), strict=True))
+        returns = dict(zip(turns, targets.tolist(), strict=True))
         for experience in experiences:
             experience.advantages = spread_turns(experience, advantages)
             experience.returns = where_read(experience, spread_turns(experience, returns))
@@ -95,32 +120,51 @@ class GemExperienceMaker(RemoteExperienceMaker):
             experience.kl = None
         return experiences
 
-    def _turns(self, experiences: Sequence[Experience]) -> TurnBatch:
+    def _order(self, experiences: Sequence[Experience]) -> list[Episode]:
+        """Return the episodes as the estimator gets them."""
+        if counts_rows(self.args):
+            return self.episodes
+        return [episode for experience in experiences for episode, *_ in experience.labels]
+
+    def _turns(self, experiences: Sequence[Experience], episodes: Sequence[Episode]) -> TurnBatch:
         """Return the turns of the batch, with the recipe's KL penalty, values and bootstraps."""
         algorithm = self.recipe.algorithm
-        episodes = [episode for experience in experiences for episode, _ in experience.labels]
         turns = turn_batch(episodes)
         if algorithm.kl_coef and algorithm.kl_in == "reward":
-            penalties = self.kl_ctl.value * np.array(_kl_per_turn(experiences))
-            turns = replace(turns, rewards=turns.rewards - penalties)
+            summed = _kl_per_turn(experiences)
+            per_turn = [
+                summed.get((episode.index, number), 0.0)
+                for episode in episodes
+                for number in range(len(episode.turns))
+            ]
+            turns = replace(turns, rewards=turns.rewards - self.kl_ctl.value * np.array(per_turn))
         if self.critic_model_group is None:
             return turns
-        values = [row for experience in experiences for row in self._values(experience)]
-        return with_values(turns, episodes, values)
+        return with_values(turns, episodes, self._values(experiences, episodes))
 
-    def _values(self, experience: Experience) -> list[np.ndarray]:
+    def _values(
+        self, experiences: Sequence[Experience], episodes: Sequence[Episode]
+    ) -> list[np.ndarray]:
         """Return per episode V before each turn, and V of the state in which a limit cut it."""
-        rows: list[list[float]] = [[] for _ in experience.labels]
-        for row, tokens, _ in turn_slices(experience):
-            # The first entry belongs to the turn's last prompt token: the state before the action.
-            rows[row].append(float(experience.values[row, tokens][0]))
-        for row, value in self._bootstrap_values(experience).items():
-            rows[row].append(value)
-        return [np.array(values) for values in rows]
+        read: dict[Turn, float] = {}
+        final: dict[int, float] = {}
+        for experience in experiences:
+            for place in turn_places(experience):
+                # The first entry belongs to the turn's last prompt token: the state before it.
+                read[place.turn] = float(experience.values[place.row, place.tokens][0])
+            for row, value in self._bootstrap_values(experience).items():
+                final[experience.labels[row][0].index] = value
+        values = []
+        for episode in episodes:
+            # A turn that is not trained may stand in no row; its value is in no estimate.
+            turns = [read.get((episode.index, n), 0.0) for n in turns_with_tokens(episode)]
+            last = [final[episode.index]] if episode.index in final else []
+            values.append(np.array(turns + last))
+        return values
 
     def _bootstrap_values(self, experience: Experience) -> dict[int, float]:
         """Return by row V of the state in which a limit cut an episode, from OpenRLHF's critic."""
-        states = [state for _, state in experience.labels]
+        states = [state for _, state, _ in experience.labels]
         if not any(states):
             return {}
         rows = [torch.tensor([[*state, 0, 0]]) for state in states]  # the last token has no value
@@ -141,27 +185,51 @@ class GemExperienceMaker(RemoteExperienceMaker):
         return {row: ends[row] for row, state in enumerate(states) if state}
 
 
-def turn_slices(experience: Experience) -> Iterator[tuple[int, slice, bool]]:
-    """Yield row, place and "is trained on" of every action in per-action tensors, [B, T-1].
+class TurnPlace(NamedTuple):
+    """Where an action is in per-action tensors, [B, T-1]; their index i belongs to token i + 1.
 
-    Their index i belongs to token i + 1.
+    Attributes:
+        row: of the experience.
+        tokens: of the row.
+        turn: which one it is.
+        trained: whether it is trained on.
     """
-    for row, (episode, _) in enumerate(experience.labels):
-        for _, turn, start, end in episode.spans():
-            yield row, slice(start - 1, end - 1), not episode.turns[turn].aborted
+
+    row: int
+    tokens: slice
+    turn: Turn
+    trained: bool
 
 
-def _kl_per_turn(experiences: Sequence[Experience]) -> list[float]:
+def turn_places(experience: Experience) -> Iterator[TurnPlace]:
+    """Yield the place of every action in the rows of an experience."""
+    for row, (episode, _, number) in enumerate(experience.labels):
+        for segment, turn, start, end in episode.spans():
+            if segment == number:
+                trained = not episode.turns[turn].aborted
+                yield TurnPlace(row, slice(start - 1, end - 1), (episode.index, turn), trained)
+
+
+def require_one_row(episodes: Sequence[Episode]) -> None:
+    """Raise GemError where an episode has several rows, of which only the first would train."""
+    if any(len(episode.segments) > 1 for episode in episodes):
+        raise GemError(
+            "An episode has several token sequences, and OpenRLHF was started for one: start it "
+            "with `gem_openrlhf.launch.run`, which looks at the recipe and its chat template."
+        )
+
+
+def _kl_per_turn(experiences: Sequence[Experience]) -> dict[Turn, float]:
     """Return the KL against the initial model, summed over the tokens of each turn."""
-    return [
-        float(experience.kl[row, tokens].sum())
+    return {
+        place.turn: float(experience.kl[place.row, place.tokens].sum())
         for experience in experiences
-        for row, tokens, _ in turn_slices(experience)
-    ]
+        for place in turn_places(experience)
+    }
 
 
-def spread_turns(experience: Experience, per_turn: Iterator[float]) -> torch.Tensor:
-    """Put the next numbers of ``per_turn`` on the turns of ``experience``; float32 [B, T-1].
+def spread_turns(experience: Experience, per_turn: Mapping[Turn, float]) -> torch.Tensor:
+    """Put the numbers of turns on the turns of ``experience``; float32 [B, T-1].
 
     Raises:
         GemError: OpenRLHF's action mask is not that of the episodes.
@@ -169,10 +237,11 @@ def spread_turns(experience: Experience, per_turn: Iterator[float]) -> torch.Ten
     mask = experience.action_mask
     spread = torch.zeros_like(mask, dtype=torch.float32)
     trained = torch.zeros_like(mask)
-    for row, tokens, kept in turn_slices(experience):
-        trained[row, tokens] = kept
-        spread[row, tokens] = next(per_turn) * kept
-    segments = (segment for episode, _ in experience.labels for segment in episode.segments)
+    for place in turn_places(experience):
+        trained[place.row, place.tokens] = place.trained
+        spread[place.row, place.tokens] = per_turn[place.turn] * place.trained
+    rows = ((episode, number) for episode, _, number in experience.labels if number != NO_ROW)
+    segments = (s for episode, number in rows for s in episode.segments[number : number + 1])
     count = sum(sum(segment.loss_mask) for segment in segments)
     if not torch.equal(trained, mask) or int(mask.sum()) != count:
         raise GemError(
@@ -185,11 +254,12 @@ def spread_turns(experience: Experience, per_turn: Iterator[float]) -> torch.Ten
 def where_read(experience: Experience, targets: torch.Tensor) -> torch.Tensor:
     """Return the targets where the critic is read, at each turn's last prompt token; else NaN.
 
-    The place of `turn_slices` that belongs to it is the first of the turn.
+    The place of `turn_places` that belongs to it is the first of the turn.
     """
     read = torch.full_like(targets, torch.nan)
-    for row, tokens, _ in turn_slices(experience):
-        read[row, tokens.start] = targets[row, tokens.start]
+    for place in turn_places(experience):
+        first = place.tokens.start
+        read[place.row, first] = targets[place.row, first]
     return read
 
 

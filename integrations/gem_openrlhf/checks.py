@@ -14,8 +14,25 @@ from gem_openrlhf import values
 
 def check_values(recipe: Recipe) -> None:
     """Refuse values (not whole keys) that OpenRLHF cannot do."""
+    if recipe.context.history != "append":
+        refuse_counted_tokens(recipe)
     checks = [*_lora_checks(recipe), *_batch_checks(recipe), *_hardware_checks(recipe)]
     refuse_values(recipe, "openrlhf", checks)
+
+
+def refuse_counted_tokens(recipe: Recipe) -> None:
+    """Refuse forward passes by tokens; for recipes whose episodes may have several rows.
+
+    Raises:
+        RecipeError: the recipe has them.
+    """
+    check = (
+        "batch.max_tokens_per_device context.history context.template",
+        recipe.batch.max_tokens_per_device is not None,
+        "where an episode has several rows, its passes are counted by rows; set batch.micro_batch "
+        "instead",
+    )
+    refuse_values(recipe, "openrlhf", [check])
 
 
 def _lora_checks(recipe: Recipe) -> Iterator[tuple[str, object, str]]:

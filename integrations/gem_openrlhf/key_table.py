@@ -118,7 +118,6 @@ TABLE = KeyTable(
         "algorithm.loss_constant",
         "its loss is a mean; use loss_aggregation 'token' or 'sequence'.",
     ),
-    refused("context.history", "it trains one token sequence per episode; use history = 'append'."),
     refused(
         "hardware.tensor_parallel",
         "DeepSpeed's takes bfloat16 only, so that its gradient cannot be compared with one "

@@ -21,6 +21,7 @@ from gem_core.runs.tasks import MachineFactory
 from gem_core.training.stopping import retake_sigterm
 from gem_core.training.tiny import model_source
 from gem_openrlhf._compat import require_gpu_packages
+from gem_openrlhf.checks import refuse_counted_tokens
 from gem_openrlhf.command_line import check_arguments, run_command_line
 from gem_openrlhf.config import render
 
@@ -41,26 +42,30 @@ def run(resolved: ResolvedRun, run: RunDir, *, resume: bool = False) -> None:
     """
     recipe, model = resolved.recipe, model_source(resolved.recipe, resolved.model)
     check_arguments(resolved.native)
-    check_template(recipe, model)
+    several = has_several_rows(recipe, model)
     with ray_options(recipe, run) as options:
         # Not at the top: it imports flash_attn and vllm, which a CPU has only from here on.
         from gem_openrlhf.actors import installed
 
         arguments = [*resolved.native, *render(run_flags(recipe, run, resume, model))]
-        with ray.init(**options), installed():
+        with ray.init(**options), installed(several_rows=several):
             retake_sigterm()
             run_command_line(arguments)
 
 
-def check_template(recipe: Recipe, model: str | None = None) -> None:
-    """Check before Ray starts that the tokenizer's chat template can be used.
+def has_several_rows(recipe: Recipe, model: str | None = None) -> bool:
+    """Return whether an episode may have several rows; check before Ray starts that it can.
 
     Raises:
-        RecipeError: it ends no turn, or makes several token sequences of an episode.
+        RecipeError: the tokenizer's chat template ends no turn, or rows are counted by tokens.
     """
+    several = recipe.context.history != "append"
     if recipe.context.template == "chat":
         tokenizer = AutoTokenizer.from_pretrained(model_source(recipe, model))
-        MachineFactory(recipe, tokenizer, one_segment=True)
+        several = MachineFactory(recipe, tokenizer).several_segments
+    if several:
+        refuse_counted_tokens(recipe)
+    return several
 
 
 @contextmanager

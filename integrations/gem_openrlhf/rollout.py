@@ -98,7 +98,7 @@ class GemAgentExecutor(AgentExecutorBase):
         recipe = replace(self.recipe, limits=replace(limits, max_context_tokens=context))
         if tokenizer is None:
             tokenizer = AutoTokenizer.from_pretrained(model_source(self.recipe))
-        return MachineFactory(recipe, tokenizer, one_segment=True)
+        return MachineFactory(recipe, tokenizer)
 
     def _task(self, label: str) -> Task:
         """Return the task of a label; the members of a group are calls with one label.
@@ -137,23 +137,30 @@ def dataset_rows(recipe: Recipe, split: str) -> list[dict[str, str]]:
     ]
 
 
-def to_native(episode: Episode, bootstrap_state: list[int] | None = None) -> dict[str, Any]:
-    """Convert an episode to what OpenRLHF's SamplesGenerator turns into an Experience.
+NO_ROW = -1
+"""Number of the row of a sample on which nothing is trained."""
 
-    The episode itself travels in ``label``, beside the state it was cut off in. ``reward`` stays
-    None on purpose: a trainer without this adapter's experience maker then stops
-    ("reward_model_group is required") instead of training on a sum of turn rewards.
+
+def to_native(
+    episode: Episode, bootstrap_state: list[int] | None = None, number: int = 0
+) -> dict[str, Any]:
+    """Convert a row to what OpenRLHF's SamplesGenerator turns into an Experience.
+
+    The episode itself travels in ``label``, beside the state it was cut off in and the number of
+    the row. ``reward`` stays None on purpose: a trainer without this adapter's experience maker
+    then stops ("reward_model_group is required") instead of training on a sum of turn rewards.
 
     Args:
-        episode: a finished episode with one token sequence.
+        episode: a finished episode. OpenRLHF asks for one sample of it, its first row; where it has
+            several, the experience maker makes the others (`gem_openrlhf.rows`).
         bootstrap_state: ids of the state in which a limit cut it; None or empty for other ends.
+        number: segment of the episode, or `NO_ROW`.
 
     Raises:
-        GemError: the episode has several token sequences, or no log-probabilities.
+        GemError: the row has no log-probabilities.
     """
-    if len(episode.segments) > 1:
-        raise GemError("OpenRLHF trains one sequence per episode; set context.history to 'append'.")
-    segment = episode.segments[0] if episode.segments else Segment()
+    has_tokens = bool(episode.segments) and number != NO_ROW
+    segment = episode.segments[number] if has_tokens else Segment()
     filler = [0] * max(0, 2 - len(segment.token_ids))  # an Experience has at least two tokens
     if segment.logprobs is None:
         raise GemError(
@@ -167,7 +174,7 @@ def to_native(episode: Episode, bootstrap_state: list[int] | None = None) -> dic
     last_turn_cut = bool(episode.turns) and episode.turns[-1].finish_reason is FinishReason.LENGTH
     return {
         "prompt": episode.env_id,
-        "label": (episode, bootstrap_state or []),
+        "label": (episode, bootstrap_state or [], number),
         "reward": None,
         "observation_tokens": [*segment.token_ids, *filler],
         "action_ranges": trained_spans,

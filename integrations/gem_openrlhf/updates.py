@@ -30,6 +30,7 @@ from gem_openrlhf.dynamic import keep_within_limit
 from gem_openrlhf.empty_batches import critic_step, policy_step
 from gem_openrlhf.lora import merged, save_merged
 from gem_openrlhf.metrics import PREFIX
+from gem_openrlhf.rows import counts_rows, divide_by_rows, row_metrics
 
 
 class GemPolicyModelActor(PolicyModelActor.__ray_metadata__.modified_class):
@@ -41,6 +42,8 @@ class GemPolicyModelActor(PolicyModelActor.__ray_metadata__.modified_class):
         super().init_model_from_pretrained(*args, **kwargs)
         if self.strategy.args.ds.lora.rank:
             self.strategy.save_model = partial(save_merged, self.strategy)
+        if counts_rows(self.strategy.args):
+            divide_by_rows(self.trainer)
         clip = self.strategy.args.actor.eps_clip_low_high
         self.recorder = PolicyRecorder(self.trainer, clip)
         self.trainer.training_step = policy_step(self.trainer)
@@ -56,6 +59,8 @@ class GemPolicyModelActor(PolicyModelActor.__ray_metadata__.modified_class):
         skipped = engine.skipped_steps
         status: dict[str, float] = super().fit(kl_ctl)
         status |= self.recorder.metrics()
+        if counts_rows(self.strategy.args):
+            status |= row_metrics(self.trainer)
         if not updates_were_finite(engine, skipped):
             status[PREFIX + "grad_norm"] = math.nan
         return status
@@ -69,6 +74,8 @@ class GemCriticModelActor(CriticModelActor.__ray_metadata__.modified_class):
         keep_within_limit()
         _compat.start_critics_at_zero()
         super().init_model_from_pretrained(*args, **kwargs)
+        if counts_rows(self.strategy.args):
+            divide_by_rows(self.trainer)
         self.recorder = Recorder(self.trainer, self.critic, "critic_loss", "critic_grad_norm")
         self.trainer.training_step = critic_step(self.trainer)
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from gem_core.env.interface import Env
-from gem_core.episodes.context import Context, Template
+from gem_core.episodes.context import Context, History, Template
 from gem_core.episodes.data import Completion, Episode, FinishReason
 from gem_core.episodes.machine import EpisodeMachine, Limits
 from gem_core.episodes.rollout import Request, play_batch
@@ -94,14 +94,26 @@ class _RandomTokens:
 
 
 def frozen_episodes(
-    count: int = 16, *, group_size: int = 2, seed: int = 0, vocab: int = 258
+    count: int = 16,
+    *,
+    group_size: int = 2,
+    seed: int = 0,
+    vocab: int = 258,
+    history: History = "append",
 ) -> list[Episode]:
     """Return the episodes of `frozen_batch`."""
-    return frozen_batch(count, group_size=group_size, seed=seed, vocab=vocab).episodes
+    batch = frozen_batch(count, group_size=group_size, seed=seed, vocab=vocab, history=history)
+    return batch.episodes
 
 
 def frozen_batch(
-    count: int = 16, *, group_size: int = 2, seed: int = 0, vocab: int = 258, first: int = 0
+    count: int = 16,
+    *,
+    group_size: int = 2,
+    seed: int = 0,
+    vocab: int = 258,
+    first: int = 0,
+    history: History = "append",
 ) -> FrozenBatch:
     """Make the frozen batch, which is the same for the same arguments on every machine.
 
@@ -111,14 +123,15 @@ def frozen_batch(
         seed: seed of the scripts and the tokens.
         vocab: upper bound of the token ids.
         first: task of the first episode, a multiple of ``group_size``.
+        history: of the contexts; ``window`` keeps one turn.
     """
     rng = random.Random(seed)
-    machines = [_machine(number, rng, group_size, seed, first) for number in range(count)]
+    machines = [_machine(number, rng, group_size, seed, first, history) for number in range(count)]
     return FrozenBatch(play_batch(machines, _RandomTokens(rng, vocab)), machines)
 
 
 def _machine(
-    number: int, rng: random.Random, group_size: int, seed: int, first: int
+    number: int, rng: random.Random, group_size: int, seed: int, first: int, history: History
 ) -> EpisodeMachine:
     """Return the machine of one episode; its number decides the limit that cuts it."""
     dense = number % 4 != 3
@@ -132,7 +145,7 @@ def _machine(
     group = (first + number) // group_size
     return EpisodeMachine(
         env,
-        Context(_TEMPLATE, _Bytes()),
+        Context(_TEMPLATE, _Bytes(), history, 1 if history == "window" else None),
         limits,
         seed=seed * 1000 + group,
         group=group,

@@ -82,6 +82,7 @@ def recorded_run(recipe: Recipe) -> list[FrozenBatch]:
             group_size=recipe.batch.group_size,
             seed=step,
             first=step * recipe.batch.episodes,
+            history=recipe.context.history,
         )
         for step in range(recipe.train.steps)
     ]

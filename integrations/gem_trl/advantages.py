@@ -20,6 +20,7 @@ from gem_core.advantages import spread
 from gem_core.episodes.data import Episode
 from gem_core.errors import GemError
 from gem_core.runs.recipe.recipe import Recipe
+from gem_trl.rows import one_row_each, segment_rows
 
 if TYPE_CHECKING:
     from gem_trl._compat import GRPOTrainer
@@ -36,10 +37,13 @@ class StepBatch:
         part: the slice of them that this rank trains on.
         values: the critic's, see `gem_adapters.turn_batch.with_values`; ``None`` without a
             critic.
+        several_rows: whether an episode may have several rows.
 
     Attributes:
         episodes: the episodes of all ranks, in task order.
         mine: the episodes that this rank trains on.
+        rows: their rows.
+        row_count: rows of all ranks.
         advantages: per episode of ``mine``, float64 [turns].
         targets: the critic's, per episode of ``mine``, float64 [turns with tokens]; NaN where a
             turn is excluded, empty without a critic.
@@ -59,13 +63,18 @@ class StepBatch:
         episodes: list[Episode],
         part: slice,
         values: Sequence[np.ndarray] | None = None,
+        *,
+        several_rows: bool = False,
     ) -> None:
+        rows_of_episodes = segment_rows if several_rows else one_row_each
         turns = turn_batch(episodes)
         if values is not None:
             turns = with_values(turns, episodes, values)
         result = estimate(turns, recipe.algorithm)
         self.episodes = episodes
         self.mine = episodes[part]
+        self.rows = rows_of_episodes(self.mine)
+        self.row_count = len(rows_of_episodes(episodes))
         self.advantages = _by_episode(result.advantages, episodes)[part]
         self.targets: list[np.ndarray] = []
         if result.targets is not None:
@@ -73,22 +82,30 @@ class StepBatch:
             self.targets = [_critic_targets(*pair) for pair in zip(self.mine, targets, strict=True)]
         trained = sum(any(s.loss_mask) for e in episodes for s in e.segments)
         self.row_scale = 1.0
-        if recipe.algorithm.loss_aggregation != "token":
+        if recipe.algorithm.loss_aggregation != "token" and not several_rows:
             # TRL's mean over sequences counts rows without a trained token; ours does not.
             self.row_scale = len(episodes) / max(1, trained)
         self.metrics = result.metrics
         self.installed: float | None = None
 
-    def token_rows(self, width: int) -> np.ndarray:
-        """Return this rank's advantages, float64 [rows, ``width`` tokens], 0 off actions."""
-        rows = np.zeros((len(self.mine), width))
-        for row, episode, per_turn in zip(rows, self.mine, self.advantages, strict=True):
-            for segment in episode.segments:
-                first = segment.prompt_length
-                spans = [span for span in segment.spans if not episode.turns[span[0]].aborted]
-                values = [per_turn[turn] for turn, _, _ in spans]
-                row += spread(values, [(s - first, e - first) for _, s, e in spans], width)
-        return rows
+    def token_rows(self, count: int, width: int) -> np.ndarray:
+        """Return this rank's advantages, float64 [rows, tokens], 0 off actions.
+
+        Args:
+            count: rows, of which those after ``rows`` have no advantage.
+            width: tokens.
+        """
+        tokens = np.zeros((count, width))
+        for place, row in enumerate(self.rows):
+            segment = row.segment
+            if segment is None:
+                continue
+            first = segment.prompt_length
+            turns = self.mine[row.episode].turns
+            spans = [span for span in segment.spans if not turns[span[0]].aborted]
+            values = [self.advantages[row.episode][turn] for turn, _, _ in spans]
+            tokens[place] = spread(values, [(s - first, e - first) for _, s, e in spans], width)
+        return tokens
 
 
 def _by_episode(per_turn: np.ndarray, episodes: Sequence[Episode]) -> list[np.ndarray]:
@@ -118,7 +135,7 @@ def replace_advantages(batch: StepBatch, output: dict[str, Any]) -> None:
     """
     mask = output["completion_mask"] * output["tool_mask"]
     expected = sum(sum(s.loss_mask) for e in batch.mine for s in e.segments)
-    rows = batch.token_rows(mask.shape[1]) * batch.row_scale
+    rows = batch.token_rows(*mask.shape) * batch.row_scale
     advantages = torch.as_tensor(rows, dtype=torch.float32, device=mask.device)
     if int(mask.sum()) != expected or bool((advantages * (1 - mask)).any()):
         raise GemError(

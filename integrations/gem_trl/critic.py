@@ -27,32 +27,50 @@ FILE = "critic.pt"
 
 
 class States(NamedTuple):
-    """Where the critic reads an episode.
+    """Where the critic reads an episode: in one row of tokens, or in several.
 
     Attributes:
-        token_ids: the episode, up to the state in which a limit cut it off.
-        positions: of the last prompt token of each turn, and of that state.
+        token_ids: of the last row, up to the state in which a limit cut the episode off.
+        positions: of the last prompt token of each of its turns, and of that state.
         truncated: whether there is such a state.
+        earlier: the rows before, in time order, of a history that is rewritten.
     """
 
     token_ids: list[int]
     positions: list[int]
     truncated: bool
+    earlier: tuple[States, ...] = ()
+
+    @property
+    def rows(self) -> tuple[States, ...]:
+        """All rows, in time order; the last one stands for the episode."""
+        return (*self.earlier, self)
+
+    @property
+    def size(self) -> int:
+        """Number of states."""
+        return sum(len(row.positions) for row in self.rows)
 
     @classmethod
     def of(cls, episode: Episode, bootstrap_state: list[int]) -> States:
         """Return the states of an episode.
 
         Args:
-            episode: with an append-only history.
+            episode: a finished one.
             bootstrap_state: tokens up to the state in which a limit cut it off; empty without one.
         """
-        spans = [span for segment in episode.segments for span in segment.spans]
-        positions = [start - 1 for _, start, _ in spans]
+        rows = [
+            cls(list(segment.token_ids), [start - 1 for _, start, _ in segment.spans], False)
+            for segment in episode.segments
+            if segment.spans
+        ] or [cls([], [], False)]
         if bootstrap_state:
-            return cls(list(bootstrap_state), [*positions, len(bootstrap_state) - 1], True)
-        token_ids = episode.segments[-1].token_ids if spans else []
-        return cls(list(token_ids), positions, False)
+            before = rows[-1].token_ids
+            continued = bootstrap_state[: len(before)] == before
+            positions = rows.pop().positions if continued else []
+            end = len(bootstrap_state) - 1
+            rows.append(cls(list(bootstrap_state), [*positions, end], True))
+        return rows[-1]._replace(earlier=tuple(rows[:-1]))
 
 
 class Example(NamedTuple):
@@ -67,6 +85,13 @@ class Example(NamedTuple):
     states: States
     values: np.ndarray
     targets: np.ndarray
+
+    def by_row(self) -> list[Example]:
+        """Return an example for each row of the episode."""
+        rows = self.states.rows
+        ends = np.cumsum([len(row.positions) for row in rows])[:-1]
+        parts = zip(rows, np.split(self.values, ends), np.split(self.targets, ends), strict=True)
+        return [Example(row._replace(earlier=()), *numbers) for row, *numbers in parts]
 
 
 class TurnCritic:
@@ -102,9 +127,10 @@ class TurnCritic:
 
     def read(self, states: Sequence[States]) -> list[np.ndarray]:
         """Return the values of the states of each episode, float64 [positions]."""
+        rows = [row for episode in states for row in episode.rows]
         with torch.no_grad():
-            values = [self._values(part).double().cpu().numpy() for part in self._parts(states)]
-        ends = np.cumsum([len(episode.positions) for episode in states])
+            values = [self._values(part).double().cpu().numpy() for part in self._parts(rows)]
+        ends = np.cumsum([episode.size for episode in states])
         return np.split(np.concatenate(values), ends[:-1])
 
     def learn(
@@ -168,7 +194,7 @@ class TurnCritic:
         own = sum(int(np.isfinite(example.targets).sum()) for example in examples)
         count = max(self._total(own), 1.0)
         loss = 0.0
-        for part in self._parts(examples):
+        for part in self._parts([row for example in examples for row in example.by_row()]):
             error = self._squared_error(part) / (2 * count)
             error.backward()
             loss += error.item()
@@ -203,12 +229,12 @@ class TurnCritic:
         return [items[first : first + size] for first in range(0, len(items), size or 1)]
 
     def _values(self, states: Sequence[States]) -> torch.Tensor:
-        """Return the values of all positions, in order; padding is behind what is read."""
-        longest = max(len(episode.token_ids) for episode in states)
+        """Return the values of all positions of rows, in order; padding is behind them."""
+        longest = max(len(state.token_ids) for state in states)
         ids = torch.zeros(len(states), longest or 1, dtype=torch.long)
-        for row, episode in enumerate(states):
-            ids[row, : len(episode.token_ids)] = torch.tensor(episode.token_ids)
-        places = [(row, p) for row, episode in enumerate(states) for p in episode.positions]
+        for row, state in enumerate(states):
+            ids[row, : len(state.token_ids)] = torch.tensor(state.token_ids)
+        places = [(row, p) for row, state in enumerate(states) for p in state.positions]
         rows, positions = torch.tensor(places, dtype=torch.long).reshape(-1, 2).unbind(1)
         body, head = self.model
         with self.accelerator.autocast():

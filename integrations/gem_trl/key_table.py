@@ -116,7 +116,6 @@ TABLE = KeyTable(
         "the launcher starts a process for each GPU (`nodes.py`)",
     ),
     applied("hardware.sharding", "each GPU holds the whole model; other values are refused"),
-    refused("context.history", "it trains one token sequence per episode; use history = 'append'."),
     refused("algorithm.kl_in", "it adds the KL term to the loss; use kl_in = 'loss'."),
     refused(
         "batch.max_tokens_per_device",

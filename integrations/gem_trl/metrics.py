@@ -112,8 +112,16 @@ class RunLog(TrainerCallback):
         trainer = self.trainer
         return {
             **batch.metrics,
+            **self._rows(batch),
             **trainer.updates.finish(trainer.sum_over_ranks, trainer.world),
             "time/step": self.seconds,
             "time/rollout": trainer.rollout_seconds,
             "time/update": self.seconds - trainer.rollout_seconds,
         }
+
+    def _rows(self, batch: StepBatch) -> dict[str, float]:
+        """Return the number of rows, where an episode may have several."""
+        if not self.trainer.several_rows:
+            return {}
+        slots = self.trainer.slots
+        return {"rows/all": slots, "rows/masked": slots - batch.row_count}

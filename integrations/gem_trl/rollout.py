@@ -17,6 +17,7 @@ from gem_core.episodes.data import Episode
 from gem_core.runs.recipe.recipe import Recipe
 from gem_trl.batching import generations
 from gem_trl.policy import EnginePolicy
+from gem_trl.rows import Row, one_row_each
 
 if TYPE_CHECKING:
     from gem_trl._compat import GRPOTrainer
@@ -67,7 +68,7 @@ def rollout(prompts: list[str], trainer: GRPOTrainer) -> dict[str, Any]:
     """Play the current training step; TRL's ``rollout_func``.
 
     Args:
-        prompts: one placeholder per episode of this rank.
+        prompts: one placeholder per sample of this rank.
         trainer: keeps the step's episodes and advantages as ``step_batch``.
 
     Returns:
@@ -76,9 +77,9 @@ def rollout(prompts: list[str], trainer: GRPOTrainer) -> dict[str, Any]:
     Raises:
         GemError: most episodes failed, or they are not the step's tasks.
     """
-    episodes = trainer.play_step(len(prompts))
-    trainer.step_batch = trainer.estimate_step(episodes)
-    return to_native(trainer.step_batch.mine, trainer.processing_class.pad_token_id)
+    batch = trainer.sampled(len(prompts))
+    pad_id = trainer.processing_class.pad_token_id
+    return to_native(batch.mine, pad_id, batch.rows, len(prompts))
 
 
 def episode_return(returns: list[float], **_: Any) -> list[float]:
@@ -86,26 +87,38 @@ def episode_return(returns: list[float], **_: Any) -> list[float]:
     return returns
 
 
-def to_native(episodes: Sequence[Episode], pad_id: int) -> dict[str, Any]:
-    """Return episodes as samples of ``rollout_func``, one each, in order.
+def to_native(
+    episodes: Sequence[Episode],
+    pad_id: int,
+    rows: Sequence[Row] | None = None,
+    count: int | None = None,
+) -> dict[str, Any]:
+    """Return rows as samples of ``rollout_func``, in order.
 
     Args:
-        episodes: episodes with append-only histories.
-        pad_id: token that is the completion of an episode without an action.
+        episodes: finished episodes.
+        pad_id: token that is the completion of a sample without an action.
+        rows: of the episodes; ``None`` = one each, of append-only histories.
+        count: number of samples; those after ``rows`` have no action.
 
     Returns:
         ``prompt_ids``, ``completion_ids`` and ``env_mask`` (1 on action tokens), a list of integers
         per sample; ``logprobs``, a list of floats per sample, or ``None`` where the engine reports
-        none; ``returns``, the undiscounted return of each sample, for `episode_return`.
+        none; ``returns``, the undiscounted return of each sample's episode, for `episode_return`.
     """
-    samples = [_sample(episode, pad_id) for episode in episodes]
+    if rows is None:
+        rows = one_row_each(episodes)
+    samples = [_sample(episodes[row.episode], row, pad_id) for row in rows]
+    returns = [episodes[row.episode].total_reward for row in rows]
+    empty = max(0, (count or 0) - len(samples))
+    samples += [_without_action([pad_id], pad_id)] * empty
     prompts, completions, masks, logprobs = (list(column) for column in zip(*samples, strict=True))
     return {
         "prompt_ids": prompts,
         "completion_ids": completions,
         "env_mask": masks,
         "logprobs": None if None in logprobs else logprobs,
-        "returns": [episode.total_reward for episode in episodes],
+        "returns": returns + [0.0] * empty,
     }
 
 
@@ -113,12 +126,12 @@ _Sample = tuple[list[int], list[int], list[int], list[float] | None]
 """Prompt, completion, mask of the completion, its log-probabilities."""
 
 
-def _sample(episode: Episode, pad_id: int) -> _Sample:
-    """Convert an episode; one without an action becomes a pad token that is not trained on."""
-    if not any(segment.spans for segment in episode.segments):
+def _sample(episode: Episode, row: Row, pad_id: int) -> _Sample:
+    """Convert a row; one of an episode without an action becomes a pad token."""
+    segment = row.segment
+    if segment is None:
         prompt = episode.segments[0].token_ids if episode.segments else [pad_id]
-        return prompt, [pad_id], [0], [0.0]
-    (segment,) = episode.segments  # an append-only history has one
+        return _without_action(prompt, pad_id)
     start = segment.prompt_length
     return (
         segment.token_ids[:start],
@@ -126,3 +139,8 @@ def _sample(episode: Episode, pad_id: int) -> _Sample:
         segment.loss_mask[start:],
         segment.logprobs and segment.logprobs[start:],
     )
+
+
+def _without_action(prompt: list[int], pad_id: int) -> _Sample:
+    """Return a sample that is not trained on."""
+    return prompt, [pad_id], [0], [0.0]

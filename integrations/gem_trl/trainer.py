@@ -21,7 +21,6 @@ from gem_core.errors import GemError, RecipeError
 from gem_core.runs.recipe.recipe import Recipe
 from gem_core.runs.resolved import ResolvedRun
 from gem_core.runs.tasks import MachineFactory, Task, eval_task, require_step, train_task
-from gem_trl._compat import GRPOTrainer
 from gem_trl.advantages import (
     AdvantageCheck,
     StepBatch,
@@ -35,6 +34,7 @@ from gem_trl.critic import CriticCheckpoint, States, TurnCritic
 from gem_trl.padding import Scores, trimmed_scores
 from gem_trl.ranks import hold_rank
 from gem_trl.rollout import engine_policy, episode_return, rollout, sampling_at, task_rows
+from gem_trl.row_passes import RowPasses
 from gem_trl.updates import Updates
 from gem_trl.vllm import engine_options, require_server
 from gem_trl.weights import lora_config, save_merged
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from typing import Self
 
 
-class GemTrainer(GRPOTrainer):
+class GemTrainer(RowPasses):
     """TRL's trainer on a recipe: it plays the batch, and reads what its loss computes.
 
     Args:
@@ -60,6 +60,8 @@ class GemTrainer(GRPOTrainer):
         bootstrap_states: per episode that this rank played last, see
             `gem_core.episodes.machine.EpisodeMachine.bootstrap_state`.
         critic: ``None`` where the estimator needs none.
+        played: the batch that was played before TRL asked for it, where an episode may have several
+            rows.
         updates: what the optimizer steps of the current training step saw.
         step_updates: optimizer steps (TRL's ``global_step``) per training step.
         rank: number of this process.
@@ -80,6 +82,8 @@ class GemTrainer(GRPOTrainer):
     ) -> None:
         self.recipe = recipe
         self.machines = machines
+        self.several_rows = machines.several_segments
+        self.slots = 0
         self.engine_policy = engine_policy(self, machines.stop_ids)
         self.step_batch: StepBatch | None = None
         self.rollout_seconds = 0.0
@@ -113,6 +117,7 @@ class GemTrainer(GRPOTrainer):
         self.critic: TurnCritic | None = None
         if needs_critic(recipe):
             self.critic = TurnCritic(recipe, model, self.accelerator)
+        self.require_rows_can_differ()
 
     @classmethod
     def from_recipe(
@@ -135,7 +140,7 @@ class GemTrainer(GRPOTrainer):
             resolved: the run, where it is resolved: its environments and TRL's configuration.
         """
         envs, native = (resolved.envs, resolved.native) if resolved else (None, None)
-        machines = MachineFactory(recipe, tokenizer, one_segment=True, envs=envs)
+        machines = MachineFactory(recipe, tokenizer, envs=envs)
         return cls(
             recipe,
             machines,
@@ -151,6 +156,9 @@ class GemTrainer(GRPOTrainer):
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         self.step_batch = None
         self.require_rows([row["first_task"] for row in inputs])
+        if self.several_rows:  # TRL must know how many rows there will be
+            self.played = self.next_batch(len(inputs))
+            inputs = self.filled(inputs, len(self.played.rows))
         output: dict[str, Any] = super()._generate_and_score_completions(inputs)
         if self.step_batch is None:
             raise GemError(
@@ -232,7 +240,7 @@ class GemTrainer(GRPOTrainer):
         return result
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
-        loss: torch.Tensor = super()._compute_loss(model, inputs)
+        loss = super()._compute_loss(model, inputs)
         self.updates.add(self, inputs, self._scores, loss)
         self._scores = None
         return loss
@@ -266,6 +274,19 @@ class GemTrainer(GRPOTrainer):
                 "their order in [trainer.trl], or start the run again with --overwrite."
             )
 
+    def sampled(self, count: int) -> StepBatch:
+        """Return the batch that TRL's ``rollout_func`` is asked for, and keep it.
+
+        Args:
+            count: samples that TRL asks this rank for.
+        """
+        self.step_batch = self.played if self.several_rows else self.next_batch(count)
+        return self.step_batch
+
+    def next_batch(self, count: int) -> StepBatch:
+        """Play this rank's ``count`` episodes of the current step, and estimate."""
+        return self.estimate_step(self.play_step(count))
+
     def play_step(self, count: int) -> list[Episode]:
         """Play this rank's ``count`` episodes of the current training step.
 
@@ -293,11 +314,12 @@ class GemTrainer(GRPOTrainer):
         count = len(episodes) // self.world
         part = slice(self.rank * count, (self.rank + 1) * count)
         if self.critic is None:
-            return StepBatch(self.recipe, episodes, part)
+            return StepBatch(self.recipe, episodes, part, several_rows=self.several_rows)
         pairs = zip(episodes[part], self.bootstrap_states, strict=True)
         states = [States.of(episode, state) for episode, state in pairs]
         values = self.critic.read(states)
-        batch = StepBatch(self.recipe, episodes, part, pool(values, self.world))
+        pooled = pool(values, self.world)
+        batch = StepBatch(self.recipe, episodes, part, pooled, several_rows=self.several_rows)
         batch.metrics |= self.critic.learn(states, values, batch.targets)
         return batch
 

@@ -44,6 +44,7 @@ class Updates:
             loss: what it returned.
         """
         algorithm = self.algorithm
+        share = trainer.share(inputs)
         logprobs, entropy = (tensor.detach() for tensor in scores)
         mask = inputs["completion_mask"] * inputs["tool_mask"]
         initial = inputs.get("ref_per_token_logps")
@@ -62,12 +63,13 @@ class Updates:
         policy = float(loss.detach())
         if algorithm.entropy_coef:
             tokens = float(mask.sum().clamp(min=1))
-            share = float((entropy * mask).sum()) / tokens
-            policy += algorithm.entropy_coef * share / trainer.current_gradient_accumulation_steps
+            mean = float((entropy * mask).sum()) / tokens
+            policy += algorithm.entropy_coef * mean * share.entropy
         if algorithm.kl_coef and initial is not None:
             difference = initial - logprobs
             penalty = difference.exp() - 1 - difference
-            policy -= algorithm.kl_coef * float(_aggregate(trainer, inputs, penalty, mask))
+            term = float(_aggregate(trainer, inputs, penalty, mask))
+            policy -= algorithm.kl_coef * term * share.loss
         self._loss += policy
 
     def end_update(self) -> None:

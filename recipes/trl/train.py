@@ -53,7 +53,7 @@ def train(recipe: Recipe, run: RunDir, resume: bool) -> None:
     """Give TRL's trainer the recipe's episodes, and start it."""
     source = model_path(recipe)
     tokenizer = AutoTokenizer.from_pretrained(source, revision=recipe.model.revision)
-    machines = MachineFactory(recipe, tokenizer, one_segment=True)
+    machines = MachineFactory(recipe, tokenizer)
     trainer = GemTrainer(
         recipe,
         machines,

@@ -31,6 +31,7 @@ from gem_openrlhf.advantages import GemExperienceMaker  # noqa: E402
 from gem_openrlhf.config import flags, render  # noqa: E402
 from gem_openrlhf.cpu.parse import parse  # noqa: E402
 from gem_openrlhf.rollout import to_native  # noqa: E402
+from gem_openrlhf.rows import count_rows, counts_rows  # noqa: E402
 from gem_openrlhf.updates import GemCriticModelActor, GemPolicyModelActor  # noqa: E402
 
 
@@ -62,6 +63,8 @@ class InProcess:
             "train.agent_func_path": "unused.py",
         }
         self.args = parse(render(native))
+        if recipe.context.history != "append":
+            count_rows(self.args)
         self.strategy = get_strategy(self.args)
         self.steps: list[dict[str, np.ndarray]] = []
         self._make_actors(model_dir)
@@ -123,7 +126,7 @@ class InProcess:
 
     def share(self, experiences: Sequence[Experience]) -> list[Experience]:
         """Return the experiences that OpenRLHF hands to this rank: an equal part, in order."""
-        if self.recipe.batch.max_tokens_per_device:
+        if self.recipe.batch.max_tokens_per_device or counts_rows(self.args):
             experiences = balance_experiences(experiences, self.args)
         each = -(-len(experiences) // self.ranks)
         return list(experiences[self.rank * each : (self.rank + 1) * each])

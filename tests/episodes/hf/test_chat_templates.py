@@ -196,12 +196,12 @@ def test_a_generation_prompt_that_opens_the_thinking_is_noticed():
     assert template.first.endswith("<think>\n") and template.renderer is not None
 
 
-def test_a_trainer_of_one_sequence_per_episode_refuses_such_templates_at_load():
+def test_a_factory_says_whether_an_episode_may_have_several_sequences():
     recipe = load_recipe("guess-the-number-easy", "tiny", ["context.template=chat"])
     hf = make_tokenizer(FAMILIES["qwen3"])
-    assert MachineFactory(recipe, hf).template.renderer is not None
-    with pytest.raises(RecipeError, match=r"drops or rewrites .* Use 'qwen3_game'"):
-        MachineFactory(recipe, hf, one_segment=True)
+    assert MachineFactory(recipe, hf).several_segments
     chatml = make_tokenizer(FAMILIES["chatml"])
-    assert MachineFactory(recipe, chatml, one_segment=True).template.renderer is None
+    assert not MachineFactory(recipe, chatml).several_segments
+    last = load_recipe("guess-the-number-easy", "tiny", ["context.history=last"])
+    assert MachineFactory(last, chatml).several_segments
     assert pickle.loads(pickle.dumps(MachineFactory(recipe, hf))).template.renderer is not None

@@ -27,7 +27,8 @@ def update(model_dir, overrides, rank=0, ranks=1):
     keys = (*BATCH, *overrides, f"hardware.gpus_per_node={ranks}")
     recipe = load_recipe("guess-the-number-easy", "tiny", keys)
     trainer = InProcess(recipe, model_dir, rank=rank, ranks=ranks)
-    episodes = frozen_episodes(recipe.batch.episodes, group_size=2)
+    history = recipe.context.history
+    episodes = frozen_episodes(recipe.batch.episodes, group_size=2, history=history)
     if FAILED_FIRST in overrides:
         episodes.sort(key=lambda episode: not episode.stop_reason.failed)
         for place, episode in enumerate(episodes):
@@ -35,7 +36,12 @@ def update(model_dir, overrides, rank=0, ranks=1):
     lengths = {len(segment.token_ids) for episode in episodes for segment in episode.segments}
     assert len(lengths) > 8 and any(episode.stop_reason.failed for episode in episodes)
     status = trainer.train(trainer.share(trainer.experiences(episodes)))
-    return {name: value for name, value in status.items() if name.startswith("gem/")}
+    figures = {name: value for name, value in status.items() if name.startswith("gem/")}
+    if history != "append":  # how many rows only fill up depends on the ranks
+        figures["trained rows"] = figures.pop("gem/rows/all") - figures.pop("gem/rows/masked")
+        rows = sum(any(segment.loss_mask) for e in episodes for segment in e.segments)
+        assert figures["trained rows"] == rows and rows % 4  # no whole passes of equal size
+    return figures
 
 
 def main(rank, ranks, port, model_dir, out, cases):

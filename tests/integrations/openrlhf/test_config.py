@@ -15,7 +15,7 @@ from gem_openrlhf.checks import NEEDS
 from gem_openrlhf.command_line import check_arguments, known_flags, parser
 from gem_openrlhf.config import NATIVE_DEFAULTS, NATIVE_OWNED, flags, render, translate
 from gem_openrlhf.cpu.parse import parse
-from gem_openrlhf.launch import check_template, run_flags
+from gem_openrlhf.launch import has_several_rows, run_flags
 
 ASYNC = "trainer.openrlhf.train.async_enable=true"
 
@@ -95,7 +95,6 @@ def test_schedules(tiny, schedule):
 @pytest.mark.parametrize(
     ("override", "key"),
     [
-        ("context.history=last", "context.history"),
         ("hardware.engine=sglang", "hardware.engine"),
         ("hardware.device=gpu", "model.dtype"),
         ("batch.micro_batch=7", "batch.micro_batch"),
@@ -280,12 +279,20 @@ def test_the_parser_is_the_one_that_openrlhf_uses(tiny):
     assert vars(parser().parse_args(arguments)).keys() == flattened(parsed(tiny()))
 
 
-def test_a_chat_template_that_drops_thinking_is_refused_before_ray_starts(
+def test_passes_by_tokens_are_refused_where_an_episode_has_several_rows(tiny):
+    by_tokens = ("batch.max_tokens_per_device=160", "limits.max_context_tokens=160")
+    translate(tiny(*by_tokens))
+    with pytest.raises(RecipeError, match=r"batch\.max_tokens_per_device .* set batch.micro_batch"):
+        translate(tiny(*by_tokens, "context.history=last"))
+
+
+def test_a_chat_template_that_drops_thinking_is_noticed_before_ray_starts(
     tiny, tmp_path, tokenizer
 ):
     tokenizer.save_pretrained(tmp_path)
-    recipe = tiny("context.template=chat", f"model.path={tmp_path}")
-    check_template(recipe)
+    chat = ("context.template=chat", f"model.path={tmp_path}")
+    assert not has_several_rows(tiny(*chat))
+    assert has_several_rows(tiny("context.history=last"))
     before = tokenizer.chat_template
     dropping = "message['content'].split('</think>')[-1]"
     tokenizer.chat_template = before.replace("message['content']", dropping)
@@ -293,5 +300,7 @@ def test_a_chat_template_that_drops_thinking_is_refused_before_ray_starts(
         tokenizer.save_pretrained(tmp_path)
     finally:
         tokenizer.chat_template = before
-    with pytest.raises(RecipeError, match="drops or rewrites"):
-        check_template(recipe)
+    assert has_several_rows(tiny(*chat))
+    by_tokens = ("batch.max_tokens_per_device=160", "limits.max_context_tokens=160")
+    with pytest.raises(RecipeError, match=r"batch\.max_tokens_per_device"):
+        has_several_rows(tiny(*chat, *by_tokens))

@@ -20,6 +20,8 @@ CASES = {
     "tokens": ("batch.max_tokens_per_device=160", "limits.max_context_tokens=160"),
     "sequences": ("batch.micro_batch=4", "algorithm.loss_aggregation=sequence"),
     "kl": ("batch.micro_batch=4", "algorithm.kl_coef=0.1", "algorithm.entropy_coef=0.01"),
+    "rows": ("context.history=last", "batch.micro_batch=2", "algorithm.entropy_coef=0.01"),
+    "rows, sequences": ("context.history=last", "algorithm.loss_aggregation=sequence"),
     "whole": (),
     "divided": ("batch.micro_batch=2", "hardware.sharding=full"),
 }

@@ -196,6 +196,7 @@ def gradient(trainer):
         "stops": [str(episode.stop_reason) for episode in episodes],
         "turns": [len(episode.turns) for episode in episodes],
         "storages": memory.storages,
+        "rows": len(trainer.step_batch.rows),
     }
 
 
@@ -267,6 +268,15 @@ def main(mode, out, model):
             name: gradient(make("train.steps=1", f"algorithm.loss_aggregation={name}", *more))
             for name, more in losses.items()
         }
+    elif mode == "rows":
+        rows = ("context.history=last", "train.steps=1", "algorithm.entropy_coef=0.1")
+        losses = {
+            "token": (),
+            "sequence": ("algorithm.loss_aggregation=sequence",),
+            "constant": ("algorithm.loss_aggregation=constant", "algorithm.loss_constant=40"),
+            "in passes": ("algorithm.loss_aggregation=sequence", "batch.micro_batch=1"),
+        }
+        result = {name: gradient(make(*rows, *more)) for name, more in losses.items()}
     elif mode == "uneven":
         result = uneven(trainer)
     else:

@@ -97,7 +97,6 @@ def test_native_tables_merge_and_stop_tokens_are_set(make_recipe, tmp_path):
 @pytest.mark.parametrize(
     "keys, word",
     [
-        (["context.history=last"], "context.history"),
         (["algorithm.kl_in=reward"], "algorithm.kl_in"),
         (["hardware.engine=sglang"], "hardware.engine"),
         (["hardware.engine=vllm"], "hardware.engine"),

@@ -69,6 +69,18 @@ def test_the_first_gradient_is_that_of_one_rank(ranks):
         assert places < gradients
 
 
+def test_ranks_with_unequal_numbers_of_rows_have_the_gradient_of_one(ranks):
+    (expected,) = ranks("rows", 1)
+    parts = ranks("rows", 2)
+    for name, alone in expected.items():
+        numbers = [part[name]["rows"] for part in parts]
+        assert sum(numbers) == alone["rows"] and numbers[0] != numbers[1]
+        for part in parts:
+            assert part[name]["norm"] == pytest.approx(alone["norm"], rel=1e-5)
+    assert expected["sequence"]["norm"] == pytest.approx(expected["in passes"]["norm"], rel=1e-5)
+    assert expected["sequence"]["norm"] != pytest.approx(expected["token"]["norm"], rel=1e-3)
+
+
 @pytest.mark.slow  # the next test asks the same server, and the ranks' turns meet in it too
 def test_a_vllm_server_is_called_by_all_ranks_together(ranks):
     (alone,) = ranks("server", 1)

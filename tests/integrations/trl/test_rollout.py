@@ -13,7 +13,7 @@ from gem_core.env.registration import register
 from gem_core.episodes.data import Episode, FinishReason, StopReason
 from gem_core.episodes.metrics import episode_metrics
 from gem_core.episodes.rollout import Request
-from gem_core.errors import GemError, RecipeError
+from gem_core.errors import GemError
 from gem_core.policies.engine.policy import HFPolicy
 from gem_core.runs.tasks import step_tasks
 from gem_core.training.tiny import model_path
@@ -265,13 +265,18 @@ def test_evaluation_leaves_the_training_as_it_was(make_trainer):
         assert trainer.generation_config.top_p == 0.9
 
 
-def test_a_chat_template_that_drops_thinking_is_refused_at_load(
-    make_recipe, make_trainer, tmp_path
+def test_a_chat_template_that_drops_thinking_makes_a_row_of_each_turn(
+    make_recipe, make_trainer, scripted, tmp_path
 ):
-    make_trainer("context.template=chat")
-    recipe = make_recipe("context.template=chat")
+    assert not make_trainer("context.template=chat").several_rows
+    recipe = make_recipe("context.template=chat", "train.steps=1", "limits.max_tokens_per_turn=40")
     tokenizer = AutoTokenizer.from_pretrained(model_path(recipe))
     dropping = "message['content'].split('</think>')[-1]"
     tokenizer.chat_template = tokenizer.chat_template.replace("message['content']", dropping)
-    with pytest.raises(RecipeError, match="drops or rewrites"):
-        GemTrainer.from_recipe(recipe, model_path(recipe), tokenizer, tmp_path)
+    trainer = GemTrainer.from_recipe(recipe, model_path(recipe), tokenizer, tmp_path)
+    scripted(trainer, [f"no</think>\\boxed{{{number}}}" for number in (3, 5, 7)])
+    trainer.train()
+    batch = trainer.step_batch
+    turns = sum(len(episode.turns) for episode in batch.episodes)
+    assert trainer.several_rows and len(batch.rows) == turns > len(batch.episodes)
+    assert trainer.slots == turns

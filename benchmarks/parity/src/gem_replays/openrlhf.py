@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,8 @@ from msgspec.structs import replace
 from gem_core.episodes.data import Episode
 from gem_core.runs.recipe.recipe import Recipe
 from gem_openrlhf.cpu.in_process import InProcess
+from gem_openrlhf.metrics import PREFIX
+from gem_openrlhf.rows import counts_rows
 from gem_parity.frozen import FrozenBatch
 from gem_parity.recorded import OnStep, StepTrace, TracedRow, Unit, without_tied
 from gem_parity.reference_lora import plain_names
@@ -33,17 +36,32 @@ def replay(recipe: Recipe, episodes: Sequence[Episode], model_dir: str) -> Repla
     one_update = replace(recipe.algorithm, epochs=1, minibatches=1)
     trainer = InProcess(replace(recipe, algorithm=one_update), model_dir)
     experiences = trainer.experiences(episodes)
+    units = _units(trainer)
     rows: list[Row] = []
     for experience in experiences:
         for position in range(len(experience.sequences)):
-            rows.append(_row(len(rows), experience, position))
+            if len(rows) < len(units):  # the others only fill up a rank
+                rows.append(_row(units[len(rows)][0][0], experience, position))
     status = trainer.train(experiences)
     (gradients,) = trainer.steps
-    return Replay(rows, status["policy_loss"], gradients)
+    return Replay(rows, status[PREFIX + "loss/policy"], gradients)
+
+
+def _units(trainer: InProcess) -> list[list[Unit]]:
+    """Return what is trained in each row of the last batch: an episode, or turns of one."""
+    episodes = trainer.maker.episodes
+    if not counts_rows(trainer.args):
+        return [[(number, None)] for number in range(len(episodes))]
+    return [
+        [(number, turn) for turn, _, _ in segment.spans]
+        for number, episode in enumerate(episodes)
+        for segment in episode.segments
+        if any(segment.loss_mask)
+    ]
 
 
 def _row(number: int, experience: Any, position: int) -> Row:
-    """Return row ``position`` of an experience, as row ``number`` of the batch.
+    """Return row ``position`` of an experience, which is of episode ``number`` of the batch.
 
     Index i of the per-action tensors is token i + 1; the first token is never trained.
     """
@@ -74,12 +92,13 @@ def replay_run(
     for done, batch in enumerate(batches, start=1):
         states = {machine.index: machine.bootstrap_state() for machine in batch.machines}
         experiences = trainer.experiences(batch.episodes, states=states)
-        number = 0
+        units = _units(trainer)
+        places = iter(range(sum(len(experience.sequences) for experience in experiences)))
         for experience in experiences:  # in task order; OpenRLHF's buffer keeps the labels
-            count = len(experience.sequences)
-            experience.labels = list(range(number, number + count))
-            number += count
+            own = [next(places) for _ in experience.sequences]
+            experience.labels = [units[n] if n < len(units) else [] for n in own]
         rows = [_traced(e, place) for e in experiences for place in range(len(e.sequences))]
+        rows = rows[: len(units)]
         trainer.train(experiences)
         trace = _trace(trainer, orders)
         trace.rows = rows
@@ -99,27 +118,35 @@ def _traced(experience: Any, position: int) -> TracedRow:
 
 
 class _Order:
-    """Which episodes each minibatch had; ``take`` returns them and forgets."""
+    """What each minibatch had; ``take`` returns it and forgets."""
 
     def __init__(self, recipe: Recipe) -> None:
         self.recipe = recipe
         self.passes: list[list[Unit]] = []
+        self.ends: list[int] = []
+        """Passes that were made when an optimizer step was, where their number varies."""
 
     def take(self) -> list[list[Unit]]:
         """Return the minibatches since the last call, each of several forward passes."""
         algorithm = self.recipe.algorithm
         each = max(1, len(self.passes) // (algorithm.epochs * algorithm.minibatches))
-        parts = [self.passes[n : n + each] for n in range(0, len(self.passes), each)]
+        ends = self.ends or range(each, len(self.passes) + each, each)
+        parts = [self.passes[first:end] for first, end in pairwise([0, *ends])]
         self.passes = []
-        return [[unit for forward in part for unit in forward] for part in parts]
+        self.ends = []
+        return [[unit for forward in part for unit in forward] for part in parts if part]
 
 
 def _record(trainer: Any, order: _Order) -> None:
-    """Note the episodes of every forward pass that ``trainer`` makes."""
+    """Note what every forward pass of ``trainer`` had."""
     step = trainer.training_step
 
     def training_step(experience: Any, *args: Any, **kwargs: Any) -> Any:
-        order.passes.append([(episode, None) for episode in experience.labels])
+        order.passes.append([unit for units in experience.labels for unit in units])
+        if counts_rows(trainer.args):
+            number = args[-2]  # before what the loss is divided by
+            if trainer.replay_buffer.dynamic_optimizer_step[number]:
+                order.ends.append(len(order.passes))
         return step(experience, *args, **kwargs)
 
     trainer.training_step = training_step

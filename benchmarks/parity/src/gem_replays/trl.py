@@ -97,19 +97,22 @@ def replay(recipe: Recipe, episodes: Sequence[Episode], model_dir: str) -> Repla
 
 
 def _rows(trainer: _Replayer) -> list[Row]:
-    """Return the sequences as TRL's loss saw them, without padding and `StepBatch.row_scale`."""
+    """Return the sequences as TRL's loss saw them, without padding and `StepBatch.row_scale`.
+
+    Samples after the rows have nothing trained on them.
+    """
     assert trainer.step_batch is not None, "a step was trained"
     scored = trainer.scored
     scale = trainer.step_batch.row_scale
     rows = []
-    for number in range(len(scored["prompt_ids"])):
+    for number, placed in enumerate(trainer.step_batch.rows):
         prompt = scored["prompt_ids"][number][scored["prompt_mask"][number] == 1]
         kept = scored["completion_mask"][number] == 1
         completion = scored["completion_ids"][number][kept]
         mask = scored["tool_mask"][number][kept]
         advantages = scored["advantages"][number][kept] / scale
         row = Row(
-            episode=number,
+            episode=placed.episode,
             token_ids=[*prompt.tolist(), *completion.tolist()],
             loss_mask=[0] * len(prompt) + mask.tolist(),
             advantages=torch.cat([torch.zeros(len(prompt)), advantages]).double().numpy(),
@@ -134,7 +137,7 @@ class _RunReplayer(_Replayer):
     """Plays the recorded batch of each step, and keeps what the step trained in which order."""
 
     batches: Sequence[FrozenBatch]
-    minibatches: list[list[Unit]]
+    minibatches: dict[int, list[Unit]]
     critic_minibatches: list[list[Unit]]
 
     def play(self, tasks: Sequence[Any]) -> list[Episode]:
@@ -148,14 +151,14 @@ class _RunReplayer(_Replayer):
     def traced(self) -> list[TracedRow]:
         """Return what the step trained on."""
         old = self.scored.get("old_per_token_logps")
-        return [self._traced(row, old) for row in _rows(self)]
+        return [self._traced(place, row, old) for place, row in enumerate(_rows(self))]
 
-    def _traced(self, row: Row, old: torch.Tensor | None) -> TracedRow:
-        """Return a row with the old policy's log-probabilities."""
+    def _traced(self, place: int, row: Row, old: torch.Tensor | None) -> TracedRow:
+        """Return the row at ``place`` with the old policy's log-probabilities."""
         logprobs = None
         if old is not None:
-            kept = self.scored["completion_mask"][row.episode] == 1
-            numbers = old[row.episode][kept].double().numpy()
+            kept = self.scored["completion_mask"][place] == 1
+            numbers = old[place][kept].double().numpy()
             logprobs = np.concatenate([np.zeros(len(row.token_ids) - len(numbers)), numbers])
         return TracedRow(row.token_ids, row.loss_mask, row.advantages, logprobs)
 
@@ -166,9 +169,19 @@ class _RunReplayer(_Replayer):
         return output
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
-        self.minibatches.append([(int(row), None) for row in inputs["gem_row"]])
+        units = [unit for row in inputs["gem_row"] for unit in self._units(int(row))]
+        self.minibatches.setdefault(self.state.global_step, []).extend(units)
         loss: torch.Tensor = super()._compute_loss(model, inputs)
         return loss
+
+    def _units(self, place: int) -> list[Unit]:
+        """Return what is trained in the row at ``place``: a whole episode, or turns of one."""
+        assert self.step_batch is not None, "the step is under way"
+        if not self.several_rows:
+            return [(place, None)]
+        rows = self.step_batch.rows[place : place + 1]  # none where the row only fills up a pass
+        spans = [(row.episode, row.segment.spans) for row in rows if row.segment]
+        return [(episode, turn) for episode, own in spans for turn, _, _ in own]
 
 
 class _Report(TrainerCallback):
@@ -180,7 +193,7 @@ class _Report(TrainerCallback):
 
     def on_train_begin(self, *args: Any, **kwargs: Any) -> None:
         """Report the initial weights."""
-        self.trainer.minibatches = []
+        self.trainer.minibatches = {}
         self.trainer.critic_minibatches = []
         if self.trainer.critic is not None:
             _record(self.trainer)
@@ -190,11 +203,8 @@ class _Report(TrainerCallback):
         """Report after the last optimizer step of a training step."""
         updates = updates_per_step(self.trainer.recipe)
         if state.global_step % updates == 0:
-            passes = self.trainer.minibatches
-            each = len(passes) // updates
-            parts = [passes[first : first + each] for first in range(0, len(passes), each)]
-            minibatches = [[unit for part in window for unit in part] for window in parts]
-            self.trainer.minibatches = []
+            minibatches = list(self.trainer.minibatches.values())
+            self.trainer.minibatches = {}
             self.on_step(state.global_step // updates, self._trace(minibatches))
 
     def _trace(self, minibatches: list[list[Unit]]) -> StepTrace:

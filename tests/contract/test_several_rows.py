@@ -1,0 +1,127 @@
+"""Episodes of several rows: rows, advantages, loss, gradient and weights are the reference's."""
+
+from __future__ import annotations
+
+import pytest
+
+from gem_core.errors import GemError
+from gem_parity.bounds import WEIGHTS
+from gem_parity.cases import RunCase
+from gem_parity.frozen import frozen_episodes
+from gem_parity.measure import measure
+from gem_parity.reference import reference
+from gem_parity.replay import expected_rows
+from gem_parity.replays import load_replay
+from gem_parity.teacher_forced import teacher_forced
+
+HISTORIES = ["last", "window", "concat"]
+
+
+def overrides(history, *more):
+    keys = ["algorithm.estimator=rebn", "batch.episodes=16", "batch.group_size=2"]
+    keys += ["algorithm.epochs=1", f"context.history={history}", *more]
+    return keys + ["context.window=1"] * (history == "window")
+
+
+@pytest.fixture(scope="module")
+def adapter(package, refused):
+    """The trainer's replay module."""
+    if "context.history" in refused:
+        pytest.skip("the trainer refuses context.history, which test_config.py checks")
+    return load_replay(package.removeprefix("gem_"))
+
+
+@pytest.fixture(scope="module")
+def expect(model_dir):
+    from transformers import AutoModelForCausalLM
+
+    def run(recipe, episodes):
+        model = AutoModelForCausalLM.from_pretrained(model_dir).float()
+        return reference(recipe, expected_rows(recipe, episodes), model)
+
+    return run
+
+
+def frozen(history):
+    return frozen_episodes(16, group_size=2, history=history)
+
+
+def test_the_frozen_batch_has_uneven_numbers_of_rows():
+    for history in HISTORIES:
+        numbers = {sum(any(s.loss_mask) for s in e.segments) for e in frozen(history)}
+        assert {0, 1} < numbers and max(numbers) >= 4
+
+
+@pytest.mark.parametrize(
+    ("history", "keys"),
+    [
+        *((history, ()) for history in HISTORIES),
+        ("last", ("algorithm.loss_aggregation=sequence",)),
+        ("last", ("algorithm.loss_aggregation=sequence", "batch.micro_batch=2")),
+        ("window", ("batch.micro_batch=1",)),
+        ("last", ("algorithm.estimator=grpo",)),
+    ],
+)
+def test_the_first_gradient(adapter, expect, tiny, model_dir, history, keys):
+    recipe = tiny(*overrides(history, *keys))
+    found = adapter.replay(recipe, frozen(history), model_dir)
+    assert measure(found, expect(recipe, frozen(history))).faults == []
+
+
+def lose_a_row(batch):
+    victim = next(e for e in batch if sum(any(s.loss_mask) for s in e.segments) > 1)
+    victim.segments.pop()
+
+
+def take_the_advantage_of_another_turn(batch):
+    victim = next(e for e in batch if len(e.segments) > 2 and not e.stop_reason.failed)
+    first, second = victim.segments[:2]
+    (turn, *place), (other, *elsewhere) = first.spans[0], second.spans[0]
+    first.spans, second.spans = [(other, *place)], [(turn, *elsewhere)]
+
+
+@pytest.mark.parametrize("fault", [lose_a_row, take_the_advantage_of_another_turn])
+def test_a_fault_in_the_rows_is_found(adapter, expect, tiny, model_dir, fault):
+    recipe, broken = tiny(*overrides("last")), frozen("last")
+    fault(broken)
+    try:
+        found = adapter.replay(recipe, broken, model_dir)
+    except GemError as error:  # RL2's adapter counts the turns itself
+        assert fault is lose_a_row and "turns were played" in str(error)
+        return
+    assert measure(found, expect(recipe, frozen("last"))).faults
+
+
+_LAST = ("context.history=last", "algorithm.estimator=rebn")
+RUNS = {
+    "row per turn": RunCase(3, _LAST),
+    "window": RunCase(
+        3, ("context.history=window", "context.window=1", "algorithm.estimator=grpo")
+    ),
+    "mean of rows": RunCase(
+        3, (*_LAST, "algorithm.loss_aggregation=sequence", "algorithm.max_grad_norm=100")
+    ),
+    "narrow clip, micro-batches": RunCase(
+        3,
+        (*_LAST, "algorithm.clip_low=0.02", "algorithm.clip_high=0.02", "batch.micro_batch=2"),
+        ("algorithm.entropy_coef=0",),
+    ),
+    "critic": RunCase(3, ("context.history=last", "algorithm.estimator=gae")),
+}
+
+
+BY_EPISODE = ("rl2", "verl")
+"""Trainers whose recorded runs note minibatches by episode, so that rows cannot be compared."""
+
+
+@pytest.mark.parametrize("name", list(RUNS))
+def test_weights_after_every_step(adapter, config, refused, model_dir, trainer_name, name):
+    if trainer_name in BY_EPISODE:
+        pytest.skip("its recorded run notes minibatches by episode; the first gradient is above")
+    recipe = RUNS[name].recipe(list(refused), 3)
+    config.translate(recipe)
+    result = teacher_forced(recipe, model_dir, adapter.replay_run, adapter.TRAITS)
+    assert not result.faults, "; ".join(result.faults)
+    assert result.moved > 10 * WEIGHTS
+    if name.startswith("narrow clip"):
+        assert all(count > 0 for count in result.clipped)
