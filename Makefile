@@ -45,11 +45,13 @@ env-openrlhf:  ## environment of OpenRLHF
 env-oat:  ## environment of Oat
 env-rl2:  ## environment of RL2
 
-.PHONY: quickstart example
+.PHONY: quickstart example real-model
 quickstart: env-trl  ## train a small policy on this machine's CPU and plot it
 	$(TRL_PY) -m gem_core.cli quickstart
 example: env-trl  ## a whole training loop in one file: examples/minimal_loop.py
 	$(TRL_PY) examples/minimal_loop.py
+real-model: env-trl  ## train Gemma 3 270M on this machine's CPU; ACCEPT_TERMS=yes: you accept the terms of Gemma
+	$(TRL_PY) benchmarks/real_model/run.py $(if $(filter yes,$(ACCEPT_TERMS)),--accept-terms)
 
 .PHONY: test lint types doctest test-core test-compare $(ALL_TRAINERS:%=test-%)
 test: lint types $(TRAINERS:%=test-%) test-core test-compare doctest  ## everything; make -j2 runs two suites at a time

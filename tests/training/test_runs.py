@@ -77,6 +77,13 @@ def test_a_line_cut_by_a_kill_is_dropped_and_repeated_steps_count_once(tmp_path)
     assert [(row["step"], row["x"]) for row in run.metrics()] == [(1, 1.0), (2, 20.0), (3, 3.0)]
 
 
+def test_a_run_resumes_whatever_the_order_of_an_environments_parameters(tmp_path):
+    recipe = load_recipe("chain-sum", "tiny")
+    assert list(recipe.env[0].kwargs) != sorted(recipe.env[0].kwargs)  # as the file sorts them
+    RunDir.create(tmp_path, recipe, "trl")
+    RunDir.create(tmp_path, recipe, "trl", "resume")
+
+
 def test_a_run_with_a_cut_line_is_readable_after_it_is_resumed(tmp_path):
     run = RunDir.create(tmp_path, RECIPE, "trl")
     for step in (1, 2):

@@ -406,7 +406,7 @@ def continue_from(recipe: Recipe, run: RunDir) -> Recipe:
 def _flat(recipe: Recipe) -> dict[str, str]:
     """Return the values of a recipe by dotted key, as JSON; those without effect do not count."""
     values = flatten(without_idle(recipe).to_dict())
-    return {key: json.dumps(value) for key, value in values.items()}
+    return {key: json.dumps(value, sort_keys=True) for key, value in values.items()}
 
 
 def _episode(row: dict[str, Any], where: str) -> Episode:

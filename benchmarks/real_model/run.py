@@ -1,0 +1,150 @@
+"""Train a pretrained language model on a CPU, from nothing to a curve beside its controls.
+
+    .venvs/trl/bin/python benchmarks/real_model/run.py --accept-terms
+    .venvs/trl/bin/python benchmarks/real_model/run.py --table-only   # the page, from results/
+
+Downloads Gemma 3 270M (its terms: https://ai.google.dev/gemma/terms), cuts its vocabulary to the
+task's, gives it a warm start, trains it with TRL in the profile ``gemma``, plays the controls, and
+prints what came out. The run is a folder like any other; with ``--record`` its figures are copied
+into ``results/``, from which the page is made.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from real_model_page import HERE, RESULTS, write_page
+from real_model_page import report as report_of
+
+from gem_core.errors import GemError
+from gem_core.evaluation.controls.file import FILE as CONTROLS
+from gem_core.results import learning_curve, record
+from gem_core.runs import provenance
+from gem_core.runs.directory import files as run_files
+from gem_core.runs.directory.lock import exclusive
+from gem_core.runs.directory.run_dir import RunDir
+
+MODEL = "gemma-3-270m"
+PROFILE = "gemma"
+
+
+def main() -> int:
+    """Run what the options ask for."""
+    arguments = parse()
+    if arguments.table_only:
+        write_page()
+        return 0
+    folder = arguments.out / f"{arguments.baseline}-{arguments.trainer}-seed{arguments.seed}"
+    with exclusive(arguments.out):
+        run = measure(arguments, folder)
+    picture = learning_curve([run], folder / "learning-curve.png")
+    print(f"\n{report_of(run, folder)}\nThe curve: {picture}; the run: {run.path}")
+    if arguments.record:
+        keep(run, folder)
+        write_page()
+    return 0
+
+
+def parse() -> argparse.Namespace:
+    """Return the options; with ``--record`` a checkout with changes ends the program."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--baseline", default="chain-sum", help="(default: %(default)s)")
+    parser.add_argument("--trainer", default="trl", help="(default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="(default: %(default)s)")
+    parser.add_argument("--out", type=Path, default=Path("build/real-model"), help="folder of runs")
+    parser.add_argument("--set", action="append", default=[], dest="overrides", metavar="KEY=VALUE")
+    parser.add_argument("--accept-terms", action="store_true", help="accept the Gemma Terms of Use")
+    parser.add_argument("--record", action="store_true", help="keep the figures in results/")
+    parser.add_argument("--table-only", action="store_true", help="run nothing")
+    provenance.add_option(parser)
+    arguments = parser.parse_args()
+    if arguments.record and arguments.overrides:
+        parser.error("--set is for trials, which are not recorded: leave out --record.")
+    if arguments.record:
+        provenance.check_option(parser, arguments)
+    return arguments
+
+
+def measure(arguments: argparse.Namespace, folder: Path) -> RunDir:
+    """Get the model, train it and play the controls; return the finished run.
+
+    Every stage is a command that a user can give; each is printed before it runs.
+
+    Raises:
+        GemError: a command failed, or the folder has a run.
+    """
+    run = RunDir(folder / "run")
+    if folder.exists():
+        raise GemError(f"{folder} has a run: delete it, or name another folder with --out.")
+    began = provenance.commit()
+    seconds: dict[str, float] = {}
+    names = [arguments.baseline, "--profile", PROFILE]
+    get = ["model", "get", MODEL, "--json", "--profile", PROFILE]
+    get += ["--trim-vocabulary", arguments.baseline]
+    model = json.loads(
+        command(get + ["--accept-terms"] * arguments.accept_terms, "model", seconds, output=True)
+    )["folder"]
+    options = ["--trainer", arguments.trainer, "--run", str(run.path)]
+    for override in (f"model.path={model}", f"seed={arguments.seed}", *arguments.overrides):
+        options += ["--set", override]
+    command(["train", *names, *options], "train", seconds)
+    command(["controls", str(run.path), "--out", str(folder / "controls")], "controls", seconds)
+    if provenance.commit() != began:
+        raise GemError(
+            "The checkout changed while it ran: run it again in one that stays as it is."
+        )
+    run_files.write_object(folder / "stages.json", {"commit": began, "seconds": seconds})
+    return run
+
+
+def command(
+    words: Sequence[str], stage: str, seconds: dict[str, float], output: bool = False
+) -> str:
+    """Run a ``gem-core`` command, note its wall seconds, and return what it printed.
+
+    Args:
+        words: after ``gem-core``.
+        stage: the entry of ``seconds``.
+        seconds: wall seconds by stage.
+        output: return its output, in place of showing it.
+
+    Raises:
+        GemError: it failed; it has said why.
+    """
+    print(f"==> gem-core {' '.join(words)}", flush=True)
+    began = time.perf_counter()
+    done = subprocess.run(
+        [sys.executable, "-m", "gem_core.cli", *words],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE if output else None,
+        text=True,
+    )
+    seconds[stage] = round(time.perf_counter() - began, 1)
+    if done.returncode:
+        raise GemError(f"gem-core {words[0]} failed with exit code {done.returncode}, see above.")
+    return done.stdout or ""
+
+
+def keep(run: RunDir, folder: Path) -> None:
+    """Copy the figures of a run, its controls and its warm start into ``results/``."""
+    target = RESULTS / folder.name
+    if target.exists():
+        shutil.rmtree(target)
+    record(run, target)
+    shutil.copyfile(folder / "controls" / CONTROLS, target / CONTROLS)
+    shutil.copyfile(folder / "stages.json", target / "stages.json")
+    learning_curve([run], HERE / f"{folder.name}.png")
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except GemError as error:
+        sys.exit(f"run.py: {error}")
