@@ -69,7 +69,7 @@ class Updates:
             difference = initial - logprobs
             penalty = difference.exp() - 1 - difference
             term = float(_aggregate(trainer, inputs, penalty, mask))
-            policy -= algorithm.kl_coef * term * share.loss
+            policy -= trainer.beta * term * share.loss  # its coefficient, with the row scale
         self._loss += policy
 
     def end_update(self) -> None:

@@ -180,7 +180,7 @@ def test_the_page_has_the_pinned_version_of_each_trainer() -> None:
 ALTERED = {
     "verl": ("trainer/ppo/v1/replay_buffer.py", "def sample(", "def draw("),
     "openrlhf": ("trainer/ppo_trainer.py", "def save_logs_and_checkpoints(", "def save_all("),
-    "trl": ("trainer/grpo_trainer.py", "multimodal_fields,", ""),
+    "trl": ("trainer/grpo_trainer.py", "def _generate_single_turn(", "def _generate_turn("),
     "oat": ("algorithms/ppo.py", "def compute_ppo_advantages(", "def ppo_advantages("),
     "rl2": ("workers/base.py", "def optimizer_step(", "def step_optimizer("),
 }
