@@ -39,7 +39,8 @@ class MemoryLayout:
         sharding: what the GPUs divide among them unless the recipe sets ``hardware.sharding``.
         bytes_per_logit: of bfloat16 logits: the result and the tensors that the loss makes of it.
             10 is bfloat16, its float32 copy and the gradient of that; a loss that makes further
-            copies needs more. Measured by ``tests/integrations/<trainer>/test_logits.py``.
+            copies needs more. Measured by ``tests/integrations/<trainer>/test_logits.py``;
+            verl's by ``benchmarks/gpu_memory``.
         rows: rows of a forward pass where the recipe leaves it open: one, or a whole minibatch.
         packed: whether a pass can be bounded by ``batch.max_tokens_per_device``.
         default_tokens: bound of a pass where the recipe sets none; 0 = there is none.

@@ -24,7 +24,7 @@ TRAINER = Trainer(
         4,
         8,
         "full",
-        10,
+        14,
         "one",
         packed=True,
         default_tokens=16384,

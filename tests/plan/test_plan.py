@@ -23,7 +23,7 @@ FOUR = ("batch.micro_batch=1", "model.path=Qwen/Qwen3-4B-Base")
 
 def test_each_trainer_has_its_own_bytes_of_a_logit():
     logits = 12800 * 151936
-    expected = {"trl": 0, "verl": 10, "openrlhf": 20, "oat": 0, "rl2": 20}
+    expected = {"trl": 0, "verl": 14, "openrlhf": 20, "oat": 0, "rl2": 20}
     for trainer, size in expected.items():
         assert _logit_bytes(paper(), trainer) == size, trainer
     assert estimate(paper(), "rl2", 80).parts["logits"] == 20 * logits
@@ -156,7 +156,7 @@ def test_one_row_that_is_too_long_says_so():
 def test_the_parts_are_those_of_the_largest_moment():
     long = estimate(paper("batch.micro_batch=1"), "verl", 80)
     assert long.moment == "at the loss"
-    assert long.parts["logits"] == 12800 * 151936 * 10
+    assert long.parts["logits"] == 12800 * 151936 * 14
     short = estimate(paper("batch.micro_batch=1", "limits.max_context_tokens=512"), "verl", 80)
     assert short.moment != "at the loss"
     assert short.parts["temporaries"] > 0
