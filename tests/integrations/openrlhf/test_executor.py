@@ -74,8 +74,9 @@ def test_without_a_run_the_error_tells_how_to_start(monkeypatch):
 
 def test_an_episode_becomes_a_response(tiny, engine, tokenizer):
     response = play(rollout.GemAgentExecutor(tiny()), engine, tokenizer)
-    episode, _ = response["label"]
+    episode, _, row = response["label"]
     (segment,) = episode.segments
+    assert row == 0
     assert response["observation_tokens"] == segment.token_ids
     assert len(response["action_ranges"]) == len(episode.turns) >= 2
     requests = zip(response["action_ranges"], engine.requests, strict=True)
@@ -96,7 +97,7 @@ def test_each_turn_is_capped(tiny, engine, tokenizer):
     """OpenRLHF's own executor gives each turn the whole context, whatever was asked for."""
     executor = rollout.GemAgentExecutor(tiny("limits.max_tokens_per_turn=2"))
     response = play(executor, engine, tokenizer)
-    episode, _ = response["label"]
+    episode, _, _ = response["label"]
     assert {params.max_tokens for _, params in engine.requests} == {2}
     assert {turn.finish_reason for turn in episode.turns} == {FinishReason.LENGTH}
     assert response["truncated"]
@@ -229,7 +230,7 @@ def test_a_slow_environment_does_not_block_the_engine(tiny, engine, tokenizer, r
     responses = asyncio.run(together())
     assert len(ticks) > 5  # two blocking steps per episode; the loop kept running meanwhile
     for response in responses:
-        episode, _ = response["label"]
+        episode, _, _ = response["label"]
         assert episode.stop_reason is StopReason.ENV_ERROR
         assert "no answer from outside" in episode.error
         assert response["action_ranges"] == []  # a failed episode keeps its row, untrained
@@ -238,7 +239,7 @@ def test_a_slow_environment_does_not_block_the_engine(tiny, engine, tokenizer, r
 def test_the_state_at_a_cut_is_kept_for_the_critic(tiny, engine, tokenizer):
     recipe = tiny("limits.max_turns=2")
     response = play(rollout.GemAgentExecutor(recipe), engine, tokenizer)
-    episode, state = response["label"]
+    episode, state, _ = response["label"]
     assert episode.stop_reason is StopReason.TRUNCATED_TURNS
     tokens = response["observation_tokens"]
     assert state[: len(tokens)] == tokens and len(state) > len(tokens)
