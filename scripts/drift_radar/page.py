@@ -19,7 +19,7 @@ take other parameters, without installing anything (what it cannot read there is
 replaced function is the same; it does not see a change of behaviour elsewhere. Only the tests of an
 adapter show that.
 
-Checked on {date}, by `make drift`, which runs every week.
+Checked on {date}, by `make drift`, which a weekly workflow calls.
 
 | trainer | pinned version | newest version | uses compared | gone or changed | notes |
 |---|---|---|---|---|---|

@@ -98,7 +98,7 @@ class ContextConfig(Table, frozen=True, kw_only=True):
 
     template: str = "qwen3_general"
     """``qwen3_game``, ``qwen3_general``, ``code``, ``no``, ``chat`` (the tokenizer's own; where it
-    drops earlier thinking, a new token sequence begins, which TRL and OpenRLHF refuse), or
+    drops earlier thinking, a new token sequence begins), or
     ``custom``: the texts of ``[context.custom]``."""
     custom: CustomTemplate = CustomTemplate()
     history: History = "append"
