@@ -15,6 +15,11 @@ HEAD = (
     "engine busy", "peak GB", "GPU busy", "engine against trainer",
 )  # fmt: skip
 
+REHEARSAL = (
+    "Rehearsal on a CPU, not a GPU result: a tiny model, and stand-ins for engines and kernels."
+)
+"""What the page of a run without a GPU begins with."""
+
 
 def figures(run: RunDir) -> dict[str, Any]:
     """Return the figures of a finished run; rates are those of the steps after the first.
@@ -45,11 +50,17 @@ def _rate(rows: Sequence[Mapping[str, float]], tokens: str, seconds: str) -> flo
 
 
 def page(rows: Sequence[Mapping[str, Any]], machine: Mapping[str, Any]) -> str:
-    """Return the Markdown page of all trainers that have run."""
+    """Return the Markdown page of all trainers that have run.
+
+    Args:
+        rows: what was recorded of each trainer.
+        machine: what was recorded of the machine; ``rehearsal`` says whether no GPU took part.
+    """
     gpus = ", ".join(machine["gpus"]) or "no GPU"
     lines = [
         "# A few steps with each trainer",
         "",
+        *([f"**{REHEARSAL}**", ""] if machine["rehearsal"] else []),
         f"{gpus}; {machine['processor']}, {machine['cores']} cores; commit "
         f"`{short(machine['commit'])}`; started {machine['started']}.",
         "",

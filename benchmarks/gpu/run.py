@@ -57,11 +57,11 @@ def main() -> int:
     started = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%SZ")
     out = options.out or HERE / "results" / f"{'cpu' if options.cpu else 'gpu'}-{started}"
     out.mkdir(parents=True, exist_ok=True)
-    write(out / "machine.json", {**machine(), "started": started})
+    write(out / "machine.json", {**machine(), "rehearsal": options.cpu, "started": started})
     rows = []
     for name in options.trainers:
         print(f"{name}: ...", flush=True)
-        row = {"trainer": name, **one(name, options, out)}
+        row = {"trainer": name, "rehearsal": options.cpu, **one(name, options, out)}
         write(out / f"{name}.json", row)
         rows.append(row)
         print(f"{name}: {row['status']} after {row['seconds']:.0f} s", flush=True)

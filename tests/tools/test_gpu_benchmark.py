@@ -69,7 +69,9 @@ def test_each_failure_is_recorded_and_the_others_go_on(tmp_path, interpreters):
     page = (out / "summary.md").read_text()
     assert "## trl: failed" in page and "CUDA out of memory" in page and "pip install vllm" in page
     machine = json.loads((out / "machine.json").read_text())
-    assert set(machine) == {"platform", "processor", "cores", "gpus", "commit", "started"}
+    known = {"platform", "processor", "cores", "gpus", "commit", "rehearsal", "started"}
+    assert set(machine) == known and machine["rehearsal"] is True
+    assert page.splitlines()[2].startswith("**Rehearsal on a CPU, not a GPU result:")
 
 
 FIRST_STEP = "for run; do :; done; mkdir -p $run; echo '{}' > $run/metrics.jsonl"
@@ -127,6 +129,8 @@ def test_a_slow_start_is_no_hang(tmp_path, card):
     hangs = trainer(tmp_path, "verl", f"{FIRST_STEP}; sleep 600")
     run(*card, "--minutes", "0", "--trainers", "trl", "verl", slow, hangs)
     first, second = (json.loads((tmp_path / f"out/{n}.json").read_text()) for n in ("trl", "verl"))
+    assert first["rehearsal"] is False
+    assert "ehearsal" not in (tmp_path / "out/summary.md").read_text()
     assert (first["status"], first["exit"], first["first_step_s"]) == ("failed", 3, None)
     assert (second["status"], second["exit"]) == ("late", None)
     assert second["first_step_s"] > 0

@@ -30,5 +30,7 @@ def test_three_steps_make_a_whole_result(tmp_path):
     assert row["trained_tokens_per_s"] > 0
     assert len(row["logprob_difference"]) == 3
     assert all(0 <= difference < 1e-4 for difference in row["logprob_difference"])
-    assert "| trl | 1.16" in (tmp_path / "summary.md").read_text()
+    assert row["rehearsal"] is True
+    page = (tmp_path / "summary.md").read_text()
+    assert "| trl | 1.16" in page and "**Rehearsal on a CPU, not a GPU result:" in page
     assert (tmp_path / "trl.log").stat().st_size > 0
