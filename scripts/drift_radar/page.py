@@ -19,6 +19,12 @@ take other parameters, without installing anything (what it cannot read there is
 replaced function is the same; it does not see a change of behaviour elsewhere. Only the tests of an
 adapter show that.
 
+Two things are not compared. Settings that a trainer's class inherits from transformers (TRL's
+`GRPOConfig` from `TrainingArguments`, as `max_grad_norm` and `save_strategy`) are no part of
+the trainer's wheel, and neither is anything else that it takes from the packages it depends on.
+RL2's later source, for which `integrations/gem_rl2/newer/` is, has no release in the package index;
+what is compared of RL2 is the released version.
+
 Checked on {date}, by `make drift`, which a weekly workflow calls.
 
 | trainer | pinned version | newest version | uses compared | gone or changed | notes |

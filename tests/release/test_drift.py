@@ -13,8 +13,9 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
 griffe = pytest.importorskip("griffe", reason="griffelib is in the environment of the core")
 import drift  # noqa: E402
+from drift_radar.by_hand import FIELDS, OTHER_SOURCE  # noqa: E402
 from drift_radar.compare import compare  # noqa: E402
-from drift_radar.page import Checked, page  # noqa: E402
+from drift_radar.page import HEAD, Checked, page  # noqa: E402
 from drift_radar.release import Release, download  # noqa: E402
 from drift_radar.seams import Adapter  # noqa: E402
 
@@ -167,6 +168,16 @@ def test_the_page_names_what_moved(adapter: Adapter, tmp_path: Path) -> None:
     text = page([Checked("trl", "1.0", "1.1", report)], "2026-01-02")
     assert "Checked on 2026-01-02" in text and "## trl 1.0 -> 1.1" in text
     assert re.search(r"^- gone: trl.GRPOTrainer.score: .*trainer.py:\d+", text, re.MULTILINE)
+
+
+def test_the_page_says_what_is_not_compared() -> None:
+    text = drift.PAGE.read_text(encoding="utf-8")
+    assert text.startswith(HEAD.split("Checked on")[0]), "run python scripts/drift.py --write"
+    assert "inherits from transformers" in text and "`integrations/gem_rl2/newer/`" in text
+    assert OTHER_SOURCE == {"rl2": ("newer",)} and FIELDS["trl"] == "trl.GRPOConfig"
+    assert all(
+        (ROOT / "integrations" / f"gem_{n}" / f).is_dir() for n, (f,) in OTHER_SOURCE.items()
+    )
 
 
 def test_the_page_has_the_pinned_version_of_each_trainer() -> None:
