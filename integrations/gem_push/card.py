@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,11 +12,17 @@ from gem_core.results.tables import HEAD, markdown_table, result_rows, success
 from gem_core.runs.directory.run_dir import RunDir
 from gem_push.evidence import Measurements
 
+_WORD = re.compile(r"[\w-]+", re.ASCII)
 _MARKS = str.maketrans({mark: f"\\{mark}" for mark in "\\`*_[]|#!"})
 
 
 def model_card(
-    run: RunDir, result: Mapping[str, Any], repo: str, evidence: Measurements, curve: str | None
+    run: RunDir,
+    result: Mapping[str, Any],
+    repo: str,
+    evidence: Measurements,
+    curve: str | None,
+    changed: Sequence[str] | None,
 ) -> str:
     """Return ``README.md`` of the model repository.
 
@@ -25,6 +32,8 @@ def model_card(
         repo: ``OWNER/NAME``.
         evidence: controls and lockstep, each named only where it was measured.
         curve: file of the learning curve in the repository; ``None`` = there is none.
+        changed: keys of the recipe whose values were not published; ``None`` = the repository has
+            no recipe that can be run.
     """
     parts = [
         _head(run),
@@ -40,7 +49,7 @@ def model_card(
         parts.append(f"## Learning curve\n\n![success over training steps]({curve})")
     if evidence.lockstep:
         parts.append(_lockstep(run, evidence))
-    parts += [_recipe(run), _versions(run)]
+    parts += [_recipe(run, repo, changed), _versions(run)]
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"
 
 
@@ -95,8 +104,25 @@ def _lockstep(run: RunDir, evidence: Measurements) -> str:
     )
 
 
-def _recipe(run: RunDir) -> str:
-    return f"## Recipe\n\n`recipe.json` has every key of the recipe {plain(run.recipe.name)}."
+def _recipe(run: RunDir, repo: str, changed: Sequence[str] | None) -> str:
+    name = plain(run.recipe.name)
+    if changed is None:
+        return f"## Recipe\n\n`recipe.json` has every key of the recipe {name}."
+    trainer = str(run.info["trainer"])
+    lines = [
+        f"## Recipe\n\n`recipe.toml` has every key of the recipe {name}; `recipe.json` has the "
+        "same for programs. With gem-core and the trainer in the versions below, this runs the "
+        "experiment again:",
+        f"```bash\nhf download {repo} recipe.toml --local-dir .\n"
+        f"gem-core train recipe.toml --trainer {trainer if _WORD.fullmatch(trainer) else 'NAME'}"
+        "\n```",
+    ]
+    if changed:
+        lines.append(
+            f"Before that, write your own values of {', '.join(map(plain, changed))}: those of the "
+            "run were places on a machine, or secrets, and are not published."
+        )
+    return "\n\n".join(lines)
 
 
 def _versions(run: RunDir) -> str:

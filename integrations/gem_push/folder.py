@@ -12,19 +12,27 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gem_core.errors import MissingDependencyError, RunError
+import msgspec
+
+from gem_core.errors import MissingDependencyError, RecipeError, RunError
 from gem_core.results.plots import learning_curve
 from gem_core.runs.directory import episode_store
 from gem_core.runs.directory import files as run_files
 from gem_core.runs.directory.run_dir import RunDir
+from gem_core.runs.recipe.files import flatten
+from gem_core.runs.recipe.load import stored_recipe, without_idle
+from gem_core.runs.recipe.recipe import Recipe
 from gem_core.runs.redaction import is_secret_name, redact
 from gem_push.card import model_card
 from gem_push.evidence import Measurements
+from gem_push.recipe_file import recipe_text
 
 MODEL_FILES = frozenset({".json", ".safetensors", ".txt", ".model", ".jinja"})
 """Suffixes of a model's files; others, such as pickles and Python code, can run code."""
 CURVE = "learning-curve.png"
 RECIPE = "recipe.json"
+RECIPE_TOML = "recipe.toml"
+"""The same recipe as `RECIPE`, as ``gem-core train`` reads it; keys without effect are left out."""
 
 
 def write_folder(
@@ -47,21 +55,67 @@ def write_folder(
     """
     result = run.result
     left_out = _copy_model(run, folder)
-    _write_json(folder / RECIPE, public_recipe(run))
+    _write_json(folder / RECIPE, public_recipe(run.recipe))
+    changed = _write_toml(folder / RECIPE_TOML, without_idle(run.recipe), left_out)
     _write_lines(folder / "metrics.jsonl", run.metrics())
     _write_lines(folder / "evals.jsonl", run.evals())
     curve = _draw(run, folder / CURVE, left_out)
     if episodes:
         _copy_episodes(run, folder, left_out)
-    card = model_card(run, result, repo, evidence, curve)
+    card = model_card(run, result, repo, evidence, curve, changed)
     (folder / "README.md").write_text(card, encoding="utf-8")
     return left_out
 
 
-def public_recipe(run: RunDir) -> dict[str, Any]:
-    """Return the recipe without secrets; of a place on this machine the last name is kept."""
-    data: dict[str, Any] = redact(run.recipe.to_dict(), is_secret_name)
+def _write_toml(path: Path, recipe: Recipe, left_out: list[str]) -> list[str] | None:
+    """Write the recipe that can be run; return the keys that have other values in it.
+
+    Where TOML cannot say the recipe (a parameter of an environment may be ``None``), nothing is
+    written, and ``None`` returned.
+    """
+    public = public_recipe(recipe)
+    try:
+        text = recipe_text(public)
+        same = stored_recipe(msgspec.toml.decode(text)) == stored_recipe(public)
+    except (RunError, RecipeError) as error:
+        left_out.append(f"{path.name} ({error})")
+        return None
+    if not same:
+        left_out.append(f"{path.name} (a parameter of the recipe is None, and TOML has no None)")
+        return None
+    path.write_text(text, encoding="utf-8")
+    return changed_keys(recipe.to_dict(), public)
+
+
+def public_recipe(recipe: Recipe) -> dict[str, Any]:
+    """Return a recipe without secrets; of a place on this machine the last name is kept."""
+    data: dict[str, Any] = redact(recipe.to_dict(), is_secret_name)
     return {key: _without_places(value) for key, value in data.items()}
+
+
+def changed_keys(recipe: Mapping[str, Any], public: Mapping[str, Any]) -> list[str]:
+    """Return the dotted keys of a recipe whose values are others in what is published of it.
+
+    >>> changed_keys({"env": [{"id": "a"}], "seed": 1}, {"env": [{"id": "b"}], "seed": 1})
+    ['env.0.id']
+    """
+    was, now = _with_positions(recipe), _with_positions(public)
+    return [key for key, value in was.items() if now[key] != value]
+
+
+def _with_positions(tables: Mapping[str, Any]) -> dict[str, Any]:
+    """Return dotted keys and values; the tables of a list have their positions as keys."""
+    return flatten({key: _items(value) for key, value in tables.items()})
+
+
+def _items(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _items(inner) for key, inner in value.items()}
+    if not isinstance(value, list | tuple):
+        return value
+    if any(isinstance(item, Mapping) for item in value):
+        return {str(number): _items(item) for number, item in enumerate(value)}
+    return list(value)
 
 
 def _without_places(value: Any) -> Any:

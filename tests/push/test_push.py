@@ -78,6 +78,7 @@ def test_a_dry_run_writes_what_only_holds_data(
         "config.json",
         "model.safetensors",
         "recipe.json",
+        "recipe.toml",
         "metrics.jsonl",
         "evals.jsonl",
         "episodes.jsonl.gz",
