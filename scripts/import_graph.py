@@ -37,7 +37,9 @@ KERNEL_MAY_IMPORT = {"numpy", "msgspec"}
 COMPANIONS = {
     "gem_adapters": (),
     "gem_compare": ("gem_view",),
+    "gem_completion": (),
     "gem_conform": ("gem_adapters", "gem_compare", "gem_parity"),
+    "gem_export": (),
     "gem_init": (),
     "gem_models": (),
     "gem_parity": (),
@@ -46,6 +48,7 @@ COMPANIONS = {
     "gem_sandbox": (),
     "gem_server": (),
     "gem_view": (),
+    "gem_yaml": (),
 }
 """The packages beside the core that are no adapters, and those of them that each imports."""
 LAZY = {("env", "envs")}

@@ -11,7 +11,9 @@ from gem_core.cli.values import positive
 def add_controls_options(verb: argparse.ArgumentParser) -> None:
     """Add them, except ``--set``."""
     verb.add_argument(
-        "source", metavar="RUN|BASELINE|FILE", help="a run directory, a baseline or a TOML file"
+        "source",
+        metavar="RUN|BASELINE|FILE",
+        help="a run directory, a baseline or a file (TOML, YAML)",
     )
     verb.add_argument("--profile", help="profile that is merged over a baseline")
     verb.add_argument(

@@ -90,7 +90,10 @@ def _browse(verbs: Verbs) -> None:
 def _experiment(verbs: Verbs) -> None:
     verb = verbs("train", "experiment:train", "train a recipe, and evaluate before and after")
     verb.add_argument(
-        "baseline", nargs="?", metavar="BASELINE|FILE", help="a shipped baseline or a TOML file"
+        "baseline",
+        nargs="?",
+        metavar="BASELINE|FILE",
+        help="a shipped baseline or a file (TOML, YAML)",
     )
     verb.add_argument("--trainer", required=True, help="name of the trainer")
     verb.add_argument(
@@ -100,7 +103,7 @@ def _experiment(verbs: Verbs) -> None:
         metavar="RUN",
         help="continue from the model of this run, with its recipe or the named baseline",
     )
-    verb.add_argument("--profile", help="tiny (for CPUs), paper (for GPUs), or a TOML file")
+    verb.add_argument("--profile", help="tiny (for CPUs), paper (for GPUs), or a file (TOML, YAML)")
     add_set(verb)
     _add_run(verb, "runs/<recipe>-<trainer>-seed<seed>")
 

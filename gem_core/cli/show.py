@@ -9,7 +9,7 @@ from typing import Any
 from gem_core.cli.output import print_json, quiet_libraries
 from gem_core.env.registration import client_parameters, list_envs, make_from_data, spec
 from gem_core.errors import MissingDependencyError, RecipeError, UnknownNameError, unknown
-from gem_core.runs.recipe.files import shipped
+from gem_core.runs.recipe.files import is_recipe_file, shipped
 from gem_core.runs.recipe.load import load_recipe, recipe_from_dict
 from gem_core.runs.recipe.recipe import Recipe, get_key, recipe_keys
 
@@ -25,7 +25,7 @@ def show(arguments: argparse.Namespace) -> int:
     template, first prompt, and what the scripted players reach.
     """
     name = arguments.name
-    if name in shipped("baselines") or name.endswith(".toml"):
+    if name in shipped("baselines") or is_recipe_file(name):
         recipe = load_recipe(name, arguments.profile, arguments.overrides)
         values = _values(recipe, load_recipe(name))
     else:

@@ -10,7 +10,7 @@ from gem_core.env.registration import list_envs, spec
 from gem_core.errors import GemError, RecipeError, UnknownNameError, unknown
 from gem_core.runs.directory.run_dir import RunDir
 from gem_core.runs.environments.data import make_for_run
-from gem_core.runs.recipe.files import shipped
+from gem_core.runs.recipe.files import is_recipe_file, shipped
 from gem_core.runs.recipe.load import load_recipe, override, recipe_from_dict
 from gem_core.runs.recipe.recipe import EnvConfig, Recipe
 from gem_core.runs.splits import env_key, split_envs
@@ -40,7 +40,8 @@ def read_subject(
     """Read a run, a recipe, or ids and patterns of environments.
 
     Args:
-        sources: one run directory, baseline or TOML file; or ids and patterns of environments.
+        sources: one run directory, baseline or file of a recipe; or ids and patterns of
+            environments.
         profile: merged over a baseline.
         overrides: ``dotted.key=value``; with ids, ``env.0`` is the first environment.
 
@@ -53,7 +54,7 @@ def read_subject(
         _alone(sources, "a run")
         recipe = override(run.recipe, overrides)
         return EvaluationSubject(_only_evaluated(recipe), run, counted=True)
-    if first.endswith(".toml") or first in shipped("baselines"):
+    if is_recipe_file(first) or first in shipped("baselines"):
         _alone(sources, "a recipe")
         recipe = load_recipe(first, profile, overrides)
         return EvaluationSubject(_only_evaluated(recipe), None, counted=True)

@@ -23,7 +23,9 @@ def add_doctor_options(verb: argparse.ArgumentParser) -> None:
         help="where the run is to train (default: on a GPU if there is one)",
     )
     verb.add_argument("--recipe", metavar="BASELINE|FILE", help="also check that this could start")
-    verb.add_argument("--profile", help="profile of the recipe: tiny, small, paper, or a TOML file")
+    verb.add_argument(
+        "--profile", help="profile of the recipe: tiny, small, paper, or a file (TOML, YAML)"
+    )
     verb.add_argument(
         "--gpus", metavar="NxGB", help="GPUs to reckon with for the recipe: 8x80 = 8 of 80 GB"
     )
@@ -34,12 +36,14 @@ def add_doctor_options(verb: argparse.ArgumentParser) -> None:
 
 def add_plan_options(verb: argparse.ArgumentParser) -> None:
     """Add those of ``plan``."""
-    verb.add_argument("baseline", metavar="BASELINE|FILE", help="a shipped baseline or a TOML file")
+    verb.add_argument(
+        "baseline", metavar="BASELINE|FILE", help="a shipped baseline or a file (TOML, YAML)"
+    )
     verb.add_argument("--trainer", required=True, help="name of the trainer")
     verb.add_argument(
         "--gpus", required=True, metavar="NxGB", help="GPUs of one machine: 8x80 = 8 of 80 GB"
     )
-    verb.add_argument("--profile", help="tiny (for CPUs), paper (for GPUs), or a TOML file")
+    verb.add_argument("--profile", help="tiny (for CPUs), paper (for GPUs), or a file (TOML, YAML)")
     add_json(verb)
     add_set(verb)
 

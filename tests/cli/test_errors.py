@@ -27,7 +27,8 @@ def bad(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("x")
     (tmp_path / "latin.toml").write_bytes(b'name = "\xe9"\n')
     (tmp_path / "broken.toml").write_text("[[env]]\nid=")
-    (tmp_path / "recipe.yaml").write_text("name: x\n")
+    (tmp_path / "recipe.json").write_text('{"name": "x"}')
+    (tmp_path / "broken.yaml").write_text("name: [x\n")
     run = RunDir.create(tmp_path / "cut", load_recipe(GUESS, "tiny"), "trl")
     RunDir.create(tmp_path / "run", run.recipe, "trl")
     (run.path / "run.json").write_text('{"trainer": "tr')
@@ -39,10 +40,12 @@ RECIPES = [
     ("folder.toml", "folder.toml: Is a directory"),
     ("latin.toml", "latin.toml is not UTF-8 text (byte 0xe9 at position 8): save it as UTF-8."),
     ("broken.toml", "broken.toml is not valid TOML: "),
+    ("missing.yaml", "missing.yaml: No such file or directory"),
+    ("broken.yaml", "broken.yaml: not valid YAML: line 2: "),
 ]
 NO_RECIPE = [
-    ("recipe.yaml", "recipe.yaml: a recipe is a TOML file; write it as TOML and name it"),
-    ("other.yaml", "There is no file other.yaml, and a recipe is a TOML file"),
+    ("recipe.json", "recipe.json: a recipe is a TOML file; write it as TOML and name it"),
+    ("other.json", "There is no file other.json, and a recipe is a TOML file"),
     ("guess-the-numbr", "`gem-core list --kind baselines` lists them"),
 ]
 READERS = [

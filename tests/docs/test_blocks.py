@@ -13,6 +13,7 @@ import tomllib
 from gem_core.cli import main
 from gem_core.env.registration.references import trust
 from gem_core.runs.recipe.load import recipe_from_dict
+from gem_yaml import read_yaml
 
 sys.path.insert(0, str(Path(__file__).parent))
 from command_rules import check_line, check_syntax, lines_of
@@ -20,7 +21,7 @@ from page_blocks import EXEMPT, ROOT, Block, all_blocks, blocks, exemption, page
 from python_runner import missing
 
 RUNNER = Path(__file__).with_name("python_runner.py")
-KINDS = {"bash", "sh", "indented", "toml", "python", "text"}
+KINDS = {"bash", "sh", "indented", "toml", "python", "text", "yaml"}
 FOUND = all_blocks()
 OF_OTHER_PACKAGES = {
     "gem_core.envs.bridges.as_gymnasium": "make test-bridges",
@@ -57,6 +58,11 @@ def test_tables_of_a_recipe_are_loaded(block: Block) -> None:
     data = {"name": "page", "env": [{"id": "game:GuessTheNumber-v0-easy"}]}
     with trust(True):
         recipe_from_dict({**data, **tomllib.loads(block.text)})
+
+
+@pytest.mark.parametrize("block", of("yaml"), ids=where)
+def test_recipes_in_yaml_are_loaded(block: Block) -> None:
+    recipe_from_dict(read_yaml(block.text))
 
 
 @pytest.mark.parametrize("page", sorted({block.page for block in of("python")}))

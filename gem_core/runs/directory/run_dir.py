@@ -209,10 +209,13 @@ class RunDir:
         lines = run_files.read_lines(self.path / "evals.jsonl", EvalLine, at_most=at_most)
         return list({(row["step"], row["when"]): row for row in lines}.values())
 
-    def episodes(self) -> Iterator[tuple[dict[str, Any], Episode]]:
+    def episodes(self, advantages: bool = False) -> Iterator[tuple[dict[str, Any], Episode]]:
         """Yield ``({"step": ..., "split": ...}, episode)`` of every logged episode.
 
         Of an episode that was played again because its step was repeated, the last one counts.
+
+        Args:
+            advantages: where those of its turns were stored, ``"advantages"`` has them.
 
         Raises:
             RunError: the file is damaged.
@@ -223,7 +226,9 @@ class RunDir:
         for number, row in enumerate(store.read_records(path)):
             if number < len(keys) and last[keys[number]] == number:
                 tags = {"step": row.pop("step"), "split": row.pop("split")}
-                row.pop("advantages", None)
+                stored = row.pop("advantages", None)
+                if advantages and stored is not None:
+                    tags["advantages"] = stored
                 yield tags, _episode(row, f"{path}: line {number + 1}")
 
     def lines(self, name: str, *kinds: Any) -> Iterator[dict[str, Any]]:

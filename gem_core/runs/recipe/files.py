@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,9 @@ else:
 
 LISTS = ("env", "eval.env")
 """The keys of a recipe that are lists of tables."""
+FORMATS = "gem_core.recipe_formats"
+"""Group of the entry points of formats besides TOML: the ending of the file, without its dot -> a
+function from the text to its tables. It raises RecipeError, to which the file's name is added."""
 _OTHER_FORMATS = (".yaml", ".yml", ".json", ".ini", ".cfg", ".py")
 _OPTIONAL = "eval.env"
 """The list that may be absent; an override of the item after its last adds one."""
@@ -29,12 +33,12 @@ def read_tables(
     """Return the merged tables of a baseline, a profile and overrides; nothing is validated.
 
     Args:
-        baseline: a TOML file, or the name of a shipped baseline.
-        profile: a TOML file, or the name of a shipped profile.
+        baseline: a file (TOML or YAML), or the name of a shipped baseline.
+        profile: a file, or the name of a shipped profile.
         overrides: ``dotted.key=value`` strings.
 
     Raises:
-        RecipeError: there is no such file, it is not TOML, or an override is malformed.
+        RecipeError: there is no such file, it cannot be read, or an override is malformed.
     """
     tables = _with_base(_read(baseline, "baselines"))
     own_profiles = tables.pop("profiles", {})
@@ -48,11 +52,11 @@ def read_own_profile(baseline: str | Path, profile: str) -> dict[str, Any]:
     """Return what a baseline, or its base, sets in a profile; empty if it sets nothing.
 
     Args:
-        baseline: a TOML file, or the name of a shipped baseline.
+        baseline: a file (TOML or YAML), or the name of a shipped baseline.
         profile: the name of a profile.
 
     Raises:
-        RecipeError: there is no such file, or it is not TOML.
+        RecipeError: there is no such file, or it cannot be read.
 
     >>> read_own_profile("code-contest", "paper")["model"]["path"]
     'Qwen/Qwen3-4B-Base'
@@ -198,6 +202,26 @@ def shipped(kind: str) -> dict[str, Path]:
     }
 
 
+def is_recipe_file(name: str | Path) -> bool:
+    """Return whether something that was named is a file of a recipe, by its ending.
+
+    >>> is_recipe_file("mine.toml"), is_recipe_file("guess-the-number-easy")
+    (True, False)
+    """
+    return _reader(Path(name).suffix) is not None
+
+
+def _reader(suffix: str) -> Callable[[str], dict[str, Any]] | None:
+    """Return what reads the text of a recipe with this ending, if there is something."""
+    if suffix == ".toml":
+        return tomllib.loads
+    points = entry_points(group=FORMATS, name=suffix.removeprefix(".")) if suffix else ()
+    for point in points:
+        loaded: Callable[[str], dict[str, Any]] = point.load()
+        return loaded
+    return None
+
+
 def _read(source: str | Path, kind: str) -> dict[str, Any]:
     if not isinstance(source, (str, Path)):
         raise RecipeError(
@@ -205,13 +229,14 @@ def _read(source: str | Path, kind: str) -> dict[str, Any]:
             "recipe_from_dict takes a table."
         )
     path = Path(source)
-    if path.suffix != ".toml":
+    reader = _reader(path.suffix)
+    if reader is None:
         known = shipped(kind)
         if str(source) not in known:
             raise RecipeError(_no_such_recipe(str(source), kind, known))
-        path = known[str(source)]
+        path, reader = known[str(source)], tomllib.loads
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return reader(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise RecipeError(f"Cannot read the recipe {path}: {error.strerror}.") from None
     except UnicodeDecodeError as error:
@@ -219,6 +244,8 @@ def _read(source: str | Path, kind: str) -> dict[str, Any]:
         raise RecipeError(f"{path} is not UTF-8 text ({place}): save it as UTF-8.") from None
     except tomllib.TOMLDecodeError as error:
         raise RecipeError(f"{path} is not valid TOML: {error}.") from None
+    except RecipeError as error:
+        raise RecipeError(f"{path}: {error}") from None
 
 
 def _no_such_recipe(source: str, kind: str, known: Mapping[str, Path]) -> str:

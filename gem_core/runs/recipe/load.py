@@ -31,8 +31,8 @@ def load_recipe(
     """Read a recipe.
 
     Args:
-        baseline: a TOML file, or the name of a shipped baseline.
-        profile: a TOML file, or the name of a shipped profile.
+        baseline: a file (TOML, YAML), or the name of a shipped baseline.
+        profile: a file (TOML, YAML), or the name of a shipped profile.
         overrides: ``dotted.key=value`` strings; the value is TOML (a bare word is a string).
 
     Raises:
