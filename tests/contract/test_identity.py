@@ -47,19 +47,20 @@ def test_every_adapter_has_the_same_modules(package):
 
 def test_nothing_outside_the_adapter_imports_it(package):
     root = Path(__file__).parents[2]
-    # The trainer's own loop, on its stand-ins, its runs with real engines, the layout of its rows,
-    # and the faults that are put into adapters.
+    # The trainer's own loop, on its stand-ins, its runs with real engines, its updates on tensors
+    # without data, the layout of its rows, and the faults that are put into adapters.
     own_loop = root / "benchmarks" / "overhead" / f"own_{package.removeprefix('gem_')}.py"
     trainer = package.removeprefix("gem_")
     parts = ("cases", "checks", "weights")
     engines = [root / "benchmarks" / "engines" / f"{trainer}_{part}.py" for part in parts]
     rows = root / "benchmarks" / f"{trainer}_rows" / "run.py"
+    memory = root / "benchmarks" / "gpu_memory" / f"{trainer}_update.py"
     faults = [root / "benchmarks" / "parity" / name for name in ("faults.py", "two_ranks.py")]
     replays = root / "benchmarks" / "parity" / "src" / "gem_replays"
     offenders = []
     for area in ("gem_core", "integrations", "benchmarks"):
         for path in (root / area).rglob("*.py"):
-            if package in path.parts or path in (own_loop, rows, *engines, *faults):
+            if package in path.parts or path in (own_loop, rows, memory, *engines, *faults):
                 continue
             if path.parent == replays and path.stem.partition("_")[0] == trainer:
                 continue
