@@ -111,6 +111,15 @@ def test_show_a_baseline_cites_the_source_of_its_values(gem):
     assert "#" not in rate  # the profile's value is not the paper's
 
 
+def test_show_has_what_the_agent_is_told_of_its_tools(gem):
+    one = ("show", "guess-the-number-easy", "--episodes", "1", "--set")
+    code, out, _ = gem(*one, 'env.0.tools=["python"]', "--set", "env.0.tool_use.calls=3")
+    assert code == 0 and "You may use tools, up to 3 times" in out
+    assert "<python>" in out.partition("--- first prompt")[2]
+    code, _, err = gem(*one, 'env.0.tools=[{ name = "python", second = 1 }]')
+    assert code == 2 and "Did you mean 'seconds'?" in err
+
+
 @pytest.mark.parametrize("name", ["game:GuesTheNumber-v0-easy", "guess-the-numbr-easy"])
 def test_show_guesses_what_was_meant(gem, name):
     code, out, err = gem("show", name)

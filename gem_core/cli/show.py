@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from contextlib import closing
 from typing import Any
 
 from gem_core.cli.output import print_json, quiet_libraries
@@ -11,7 +12,7 @@ from gem_core.env.registration import client_parameters, list_envs, make_from_da
 from gem_core.errors import MissingDependencyError, RecipeError, UnknownNameError, unknown
 from gem_core.runs.recipe.files import is_recipe_file, shipped
 from gem_core.runs.recipe.load import load_recipe, recipe_from_dict
-from gem_core.runs.recipe.recipe import Recipe, get_key, recipe_keys
+from gem_core.runs.recipe.recipe import EnvConfig, Recipe, Split, get_key, recipe_keys
 
 _TEMPLATE = "qwen3_game"
 """Of an environment that is shown by its id, without ``--model``."""
@@ -31,9 +32,10 @@ def show(arguments: argparse.Namespace) -> int:
     else:
         recipe = _recipe_of(arguments)
         values = None
+    tables: list[tuple[Split, list[EnvConfig]]] = [("train", recipe.env), ("eval", recipe.eval.env)]
     environments = [
         _environment(recipe, split, number, arguments)
-        for split, configs in (("train", recipe.env), ("eval", recipe.eval.env))
+        for split, configs in tables
         for number in range(len(configs))
     ]
     if arguments.json:
@@ -84,7 +86,7 @@ def _values(recipe: Recipe, baseline: Recipe) -> dict[str, dict[str, Any]]:
 
 
 def _environment(
-    recipe: Recipe, split: str, number: int, arguments: argparse.Namespace
+    recipe: Recipe, split: Split, number: int, arguments: argparse.Namespace
 ) -> dict[str, Any]:
     """Return what is shown of one environment of a recipe."""
     config = (recipe.env if split == "train" else recipe.eval.env)[number]
@@ -129,14 +131,16 @@ def _print_environment(shown: dict[str, Any]) -> None:
             )
 
 
-def _prompt(recipe: Recipe, split: str, number: int, model: str | None) -> tuple[str, str]:
+def _prompt(recipe: Recipe, split: Split, number: int, model: str | None) -> tuple[str, str]:
     """Return the first prompt of seed 0, and what it lacks.
 
     The template ``chat`` is the tokenizer's own: where there is none here, the observation is
     returned without it.
     """
     from gem_core.episodes.context import Context, get_template
+    from gem_core.runs.environments.tools import with_tools
     from gem_core.runs.recipe.templates import recipe_template
+    from gem_core.runs.splits import env_key
 
     if recipe.context.template == "chat":
         try:
@@ -148,7 +152,13 @@ def _prompt(recipe: Recipe, split: str, number: int, model: str | None) -> tuple
     else:
         note = ""
     config = (recipe.env if split == "train" else recipe.eval.env)[number]
-    observation, info = make_from_data(config.id, config.kwargs).reset(seed=0)
+    bare = make_from_data(config.id, config.kwargs)
+    observation, info = bare.reset(seed=0)
+    try:
+        with closing(with_tools(bare, config, env_key(recipe, split, number))) as env:
+            observation, info = env.reset(seed=0)
+    except MissingDependencyError as error:
+        note = f"{note} Without what the agent is told of its tools: {error}".strip()
     of_chat = recipe.context.template == "chat"
     template = get_template("no") if of_chat else recipe_template(recipe.context)
     return Context(template).start(observation, info), note

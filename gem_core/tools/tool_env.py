@@ -73,7 +73,7 @@ class ToolEnv(Wrapper):
 
     Raises:
         ValueError: there is no tool, two have one name, or a budget is negative.
-        KindError: a tool is no `Tool`.
+        KindError: a tool is no `Tool`, or lacks one of its attributes.
     """
 
     _state_fields = ("calls", "failures", "seconds", "running")
@@ -100,6 +100,8 @@ class ToolEnv(Wrapper):
                 f"ToolEnv takes a list of Tool objects, not {tools!r:.80}: for example "
                 "[make_tool('python')] of gem_core.tools."
             )
+        for tool in tools:
+            _require_attributes(tool)
         super().__init__(env)
         self.tools = {tool.name: tool for tool in tools}
         self.budget = budget or Budget()
@@ -260,12 +262,18 @@ class ToolEnv(Wrapper):
         started = time.monotonic()
         left = self.budget.seconds - self.seconds
         try:
-            return self.tools[call.tool].run(call, self._sessions[call.tool], left)
+            result = self.tools[call.tool].run(call, self._sessions[call.tool], left)
         except BaseException as error:  # an agent's episode does not end because a tool is broken
             if is_interruption(error):
                 raise
             text = f"[The tool failed: {error_line(error):.300}]"
             return ToolResult(text, "tool_exception", time.monotonic() - started)
+        if not isinstance(result, ToolResult):
+            raise KindError(
+                f"The tool {call.tool!r} returned {result!r:.60}: run() returns a ToolResult, such "
+                "as ToolResult('what the agent is told')."
+            )
+        return result
 
     def _note(self, call: Call, result: ToolResult) -> dict[str, Any]:
         tokens = self.count_tokens(result.text)
@@ -340,6 +348,16 @@ class ToolEnv(Wrapper):
     def _assign_sessions(self, sessions: dict[str, Any]) -> dict[str, Any]:
         """Return the session of every tool, given those of the owners."""
         return {name: sessions[self._owner(tool).name] for name, tool in self.tools.items()}
+
+
+def _require_attributes(tool: Tool) -> None:
+    """Check that a tool has what a subclass of `Tool` must set."""
+    for name in ("name", "description", "schema", "tag"):
+        if not hasattr(tool, name):
+            raise KindError(
+                f"The tool {type(tool).__name__} has no {name}: a Tool has the attributes name, "
+                "description, schema and tag."
+            )
 
 
 def _approximate_tokens(text: str) -> int:

@@ -14,7 +14,13 @@ import pytest
 
 import gem_core
 from gem_core.env.interface import Env
-from gem_core.errors import EpisodeStateError, RegistrationError, StateError, UnknownNameError
+from gem_core.errors import (
+    EpisodeStateError,
+    KindError,
+    RegistrationError,
+    StateError,
+    UnknownNameError,
+)
 from gem_core.tools import Budget, Call, Tool, ToolEnv, ToolResult, ToolRewards, make_tool, registry
 from gem_core.tools.base import wrong_arguments
 from gem_core.tools.python import PythonTool
@@ -352,3 +358,25 @@ def test_a_state_of_other_tools_is_refused_and_changes_nothing() -> None:
     assert env.get_state() == state
     assert "5" in env.step("<python>print(x)</python>")[0]
     env.close()
+
+
+def test_a_run_that_returns_no_result_is_an_error_of_its_author():
+    class Text(Search):
+        def run(self, call: Call, session: Any, seconds: float) -> Any:
+            return "about it"
+
+    env = ToolEnv(gem_core.make("game:GuessTheNumber-v0-easy"), [Text()])
+    env.reset(seed=0)
+    with pytest.raises(KindError, match=r"'search' returned 'about it': run\(\) returns a ToolRes"):
+        env.step("<search>it</search>")
+
+
+@pytest.mark.parametrize("name", ["name", "description", "schema", "tag"])
+def test_a_tool_without_one_of_its_attributes_is_named(name):
+    given = {"name": "a", "description": "b", "schema": {"type": "object"}, "tag": "a"}
+    kind = type("Half", (Tool,), {"run": Search.run, **given})
+    env = gem_core.make("game:GuessTheNumber-v0-easy")
+    ToolEnv(env, [kind()])
+    delattr(kind, name)
+    with pytest.raises(KindError, match=f"Half has no {name}: "):
+        ToolEnv(env, [kind()])
