@@ -21,7 +21,7 @@ from gem_server.limits import ServerLimits
 SQLITE_MB = 256
 """Memory of all SQLite databases in the server's process."""
 PING_S = 20.0
-"""Seconds between two pings; a client that answers none in as long is gone."""
+"""Seconds between two pings, which keep a connection open that says nothing for long."""
 END_S = 10.0
 """Seconds in which environments may clean up after the last session is closed."""
 
@@ -57,7 +57,9 @@ def make_program(
         ws=ws,
         ws_max_size=limits.message_bytes,
         ws_ping_interval=PING_S,
-        ws_ping_timeout=PING_S,
+        # A trainer that holds its interpreter for a step answers no ping, and is not gone; a client
+        # that is gone is known by its connection, or by the limit for idle sessions.
+        ws_ping_timeout=None,
         ws_per_message_deflate=False,
         timeout_graceful_shutdown=5,
         backlog=2048,

@@ -14,7 +14,7 @@ import pytest
 from gem_server.limits import ServerLimits
 from gem_server.program import make_program
 
-START_S = 20.0
+START_S = 60.0
 
 
 class Running:
@@ -37,7 +37,7 @@ class Running:
         """Return status and text of an answer."""
         request = urllib.request.Request(self.url + path, body, headers, method=method)
         try:
-            with urllib.request.urlopen(request, timeout=30) as answer:
+            with urllib.request.urlopen(request, timeout=60) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             with error:
@@ -49,7 +49,7 @@ class Running:
         values = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
         return float(values.get(f"gem_core_{name}", "0"))
 
-    def wait_for(self, name: str, value: float, seconds: float = 20.0, **headers: str) -> None:
+    def wait_for(self, name: str, value: float, seconds: float = START_S, **headers: str) -> None:
         """Wait until a metric has a value."""
         until = time.monotonic() + seconds
         while self.metric(name, **headers) != value and time.monotonic() < until:

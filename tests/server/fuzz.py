@@ -147,9 +147,10 @@ class Fuzz:
             answer = answer.replace("query", rng.choice(("query", "execute", "describe", "x")))
         text: Any = rng.choice(FORMS).replace("%s", answer)
         data: Any = {"text": text} if rng.random() < 0.9 else rng.choice(VALUES)
+        again = {"type": "reset", "data": {"seed": rng.randrange(99)}}  # drawn whatever is answered
         reply = self._ask(name, json.dumps({"type": "step", "data": data}))
         if reply == "EXECUTION_ERROR":  # the episode is over
-            self._ask(name, json.dumps({"type": "reset", "data": {"seed": rng.randrange(99)}}))
+            self._ask(name, json.dumps(again))
         return reply
 
     def reset(self) -> str:
@@ -192,6 +193,7 @@ class Fuzz:
         if name not in self._sockets:
             url = f"ws://127.0.0.1:{self.port}/env/{quote(name, safe=':')}/ws"
             options: dict[str, Any] = {"max_size": None, "compression": None, "proxy": None}
+            options["ping_interval"] = None  # on a busy machine a pong may take long
             connection = self._stack.enter_context(connect(url, **options))
             self._sockets[name] = connection
             connection.send('{"type": "reset", "data": {"seed": 3}}')

@@ -67,6 +67,26 @@ def test_a_message_that_does_not_end_is_ended(start: Callable[..., Any], name: s
     server.wait_for("sessions", 0)
 
 
+def test_a_client_that_answers_no_ping_keeps_its_session(
+    start: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gem_server.program.PING_S", 0.02)
+    connection = upgrade(start().port, SUDOKU)
+    ping = frame(9, b"0123", masked=False)[:2]
+    _read_until(connection, lambda received: received.count(ping) >= 5)
+    connection.sendall(frame(1, b'{"type": "state"}'))
+    _read_until(connection, lambda received: b"step_count" in received)
+    connection.close()
+
+
+def _read_until(connection: socket.socket, holds: Callable[[bytes], bool]) -> None:
+    received = b""
+    while not holds(received):
+        part = connection.recv(1 << 16)
+        assert part, f"the server closed the connection after {received!r}"
+        received += part
+
+
 def test_a_client_that_reads_nothing_does_not_fill_memory(start: Callable[..., Any]) -> None:
     server = start()
     connection = upgrade(server.port, SUDOKU)

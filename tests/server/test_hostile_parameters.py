@@ -133,7 +133,7 @@ def posted(url: str, body: bytes) -> tuple[int, str]:
     import urllib.request
 
     try:
-        with urllib.request.urlopen(urllib.request.Request(url, body), timeout=30) as answer:
+        with urllib.request.urlopen(urllib.request.Request(url, body), timeout=60) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         with error:

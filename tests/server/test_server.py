@@ -308,7 +308,7 @@ def test_oversized_messages_are_refused(start: Callable[..., Any]) -> None:
     with connect(address, compression=None, proxy=None) as client:
         client.send(json.dumps({"type": "step", "data": {"text": "x" * 20_000}}))
         with pytest.raises(ConnectionClosed) as caught:
-            client.recv(timeout=10)
+            client.recv(timeout=60)
     assert caught.value.rcvd is not None
     assert caught.value.rcvd.code == 1009
     server.wait_for("sessions", 0)
@@ -320,7 +320,7 @@ def test_oversized_messages_are_refused(start: Callable[..., Any]) -> None:
 
 def test_a_body_without_a_length_is_refused_when_it_is_too_big(start: Callable[..., Any]) -> None:
     server = start(message_bytes=10_000)
-    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as raw:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as raw:
         raw.sendall(
             f"POST /sessions HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n"
             "Transfer-Encoding: chunked\r\n\r\n".encode()
@@ -348,10 +348,10 @@ def test_malformed_messages_are_answered(start: Callable[..., Any], sent: str, c
     address = f"ws://127.0.0.1:{server.port}/env/{GUESS}/ws"
     with connect(address, compression=None, proxy=None) as client:
         client.send(sent)
-        answer = json.loads(client.recv(timeout=10))
+        answer = json.loads(client.recv(timeout=60))
         assert (answer["type"], answer["data"]["code"]) == ("error", code)
         client.send('{"type": "reset", "data": {"seed": 1}}')
-        assert json.loads(client.recv(timeout=10))["type"] == "observation"
+        assert json.loads(client.recv(timeout=60))["type"] == "observation"
 
 
 def test_bytes_end_the_session(start: Callable[..., Any]) -> None:
@@ -359,7 +359,7 @@ def test_bytes_end_the_session(start: Callable[..., Any]) -> None:
     with connect(f"ws://127.0.0.1:{server.port}/env/{GUESS}/ws", proxy=None) as client:
         client.send(b"\x00")
         with pytest.raises(ConnectionClosed):
-            client.recv(timeout=10)
+            client.recv(timeout=60)
     server.wait_for("sessions", 0)
 
 

@@ -91,9 +91,7 @@ async def connect(address: str, environment: str, parameters: dict[str, Any]) ->
             "workers.backend = \"server\" needs websockets: pip install 'gem-core[server]'."
         ) from None
     url = socket_url(session_path(address, environment)) + session_query(parameters)
-    # No pings: a trainer that holds the interpreter for long would take its own delay for the
-    # server's end. The deadline of a call ends what a dead connection would not.
-    connector = connecting(url, ping_interval=None, **connect_options(url))
+    connector = connecting(url, **connect_options(url))
     # The token is for this address only: where it redirects to is not asked.
     connector.process_redirect = lambda error: error
     try:

@@ -66,12 +66,16 @@ def session_query(parameters: dict[str, Any]) -> str:
 def connect_options(url: str) -> dict[str, Any]:
     """Return what both clients of ``websockets`` are given.
 
+    They send no pings: a trainer that holds the interpreter for long would take its own delay for
+    the server's end. The deadline of a call ends what a dead connection would not.
+
     Raises:
         GemError: a token would travel unencrypted to another machine.
     """
     local = is_loopback(urlsplit(url).hostname)
     options: dict[str, Any] = {"proxy": None} if local else {}
     return {
+        "ping_interval": None,
         "open_timeout": CONNECT_S,
         "max_size": MAX_BYTES,
         "compression": None,
