@@ -62,7 +62,9 @@ def page(rows: Sequence[Mapping[str, Any]], machine: Mapping[str, Any]) -> str:
         "",
         *([f"**{REHEARSAL}**", ""] if machine["rehearsal"] else []),
         f"{gpus}; {machine['processor']}, {machine['cores']} cores; commit "
-        f"`{short(machine['commit'])}`; started {machine['started']}.",
+        f"`{short(machine['commit'])}`; started {machine['started']}"
+        + "".join(f"; `{text}`" for text in machine["variables"])
+        + ".",
         "",
         markdown_table(HEAD, [_row(row) for row in rows]),
     ]

@@ -57,7 +57,8 @@ def main() -> int:
     started = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%SZ")
     out = options.out or HERE / "results" / f"{'cpu' if options.cpu else 'gpu'}-{started}"
     out.mkdir(parents=True, exist_ok=True)
-    write(out / "machine.json", {**machine(), "rehearsal": options.cpu, "started": started})
+    own = {"rehearsal": options.cpu, "variables": options.variable, "started": started}
+    write(out / "machine.json", {**machine(), **own})
     rows = []
     for name in options.trainers:
         print(f"{name}: ...", flush=True)
@@ -86,6 +87,13 @@ def arguments() -> argparse.Namespace:
         help="interpreter of a trainer (default: GEM_CORE_PYTHON_<NAME>, .venvs/NAME)",
     )
     parser.add_argument("--steps", type=int, default=3, help="training steps (default: 3)")
+    parser.add_argument(
+        "--variable",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="environment variable of the trainers, which the report names",
+    )
     parser.add_argument("--gpu", help="number of the GPU (default: the first of this process)")
     parser.add_argument(
         "--start-minutes",
@@ -111,6 +119,9 @@ def arguments() -> argparse.Namespace:
     for text in options.python:
         if text.partition("=")[0] not in ORDER or not text.partition("=")[2]:
             parser.error(f"--python {text} is not NAME=PATH with a NAME of {', '.join(ORDER)}")
+    for text in options.variable:
+        if "=" not in text or not text.partition("=")[0].isidentifier():
+            parser.error(f"--variable {text} is not NAME=VALUE")
     provenance.check_option(parser, options)
     return options
 
@@ -186,7 +197,8 @@ def surroundings(options: argparse.Namespace) -> dict[str, str]:
     mine = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")[0].strip()
     seen = "" if options.cpu else options.gpu or mine or "0"
     own = {"CUDA_VISIBLE_DEVICES": seen, "CUDA_DEVICE_ORDER": "PCI_BUS_ID", "HF_HUB_OFFLINE": "1"}
-    return {**os.environ, **own}
+    given = dict(text.split("=", 1) for text in options.variable)
+    return {**os.environ, **own, **given}
 
 
 def diagnosis(

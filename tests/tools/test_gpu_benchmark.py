@@ -69,8 +69,8 @@ def test_each_failure_is_recorded_and_the_others_go_on(tmp_path, interpreters):
     page = (out / "summary.md").read_text()
     assert "## trl: failed" in page and "CUDA out of memory" in page and "pip install vllm" in page
     machine = json.loads((out / "machine.json").read_text())
-    known = {"platform", "processor", "cores", "gpus", "commit", "rehearsal", "started"}
-    assert set(machine) == known and machine["rehearsal"] is True
+    known = {"platform", "processor", "cores", "gpus", "commit", "rehearsal", "variables"}
+    assert set(machine) == known | {"started"} and machine["rehearsal"] is True
     assert page.splitlines()[2].startswith("**Rehearsal on a CPU, not a GPU result:")
 
 
@@ -152,6 +152,15 @@ def test_a_trainer_sees_one_gpu_which_is_the_one_that_is_watched(
     assert asked and all(line.startswith(f"-i {seen} ") for line in asked)
 
 
+def test_a_variable_reaches_the_trainer_and_the_report(tmp_path, card):
+    says = trainer(tmp_path, "trl", "echo runner $VLLM_USE_V2_MODEL_RUNNER; exit 3")
+    run(*card, "--variable", "VLLM_USE_V2_MODEL_RUNNER=0", "--trainers", "trl", says)
+    assert json.loads((tmp_path / "out/trl.json").read_text())["log"] == ["runner 0"]
+    machine = json.loads((tmp_path / "out/machine.json").read_text())
+    assert machine["variables"] == ["VLLM_USE_V2_MODEL_RUNNER=0"]
+    assert "; `VLLM_USE_V2_MODEL_RUNNER=0`." in (tmp_path / "out/summary.md").read_text()
+
+
 def test_a_rehearsal_hides_the_gpus(tmp_path, card):
     says = trainer(tmp_path, "trl", 'echo "sees [$CUDA_VISIBLE_DEVICES]"; exit 3')
     run("--cpu", "--out", str(tmp_path / "out"), "--trainers", "trl", says)
@@ -165,6 +174,8 @@ def test_a_rehearsal_hides_the_gpus(tmp_path, card):
         (("--cpu", "--model", "x"), "give either --model PATH"),
         (("--model", "/no/model"), "/no/model is not the directory of a model"),
         (("--cpu", "--steps", "1"), "--steps must be 2 or more"),
+        (("--cpu", "--variable", "=1"), "--variable =1 is not NAME=VALUE"),
+        (("--cpu", "--variable", "X"), "--variable X is not NAME=VALUE"),
         (("--cpu", "--python", "tlr=x"), "--python tlr=x is not NAME=PATH"),
     ],
 )

@@ -158,6 +158,13 @@ def test_values_out_of_range_are_refused_by_key(override):
         load_recipe(GUESS, "tiny", [override])
 
 
+@pytest.mark.parametrize("profile", ["paper", "small"])
+def test_a_profile_for_gpus_evaluates_as_gems_own_commands_do(profile):
+    recipe = load_recipe(GUESS, profile)
+    assert (recipe.eval.temperature, recipe.eval.top_p) == (0.6, 0.95)
+    assert all("gem-llm" in recipe.sources[key] for key in ("eval.temperature", "eval.top_p"))
+
+
 def test_an_environment_is_changed_by_its_number():
     tables = "env=[{id='game:GuessTheNumber-v0-easy'}, {id='game:TowerofHanoi-v0-easy', weight=3}]"
     changes = ["env.1.max_turns=3", "env.0.kwargs.max_number=7", "algorithm.betas.0=0.5"]

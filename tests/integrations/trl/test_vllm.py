@@ -124,6 +124,23 @@ def test_a_colocated_engine_has_the_recipes_precision(make_recipe, monkeypatch, 
     assert vllm_generation.LLM is engine
 
 
+def test_trl_leaves_the_cache_of_prefixes_to_vllm(sleeping, monkeypatch):
+    """vLLM keeps prefixes where nothing is said of it, and a turn's prompt is its history."""
+    made = []
+
+    def engine(**options):
+        made.append(options)
+        return Llm()
+
+    monkeypatch.setattr(vllm_generation, "LLM", engine, raising=False)
+    monkeypatch.setattr(vllm_generation, "is_vllm_available", lambda: True)
+    for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
+        monkeypatch.setenv(name, "0")  # TRL sets them; they are put back
+    VLLMGeneration(sleeping.model, sleeping.accelerator, None, enable_sleep_mode=True)
+    (options,) = made
+    assert options["enable_sleep_mode"] and not [name for name in options if "prefix" in name]
+
+
 @pytest.mark.parametrize(
     ("key", "value"),
     [("dtype", "torch.bfloat16"), ("logprobs_mode", "raw_logprobs"), ("max_model_len", 519)],
