@@ -16,7 +16,7 @@ def install_plugin(source: Path, folder: Path) -> str:
     """Install the package in ``source`` as `pip install -e` does; return the new PYTHONPATH.
 
     What pip would write beside the modules of an environment, the metadata with the entry points,
-    is written into ``folder``, which then stands in front of the path with the package's ``src``.
+    is written into ``folder``, which then stands in front of the path with the package's modules.
     """
     project = tomllib.loads((source / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     name, version = project["name"], project["version"]
@@ -27,5 +27,6 @@ def install_plugin(source: Path, folder: Path) -> str:
     for group, points in project["entry-points"].items():
         lines += [f"[{group}]", *(f"{key} = {value}" for key, value in points.items())]
     (info / "entry_points.txt").write_text("\n".join(lines) + "\n")
-    paths = [str(source / "src"), str(folder), os.environ.get("PYTHONPATH", "")]
+    modules = source / "src" if (source / "src").is_dir() else source
+    paths = [str(modules), str(folder), os.environ.get("PYTHONPATH", "")]
     return os.pathsep.join(filter(None, paths))

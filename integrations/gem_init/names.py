@@ -11,9 +11,11 @@ from typing import NamedTuple
 from gem_core.env.registration import is_foreign
 from gem_core.envs import specs
 from gem_core.errors import GemError
+from gem_core.runs.trainers import trainer_names
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*([-_][A-Za-z0-9]+)*")
 _ENVS = re.compile(r"-envs?$")
+_TRAINER = re.compile(r"^gem-|-trainer$")
 
 
 class PackageNames(NamedTuple):
@@ -24,7 +26,7 @@ class PackageNames(NamedTuple):
         distribution: what pip calls it.
         module: what Python imports.
         namespace: what the ids of its environments begin with, and the names of its tool and its
-            estimator, which all installed packages share.
+            estimator, which all installed packages share; of an adapter the name of its trainer.
     """
 
     folder: str
@@ -33,14 +35,21 @@ class PackageNames(NamedTuple):
     namespace: str
 
 
-def derive_names(folder: Path) -> PackageNames:
+def derive_names(folder: Path, *, trainer: bool = False) -> PackageNames:
     """Return the names of the package in a folder; ``-envs`` at the end is not in the namespace.
 
     >>> derive_names(Path("work/my-envs"))
     PackageNames(folder='my-envs', distribution='my-envs', module='my_envs', namespace='my')
+    >>> derive_names(Path("my-trainer"), trainer=True).namespace
+    'my'
+
+    Args:
+        folder: of the package.
+        trainer: whether it is the adapter of a trainer; ``gem-`` and ``-trainer`` are then not in
+            the namespace, which is the trainer's name.
 
     Raises:
-        GemError: the name is none of a module, or another module or namespace has it.
+        GemError: the name is none of a module, or another module, namespace or trainer has it.
     """
     name = folder.absolute().name
     module = name.replace("-", "_")
@@ -52,6 +61,13 @@ def derive_names(folder: Path) -> PackageNames:
     if _is_taken(module):
         raise GemError(f"{name!r}: there is a module {module!r} already, choose another name.")
     distribution = name.replace("_", "-")
+    if trainer:
+        namespace = _TRAINER.sub("", distribution)
+        if namespace in trainer_names():
+            raise GemError(
+                f"{name!r}: there is a trainer {namespace} already, choose another name."
+            )
+        return PackageNames(name, distribution, module, namespace)
     namespace = _ENVS.sub("", distribution)
     if is_foreign(f"{namespace}:") or namespace in {spec.id.partition(":")[0] for spec in specs()}:
         raise GemError(

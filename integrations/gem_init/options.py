@@ -16,10 +16,15 @@ def add_init_options(verb: argparse.ArgumentParser) -> None:
         metavar="FOLDER",
         help="the new folder, such as my-envs; the names of the package are made of its name",
     )
+    verb.add_argument(
+        "--trainer",
+        action="store_true",
+        help="write the adapter of a trainer instead, in a folder such as my-trainer",
+    )
 
 
 COMMAND = Command(
-    "write a package with an environment, a tool, an estimator, players and tests of your own",
+    "write a package of your own: an environment, a tool, an estimator, players; or a trainer",
     "gem_init.command:init",
     add_init_options,
 )

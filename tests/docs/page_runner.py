@@ -6,7 +6,8 @@ Each block is run in the order of the page, in the folder, with these rules.
   one is run. TOML: saved under its name; a recipe is loaded, a pyproject.toml is parsed.
 - Shell: each line is a ``gem-core`` command, which is run, ``export NAME=value``, or ``pip install
   -e FOLDER``, after which the package can be imported and its entry points are found. A run is not
-  trained: its recipe is loaded and translated for each trainer that is installed.
+  trained: its recipe is loaded and translated for each trainer that is installed. Nor are all
+  checks of a trainer made, which needs torch and minutes: it must be declared.
 
 A block of another kind, or without a name where it needs one, is an error. The last line of the
 output is the number of blocks that were run.
@@ -103,6 +104,8 @@ def run_line(line: str) -> None:
     assert program == "gem-core", f"no rule runs this line: {line}"
     if rest[0] == "train":
         check_training(rest)
+    elif rest[0] == "conform" and "--only" not in rest:
+        assert build_parser().parse_args(rest).trainer in trainers.trainer_names(), line
     else:
         assert main(rest) == 0, line
 

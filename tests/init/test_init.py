@@ -136,3 +136,27 @@ def test_the_commands_find_what_it_has(installed):
     assert done.returncode == 0, done.stderr
     assert "expert  success 1.000" in done.stdout
     assert 'algorithm.estimator = "board-games-centred"' in done.stdout
+
+
+def test_the_example_trainer_is_what_the_command_writes(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["init", "gem-plain", "--trainer"]) == 0
+    written, example = texts_of(tmp_path / "gem-plain"), texts_of(EXAMPLE.parent / "trainer")
+    assert {"README.md", "gem_plain/launch.py"} < written.keys()
+    assert [name for name, text in written.items() if name != "README.md"] == [
+        name for name in example if name != "README.md"
+    ]
+    different = [name for name in written if written[name] != example[name]]
+    assert different == ["README.md"], "gem-core init --trainer is newer"  # that of a checkout
+    assert "gem-core conform plain" in capsys.readouterr().out
+
+
+def test_a_trainer_has_the_name_of_its_folder(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["init", "our-own-trainer", "--trainer"]) == 0
+    files = texts_of(tmp_path / "our-own-trainer")
+    assert 'our-own = "our_own_trainer:TRAINER"' in files["pyproject.toml"]
+    assert 'name="our-own"' in files["our_own_trainer/__init__.py"]
+    assert not [name for name, text in files.items() if "gem_plain" in text or '"plain"' in text]
+    assert main(["init", "trl-trainer", "--trainer"]) == GemError.exit_code
+    assert "there is a trainer trl already" in capsys.readouterr().err
