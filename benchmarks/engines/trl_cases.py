@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import shlex
 import socket
 import statistics
 import subprocess
@@ -35,7 +36,7 @@ from gem_core.training.experiment import run_experiment
 from gem_core.training.tiny import model_path
 from gem_trl import launch
 from gem_trl.trainer import GemTrainer
-from gem_trl.vllm import CPU_VARIABLE
+from gem_trl.vllm import CPU_VARIABLE, SERVER_OPTIONS
 
 BOUND = 1e-4
 """Largest difference of a sampled token's log-probability, engine against trainer, float32."""
@@ -151,14 +152,12 @@ def server_recipe(folder: Path, steps: int, *keys: str) -> Iterator[Recipe]:
 
 @contextlib.contextmanager
 def serving(recipe: Recipe, port: int, log: Path) -> Iterator[None]:
-    """Run a server with the options that the adapter's README names."""
+    """Run a server with the options that the adapter asks for, and its README names."""
     limits = recipe.limits
     longest = (limits.max_context_tokens or 512) + limits.max_tokens_per_turn
     command = [str(Path(sys.executable).with_name("vllm")), "serve", model_path(recipe)]
     command += ["--host", "127.0.0.1", "--port", str(port), "--max-model-len", str(longest)]
-    command += ["--dtype", recipe.model.dtype, "--enforce-eager"]
-    command += ["--weight-transfer-config", '{"backend": "nccl"}']
-    command += ["--logprobs-mode", "processed_logprobs"]
+    command += ["--dtype", recipe.model.dtype, "--enforce-eager", *shlex.split(SERVER_OPTIONS)]
     with log.open("wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
         try:

@@ -17,6 +17,7 @@ from gem_core.evaluation.outcomes import TaskOutcome, add_outcome
 from gem_core.policies.models.files import copy_source_files, origin_of
 from gem_core.policies.models.weights import require_complete, require_export
 from gem_core.results.failures import count_failures
+from gem_core.results.log_lines import evaluation_in_words, training_in_words
 from gem_core.runs import trainers
 from gem_core.runs.directory.files import refuse_link
 from gem_core.runs.directory.lock import exclusive
@@ -209,7 +210,7 @@ def _train(
     if run.trained:
         log(f"{run.path} is trained.")
     else:
-        log(f"Training {recipe.name} with {trainer} for {recipe.train.steps} steps into {run.path}")
+        log(training_in_words(recipe, trainer, run.path))
         with session.phase("train"), progress(run, recipe.train.steps, log), stop_on_sigterm(run):
             launch(resolved, run, resume=resume)
         require_export(trainer, run.model)
@@ -246,12 +247,7 @@ def _evaluate(
     )
     add_outcome(run, TaskOutcome(when, False, engine, outcomes))
     run.log_eval(step, when, metrics, engine)
-    low = metrics["success/low"]
-    high = metrics["success/high"]
-    log(
-        f"{when.capitalize()}: success {metrics['success/mean']:.3f} [{low:.3f}, {high:.3f}] on "
-        f"{metrics['episodes']:.0f} evaluation episodes, by {engine}"
-    )
+    log(evaluation_in_words(when, metrics, engine))
     failed = ", ".join(f"{name} {count}" for name, count in count_failures(metrics).items())
     if failed:
         log(

@@ -14,9 +14,11 @@ from page_blocks import ROOT
 
 import gem_core
 from gem_core.cli.parser import build_parser
+from gem_core.errors import RunError
 from gem_core.runs import trainers
 from gem_core.runs.recipe.load import load_recipe
 from gem_models.catalogue import MODELS
+from gem_trl.vllm import require_server
 
 OF_THE_READER = {
     "my_package.tasks:Task",
@@ -68,6 +70,9 @@ def check_syntax(text: str) -> None:
 def check_line(line: str) -> None:
     """Check one command of a page; the error says what is wrong with it."""
     if line in SYNTAX or VARIABLE.fullmatch(line):
+        return
+    if "vllm serve" in line:
+        check_vllm(line)
         return
     words = shlex.split(line)
     while re.fullmatch(r"[A-Z_]+=\S+", words[0]):
@@ -137,6 +142,20 @@ def check_pip(words: list[str]) -> None:
         wanted = set((named[1] or "").split(",")) - {""}
         assert wanted <= {*EXTRAS, "test"}, word
         assert named[2] in (None, gem_core.__version__), word
+
+
+def check_vllm(line: str) -> None:
+    """Compare a command that starts vLLM's server with the one that TRL's adapter asks for.
+
+    `make test-engines` starts a real server with these options.
+    """
+    recipe = load_recipe("guess-the-number-easy", "paper")
+    unfit = {"dtype": "", "logprobs_mode": "", "max_model_len": 0}
+    try:
+        require_server(recipe, {"model_config": unfit}, 1)
+    except RunError as asked:
+        command = str(asked).partition("start it with ")[2].replace("len 1", "len TOKENS")
+    assert sorted(shlex.split(line)) == sorted(shlex.split(command)), f"the adapter asks: {command}"
 
 
 def check_python(words: list[str]) -> None:

@@ -2,7 +2,7 @@
 
 A block is fenced or indented. Each is taken by one of: the tests that `ELSEWHERE` names, a rule of
 `command_rules.py` (shell, each line), `python_runner.py` (Python, run), a recipe that is loaded
-(TOML), or the output of the command before it (text). `EXEMPT` has the rest, each with its reason.
+(TOML), or the output of the command before it (text).
 """
 
 from __future__ import annotations
@@ -24,15 +24,6 @@ ELSEWHERE = {
     "*.md: gpu": "scripts/install_lines.py writes them; tests/release/test_install_lines.py",
 }
 """Which blocks of which pages another test takes: all, one kind, or those between gpu marks."""
-EXEMPT = {
-    ("integrations/gem_trl/README.md", "VLLM_SERVER"): "vLLM's server, which the tests lack; `make "
-    "test-engines` starts it with these options (benchmarks/engines/trl_cases.py)",
-    ("docs/server.md", "from openenv.core"): "needs openenv and a server; "
-    "tests/bridges/packages/test_openenv.py makes these calls",
-    ("docs/start.md", "Before: success"): "the beginning of the output of `make quickstart`, which "
-    "takes minutes; the figures of its runs are in benchmarks/quickstart",
-}
-"""(page, kind or first words of a block) -> why no test takes it."""
 
 
 class Block(NamedTuple):
@@ -98,15 +89,7 @@ def is_elsewhere(block: Block) -> bool:
     return False
 
 
-def exemption(block: Block) -> tuple[str, str] | None:
-    """Return the entry of `EXEMPT` that a block has."""
-    for page, words in EXEMPT:
-        if block.page == page and (words == block.kind or block.text.startswith(words)):
-            return page, words
-    return None
-
-
 def all_blocks() -> list[Block]:
-    """Return every block of every page that no other test takes and that is not exempt."""
+    """Return every block of every page that no other test takes."""
     found = [block for page in pages() for block in blocks(page)]
-    return [block for block in found if not is_elsewhere(block) and not exemption(block)]
+    return [block for block in found if not is_elsewhere(block)]

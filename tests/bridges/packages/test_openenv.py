@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from openenv.core import GenericEnvClient
@@ -17,6 +19,7 @@ from gem_core.errors import EpisodeStateError
 from gem_core.execution.server_client.socket_client import ServerError
 
 GUESS = "game:GuessTheNumber-v0-easy"
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def free_port() -> int:
@@ -72,6 +75,16 @@ def test_its_client_plays_our_environment(ours: str) -> None:
             there.step({"move": "1"})
     with pytest.raises(ConnectionError), GenericEnvClient(f"{ours}/env/{GUESS}").sync() as refused:
         refused.reset()
+
+
+def test_the_program_of_the_page_runs(ours: str) -> None:
+    page = (ROOT / "docs" / "server.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"```python\n(from openenv.*?)```", page, re.DOTALL)
+    address = "http://127.0.0.1:8000"
+    assert block.count(address) == block.count("Bearer ...") == 1
+    names: dict[str, Any] = {}
+    exec(block.replace(address, ours).replace("Bearer ...", "Bearer a-token"), names)
+    assert "1 1 3" in block and names["result"].observation["text"] and not names["result"].done
 
 
 def test_our_client_plays_its_server(theirs: str) -> None:
