@@ -17,7 +17,15 @@ LINK = re.compile(r"\]\((?!https?:|#)([^)#\s]+)")
 MODULE = re.compile(r"\b(?:from|import) (gem_\w+(?:\.\w+)+)|`(gem_\w+(?:\.\w+)+)[`(:]")
 ENTRY_POINTS = {
     f"gem_core.{group}"
-    for group in ("trainers", "envs", "advantages", "commands", "sandboxes", "tools")
+    for group in (
+        "trainers",
+        "envs",
+        "advantages",
+        "commands",
+        "sandboxes",
+        "tools",
+        "recipe_formats",
+    )
 }
 
 
