@@ -86,13 +86,13 @@ def run_detector(tree: Path, trainer: str, detector: str) -> Found:
         tests = tuple(test for test in tests if (tree / test.partition("::")[0]).exists())
         command = [python, "-m", "pytest", "-q", "-x", "--tb=short", "--trainer", trainer, *tests]
     done = subprocess.run(
-        command, cwd=tree, env=_environment(tree), capture_output=True, text=True, check=False
+        command, cwd=tree, env=tree_environment(tree), capture_output=True, text=True, check=False
     )
     message = _first_difference(done.stdout + done.stderr) if done.returncode else ""
     return Found(trainer, detector, done.returncode != 0, message, time.monotonic() - began)
 
 
-def _environment(tree: Path) -> dict[str, str]:
+def tree_environment(tree: Path) -> dict[str, str]:
     """Return the environment in which ``tree`` is imported, with this checkout's interpreters."""
     paths = [str(tree), str(tree / "integrations")]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"}
@@ -152,11 +152,7 @@ def try_fault(fault: Fault) -> Found:
     """Put ``fault`` into a copy; return the first of its detectors that is red, else the last."""
     with tempfile.TemporaryDirectory() as folder:
         tree = copy_of(Path(folder))
-        path = tree / fault.file
-        text = path.read_text(encoding="utf-8")
-        if text.count(fault.old) != 1:
-            raise SystemExit(f"{fault.file} does not have this once: {fault.old!r}")
-        path.write_text(text.replace(fault.old, fault.new), encoding="utf-8")
+        fault.put_into(tree)
         for detector in fault.detectors:
             found = run_detector(tree, fault.trainer, detector)
             if found.red:

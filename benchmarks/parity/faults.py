@@ -277,7 +277,7 @@ def inject(name: str, trainer: str, model_dir: str, folder: str) -> list[str]:
     batches = recorded_run(recipe)
     if fault.data:
         fault.data(batches)
-    source = _changed_model(fault, model_dir, folder)
+    source = changed_model(fault, model_dir, folder)
     follower = Follower(recipe, recorded_run(recipe), model_dir, adapter.TRAITS)
     with follower, fault.code(trainer) if fault.code else nullcontext():
         adapter.replay_run(change_recipe(recipe, fault.recipe), batches, source, follower)
@@ -308,7 +308,7 @@ def _recipe(case: str, trainer: str, overrides: Sequence[str] = ()) -> Any:
     return override(recipe, [f"algorithm.lr={LR}", *overrides])  # large: a short run must find it
 
 
-def _changed_model(fault: Fault, model_dir: str, folder: str) -> str:
+def changed_model(fault: Fault, model_dir: str, folder: str) -> str:
     """Return a model directory with the fault's entries in its configuration."""
     import shutil
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,14 @@ class Fault:
     old: str
     new: str
     why_green: str = ""
+
+    def put_into(self, tree: Path) -> None:
+        """Change the file in a copy of the tree; end the program where it has another text."""
+        path = tree / self.file
+        text = path.read_text(encoding="utf-8")
+        if text.count(self.old) != 1:
+            raise SystemExit(f"{self.file} does not have this once: {self.old!r}")
+        path.write_text(text.replace(self.old, self.new), encoding="utf-8")
 
 
 RUN = ("recorded runs",)

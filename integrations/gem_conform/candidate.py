@@ -47,11 +47,13 @@ class Candidate:
         name: of the trainer.
         folder: gets the run directories; those of an earlier call are replaced.
         overrides: of every recipe, where the trainer needs something else than the tiny profile.
+        cases: of the checks that have several, those that are checked; empty = all.
     """
 
     name: str
     folder: Path
     overrides: tuple[str, ...] = ()
+    cases: tuple[str, ...] = ()
     _runs: dict[str, RunDir] = field(default_factory=dict)
 
     @cached_property
@@ -107,23 +109,35 @@ class Candidate:
             command += ["--set", text]
         return [*command, "--resume"] if resume else command
 
-    def start(self, run: str, *overrides: str, resume: bool = False) -> Ended:
-        """Make a small run, to its end.
+    def start(
+        self,
+        run: str,
+        *overrides: str,
+        resume: bool = False,
+        env: Mapping[str, str] | None = None,
+    ) -> Ended:
+        """Make a small run, to its end; ``env`` has further environment variables.
 
         Raises:
             RunError: it did not end within `TIMEOUT_S`.
         """
-        with self._process(run, overrides, resume) as process:
+        with self._process(run, overrides, resume, env) as process:
             return self._wait(process, run, time.monotonic() + TIMEOUT_S)
 
-    def run(self, run: str, *overrides: str, resume: bool = False) -> RunDir:
-        """Return a finished small run; one of the same name is made once.
+    def run(
+        self,
+        run: str,
+        *overrides: str,
+        resume: bool = False,
+        env: Mapping[str, str] | None = None,
+    ) -> RunDir:
+        """Return a finished small run; one of the same name is made once. For ``env`` see `start`.
 
         Raises:
             RunError: it did not end well.
         """
         if run not in self._runs:
-            ended = self.start(run, *overrides, resume=resume)
+            ended = self.start(run, *overrides, resume=resume, env=env)
             if ended.code:
                 raise RunError(
                     f"the run {run!r} ended with exit code {ended.code}; its output "
@@ -150,7 +164,11 @@ class Candidate:
 
     @contextmanager
     def _process(
-        self, run: str, overrides: Sequence[str], resume: bool
+        self,
+        run: str,
+        overrides: Sequence[str],
+        resume: bool,
+        env: Mapping[str, str] | None = None,
     ) -> Iterator[subprocess.Popen[bytes]]:
         """Start a run whose output goes to a file; end it, with what it started, if need be."""
         if not resume:
@@ -162,7 +180,7 @@ class Candidate:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env={**ON_A_CPU, **os.environ},
+                env={**ON_A_CPU, **os.environ, **(env or {})},
                 start_new_session=True,
             )
         try:

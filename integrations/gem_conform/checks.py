@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from gem_conform import declared, measured, trained
+from gem_conform import declared, measured, sampled, trained
 from gem_conform.candidate import Candidate
 from gem_conform.failures import NotApplicable, NotConforming
 from gem_core.errors import error_line, no_exit, place_of, unknown
@@ -23,12 +23,14 @@ CHECKS: dict[str, Check] = {
     "keys": declared.check_keys,
     "values": declared.check_values,
     "unknown-keys": declared.check_unknown_keys,
+    "turn-rewards": measured.check_turn_rewards,
     "gradient": measured.check_gradient,
     "recorded-runs": measured.check_recorded_runs,
     "injected-faults": measured.check_injected_faults,
     "refusal": trained.check_refusal,
     "result": trained.check_result,
     "repeat": trained.check_repeat,
+    "sampling": sampled.check_sampling,
     "lockstep": measured.check_lockstep,
     "resume": trained.check_resume,
 }

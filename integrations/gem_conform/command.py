@@ -13,6 +13,7 @@ from gem_core.errors import GemError
 def conform(arguments: argparse.Namespace) -> int:
     """Check a trainer; return 1 if a check fails."""
     from gem_conform.candidate import ON_A_CPU, Candidate
+    from gem_conform.cases import require_cases
     from gem_conform.checks import choose, describe, run_checks
     from gem_conform.report import make_report, summarize, write_report
 
@@ -26,9 +27,13 @@ def conform(arguments: argparse.Namespace) -> int:
     for variable, value in ON_A_CPU.items():
         os.environ.setdefault(variable, value)
     out = arguments.out or Path("runs") / f"conform-{arguments.trainer}"
-    candidate = Candidate(arguments.trainer, out / "runs", tuple(arguments.overrides))
+    candidate = Candidate(
+        arguments.trainer, out / "runs", tuple(arguments.overrides), tuple(arguments.cases)
+    )
     _ = candidate.trainer  # an unknown name is an error, and no report
     candidate.recipe()
+    if candidate.cases:
+        require_cases(candidate)
     tell = progress_lines()
     outcomes = []
     for outcome in run_checks(candidate, names):

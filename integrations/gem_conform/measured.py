@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
-from pathlib import Path
-from types import ModuleType
 
 from gem_compare.lockstep.differences import differences, drifts
 from gem_compare.lockstep.divergence import first_divergence
@@ -13,38 +10,36 @@ from gem_compare.lockstep.recipe import LOCKSTEP
 from gem_compare.lockstep.summary import cause, describe
 from gem_compare.lockstep.traces import Trace, read_trace
 from gem_conform.candidate import Candidate
-from gem_conform.failures import NotApplicable, NotConforming, require_none
-from gem_core.advantages import list_estimators
-from gem_core.advantages.registry import estimator_needs
+from gem_conform.cases import choose_cases, gradient_cases, recorded_cases, replay_of, small_model
+from gem_conform.failures import NotConforming, require_none
 from gem_core.errors import RecipeError
-from gem_parity.cases import RUNS
-from gem_parity.replays import GROUP, OWN, load_replay
 
 LOCKSTEP_RUN = (*LOCKSTEP, "train.steps=3", "algorithm.epochs=2")
 REPLAYED_STEPS = 3
 """Training steps of every recorded run."""
 FROZEN = ("batch.episodes=16", "batch.group_size=2", "algorithm.epochs=1")
-AGGREGATIONS: dict[str, tuple[str, ...]] = {
-    "token": (),
-    "sequence": (),
-    "constant": ("algorithm.loss_constant=40",),
-}
+COUNTED = (
+    "algorithm.estimator=reinforce",
+    "algorithm.gamma=0",  # a turn's advantage is its own reward
+    "algorithm.epochs=1",
+    "batch.group_size=1",
+)
 
 
 def check_gradient(candidate: Candidate) -> str:
     """On frozen episodes rows, advantages, loss and first gradient are the reference's."""
-    replay = _replay_of(candidate).replay
+    replay = replay_of(candidate).replay
     from gem_parity.frozen import frozen_episodes
     from gem_parity.measure import measure
     from gem_parity.reference import reference
     from gem_parity.replay import expected_rows
     from gem_parity.small_model import load_model
 
-    model_dir = _small_model(candidate.folder)
+    model_dir = small_model(candidate.folder)
     passed: list[str] = []
     refused: list[str] = []
     faults: list[str] = []
-    for name, keys in _gradient_cases().items():
+    for name, keys in choose_cases(candidate, gradient_cases()).items():
         try:
             recipe = candidate.recipe(*FROZEN, *keys)
             candidate.translate(recipe)
@@ -61,33 +56,42 @@ def check_gradient(candidate: Candidate) -> str:
     return _summary(passed, refused, faults)
 
 
-def _gradient_cases() -> dict[str, tuple[str, ...]]:
-    """Return the cases: every estimator without a critic, and every aggregation of the loss."""
-    from gem_parity.reference_advantages import ESTIMATORS
+def check_turn_rewards(candidate: Candidate) -> str:
+    """The reward of each turn is the advantage of that turn's tokens, however an episode ends."""
+    replay = replay_of(candidate).replay
+    from gem_parity.counted import REWARDS, play_counting
 
-    known = [name for name in list_estimators() if name in ESTIMATORS]
-    cases: dict[str, tuple[str, ...]] = {
-        f"{name} / token": (f"algorithm.estimator={name}",)
-        for name in known
-        if not estimator_needs(name).values
-    }
-    for name, also in AGGREGATIONS.items():
-        keys = ("algorithm.estimator=rebn", f"algorithm.loss_aggregation={name}", *also)
-        cases[f"rebn / {name}"] = keys
-    return cases
+    counted = play_counting()
+    episodes = [episode for of_end in counted.values() for episode in of_end]
+    recipe = candidate.recipe(*COUNTED, f"batch.episodes={len(episodes)}")
+    replayed = replay(recipe, episodes, small_model(candidate.folder))
+    rows = {tuple(row.token_ids): row.advantages.tolist() for row in replayed.rows}
+    for end, of_end in counted.items():
+        for episode in of_end:
+            (segment,) = episode.segments
+            expected = [0.0] * len(segment.token_ids)
+            for turn, first, behind in segment.spans:
+                expected[first:behind] = [REWARDS[turn]] * (behind - first)
+            found = rows.get(tuple(segment.token_ids))
+            if found is None:
+                raise NotConforming(f"{end}: no row has the tokens of the episode")
+            if found != expected:
+                arrived = [found[first] for _, first, _ in segment.spans]
+                raise NotConforming(f"{end}: rewards {REWARDS} arrived as {arrived}")
+    return f"rewards {REWARDS} are on the tokens of their turns: {', '.join(counted)}"
 
 
 def check_recorded_runs(candidate: Candidate) -> str:
     """In recorded runs the weights after every step are the reference's."""
-    module = _replay_of(candidate)
+    module = replay_of(candidate)
     from gem_parity.teacher_forced import teacher_forced
 
-    model_dir = _small_model(candidate.folder)
+    model_dir = small_model(candidate.folder)
     passed: list[str] = []
     refused: list[str] = []
     faults: list[str] = []
     keys = [*candidate.tables.refused]
-    for name, case in RUNS.items():
+    for name, case in choose_cases(candidate, recorded_cases(module)).items():
         try:
             recipe = case.recipe(keys, REPLAYED_STEPS)
             candidate.translate(recipe)
@@ -104,14 +108,14 @@ def check_recorded_runs(candidate: Candidate) -> str:
 
 def check_injected_faults(candidate: Candidate) -> str:
     """A fault put into the episodes or the recipe that the replay gets is found."""
-    module = _replay_of(candidate)
+    module = replay_of(candidate)
     from gem_parity.faults import INPUT_FAULTS, faulty_recipe, find_fault
 
-    model_dir = _small_model(candidate.folder)
+    model_dir = small_model(candidate.folder)
     found: list[str] = []
     green: list[str] = []
     refused: list[str] = []
-    for name, fault in INPUT_FAULTS.items():
+    for name, fault in choose_cases(candidate, INPUT_FAULTS).items():
         try:
             recipe = faulty_recipe(fault, [*candidate.tables.refused])
             what = find_fault(fault, recipe, module, model_dir)
@@ -150,31 +154,6 @@ def check_lockstep(candidate: Candidate) -> str:
     known = [size for size in drift if size is not None]
     largest = f"{max(known):.1e}" if known else "not reported"
     return f"{equal} steps, token for token; largest difference of a log-probability: {largest}"
-
-
-def _replay_of(candidate: Candidate) -> ModuleType:
-    """Return the replay module of the trainer.
-
-    Raises:
-        NotApplicable: there is none.
-    """
-    try:
-        return load_replay(candidate.name)
-    except ModuleNotFoundError as error:
-        if error.name not in (OWN, f"{OWN}.{candidate.name}"):
-            raise
-        raise NotApplicable(
-            f"there is no replay of {candidate.name}: name its module in the entry points "
-            f"{GROUP!r} (docs/conformance.md)"
-        ) from None
-
-
-@cache
-def _small_model(folder: Path) -> str:
-    """Return the directory of the random model that frozen episodes are trained on."""
-    from gem_parity.small_model import write_model
-
-    return write_model(folder / "small-model")
 
 
 def _named(name: str, keys: Sequence[str], error: RecipeError) -> str:

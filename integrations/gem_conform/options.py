@@ -17,6 +17,15 @@ def add_conform_options(verb: argparse.ArgumentParser) -> None:
         "--only", nargs="+", metavar="CHECK", default=[], help="run these checks (default: all)"
     )
     verb.add_argument(
+        "--case",
+        nargs="+",
+        metavar="CASE",
+        default=[],
+        dest="cases",
+        help="of the checks that have several cases, check these (default: all); a report names "
+        "the cases",
+    )
+    verb.add_argument(
         "--out",
         type=Path,
         metavar="DIR",

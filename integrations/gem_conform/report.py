@@ -30,6 +30,7 @@ def make_report(candidate: Candidate, outcomes: Sequence[CheckOutcome]) -> dict[
         "version": trainers.check(candidate.trainer).version,
         "at": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "overrides": list(candidate.overrides),
+        "cases": list(candidate.cases),
         "machine": {key: machine[key] for key in _MACHINE if key in machine},
         "checks": [asdict(outcome) for outcome in outcomes],
     }
@@ -61,6 +62,8 @@ def as_markdown(report: dict[str, Any]) -> str:
     ]
     if report["overrides"]:
         lines.append(f"Overrides of every recipe: `{' '.join(report['overrides'])}`.")
+    if report["cases"]:
+        lines.append(f"Only these cases of the checks: {', '.join(report['cases'])}.")
     lines += ["", "| check | what it says | came to | seconds |", "|---|---|---|---|"]
     lines += [f"| {o.name} | {describe(o.name)} | {o.status} | {o.seconds:.1f} |" for o in outcomes]
     for outcome in outcomes:

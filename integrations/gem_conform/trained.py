@@ -56,7 +56,7 @@ def _a_refused_value(candidate: Candidate) -> dict[str, str]:
 
 
 def check_result(candidate: Candidate) -> str:
-    """A run of two steps ends in a model, a result, and the common metrics of each step."""
+    """A run of two steps, each with its own tasks, ends in a model, a result, common metrics."""
     run = candidate.run("first", *FIRST)
     rows = run.metrics()
     steps = [row["step"] for row in rows]
@@ -66,9 +66,14 @@ def check_result(candidate: Candidate) -> str:
         require_none(f"metrics missing in step {row['step']}", sorted(COMMON - row.keys()))
         wrong = [k for k, v in row.items() if not math.isfinite(v)]
         require_none(f"metrics of step {row['step']} that are not finite", wrong)
-    logged = sorted({tags["step"] for tags, _ in run.episodes()})
-    if logged != [1, 2]:
-        raise NotConforming(f"the log has episodes of the steps {logged}, not [1, 2]")
+    tasks: dict[int, set[tuple[str, int | None]]] = {}
+    for tags, episode in run.episodes():
+        if tags["split"] != "train":
+            continue
+        tasks.setdefault(tags["step"], set()).add((episode.env_id, episode.seed))
+    if sorted(tasks) != [1, 2]:
+        raise NotConforming(f"the log has episodes of the steps {sorted(tasks)}, not [1, 2]")
+    require_none("step 2 plays tasks of step 1", sorted(tasks[1] & tasks[2]))
     result = run.result
     for when in ("before", "after"):
         if not result[when] or result[when]["episodes"] != result["n"]:

@@ -101,3 +101,10 @@ RUNS: dict[str, RunCase] = {
 episode), KL term, entropy bonus, warm-up, schedule, weight decay, two environments, limits of every
 kind with rewards, and episodes that fail. Gradients are clipped, except in two cases, where the
 size of the loss shows."""
+STRONG = {
+    "large KL term": RunCase(
+        6, (*_REBN, "algorithm.options.per_env=true", "algorithm.kl_coef=2.0", "algorithm.lr=1e-3")
+    ),
+}
+"""Name -> case in which a small term of the loss is large, for the faults that show in it alone.
+They are not in the suite of `RUNS`."""

@@ -6,7 +6,9 @@ The module of a trainer has
   conversion and through the advantages, the loss and the backward pass of the trainer's package;
 * ``replay_run(recipe, batches, model_dir, on_step)``: a whole recorded run goes through the
   trainer's own loop, optimizer and weight export; see `gem_parity.teacher_forced`;
-* ``TRAITS``: what the trainer's code does in its own way, see `gem_parity.traits`.
+* ``TRAITS``: what the trainer's code does in its own way, see `gem_parity.traits`;
+* ``MODES``, where the trainer has further modes of training that must train the same (asynchronous
+  ones): name -> overrides of the recipe.
 """
 
 from __future__ import annotations

@@ -14,8 +14,6 @@ from gem_parity.replays import load_replay
 from gem_parity.teacher_forced import teacher_forced
 
 STEPS = 3
-MODES = {"openrlhf": ("trainer.openrlhf.train.async_enable=true",)}
-"""Trainer -> what makes it train asynchronously."""
 REFUSED = {
     "oat": ("trainer.oat.asynchronous=true",),
     "verl": ("trainer.verl.trainer.v1.trainer_mode=separate_async",),
@@ -26,11 +24,12 @@ REFUSED = {
 
 
 def test_the_old_policy_is_the_trained_one(package, trainer_name, refused, model_dir):
-    if trainer_name not in MODES:
+    adapter = load_replay(trainer_name)
+    modes = getattr(adapter, "MODES", {})
+    if "asynchronous" not in modes:
         assert_refused(package, REFUSED[trainer_name])
         return
-    adapter = load_replay(package.removeprefix("gem_"))
-    case = replace(RUNS["rebn"], also=MODES[trainer_name])
+    case = replace(RUNS["rebn"], also=modes["asynchronous"])
     result = teacher_forced(
         case.recipe(list(refused), STEPS), model_dir, adapter.replay_run, adapter.TRAITS
     )

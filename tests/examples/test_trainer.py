@@ -14,7 +14,7 @@ MAX_LINES = 100
 
 
 def test_what_needs_no_run_passes(plain):
-    names = ("declaration", "keys", "values", "unknown-keys", "gradient", "refusal")
+    names = ("declaration", "keys", "values", "unknown-keys", "turn-rewards", "gradient", "refusal")
     found = plain("--only", *names)
     assert found.code == 0, found.output
     assert [row["status"] for row in found.report["checks"]] == ["passed"] * len(names)
@@ -41,6 +41,13 @@ def test_every_check_passes(plain):
             "__init__.py",
             "from gem_core.runs.trainers",
             "import torch\nfrom gem_core.runs.trainers",
+        ),
+        (
+            "turn-rewards",
+            "rewards [1.0, 2.0, 3.0] arrived as [1.0, 1.0, 1.0]",
+            "rows.py",
+            "per_turn[first[number] + turn]",
+            "per_turn[first[number]]",
         ),
         (
             "gradient",
@@ -90,6 +97,13 @@ def test_every_check_passes(plain):
             marks=pytest.mark.slow,
         ),
         (
+            "sampling",
+            "with top_k = 3, by inf",
+            "launch.py",
+            "**sampling, top_k=recipe.sampling.top_k)",
+            "**sampling)",
+        ),
+        (
             "lockstep",
             "differs from the reference",
             "rows.py",
@@ -113,8 +127,23 @@ def test_a_fault_fails_its_check(plain, check, words, file, old, new):
     assert status == "failed" and words in reason, reason
 
 
+def test_chosen_cases_alone_are_checked_and_the_report_says_so(plain):
+    found = plain("--only", "gradient", "recorded-runs", "--case", "rebn / token")
+    assert found.code == 0, found.output
+    assert found.outcome("gradient") == ("passed", "equal: rebn / token")
+    assert found.outcome("recorded-runs")[0] == "not applicable"
+    page = (found.folder / "conformance.md").read_text(encoding="utf-8")
+    assert "Only these cases of the checks: rebn / token." in page
+
+
+def test_an_unknown_case_is_one_line_and_no_report(plain):
+    found = plain("--case", "narow clip")
+    assert (found.code, found.report) == (2, None)
+    assert "Unknown case 'narow clip'. Did you mean 'narrow clip'" in found.output
+
+
 def test_a_trainer_without_a_replay_is_checked_in_all_else(plain):
-    measured = ("gradient", "recorded-runs", "injected-faults")
+    measured = ("turn-rewards", "gradient", "recorded-runs", "injected-faults")
     found = plain("--only", "keys", *measured, replay=False)
     assert found.code == 0, found.output
     assert found.outcome("keys")[0] == "passed"

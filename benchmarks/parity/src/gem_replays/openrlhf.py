@@ -30,6 +30,9 @@ TRAITS = Traits(
 """OpenRLHF's KL term and entropy are means over tokens always; it excludes norms from weight decay;
 it cuts a token's KL estimate off at 10."""
 
+MODES = {"asynchronous": ("trainer.openrlhf.train.async_enable=true",)}
+"""Further modes of training, see gem_parity."""
+
 
 def replay(recipe: Recipe, episodes: Sequence[Episode], model_dir: str) -> Replay:
     """Replay the first optimizer step on ``episodes``, as one minibatch; see gem_parity."""
