@@ -109,11 +109,12 @@ def _first_difference(output: str) -> str:
 
 
 def copy_of(target: Path) -> Path:
-    """Copy the working tree, without what git ignores, to ``target``."""
+    """Copy the working tree to ``target``, without what git ignores and benchmarks' results."""
     listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     names = subprocess.run(listed, cwd=ROOT, check=True, capture_output=True).stdout.split(b"\0")
     for name in (os.fsdecode(name) for name in names if name):
-        if (ROOT / name).is_file() and "/results/" not in name:
+        is_result = name.startswith("benchmarks/") and "/results/" in name
+        if (ROOT / name).is_file() and not is_result:
             (target / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, target / name)
     return target
