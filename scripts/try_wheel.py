@@ -41,6 +41,14 @@ COMMANDS: tuple[tuple[Sequence[str], int], ...] = (
     (("pip", "install", "--quiet", "--disable-pip-version-check", "-e", "my-envs"), 0),
     (("gem-core", "check", "my:Change-v0"), 0),
     (("gem-core", "show", "my-envs/recipe.toml", "--profile", "tiny"), 0),
+    (
+        ("gem-core", "eval", "game:*-easy", "--player", "expert", "--tasks", "2", "--out", "evals"),
+        0,
+    ),
+    (("gem-core", "view", "evals", "--export", "report.html"), 0),
+    (("gem-core", "init", "my-trainer", "--trainer"), 0),
+    (("pip", "install", "--quiet", "--no-deps", "-e", "my-trainer"), 0),  # without torch
+    (("gem-core", "conform", "my", "--only", "keys", "values", "unknown-keys"), 0),
     (("gem-core", "doctor"), 1),  # no trainer is installed
     (("gem-core", "train", BASELINE, "--trainer", "trl", "--run", "run"), 2),  # and this says so
     (("python", "-c", PROGRAM), 0),

@@ -210,3 +210,11 @@ def plain(tmp_path: Path) -> Callable[..., Any]:
         return conform(tmp_path, *arguments, faults=made, replay=replay)
 
     return run
+
+
+@pytest.fixture(scope="module")
+def away(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The wheel in an environment away from the checkout, where lines of the pages are run."""
+    from .away import install_away
+
+    return install_away(tmp_path_factory.mktemp("away"))
