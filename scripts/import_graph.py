@@ -36,6 +36,7 @@ KERNEL_MAY_IMPORT = {"numpy", "msgspec"}
 """What the kernel imports besides the standard library and itself."""
 COMPANIONS = {
     "gem_adapters": (),
+    "gem_bridges": (),
     "gem_compare": ("gem_view",),
     "gem_completion": (),
     "gem_conform": ("gem_adapters", "gem_compare", "gem_parity"),

@@ -77,8 +77,8 @@ def missing(text: str) -> set[str]:
 
 
 BEHIND = {
-    "gem_core.envs.bridges.as_gymnasium": "gymnasium",
-    "gem_core.envs.bridges.as_verifiers": "verifiers",
+    "gem_bridges.as_gymnasium": "gymnasium",
+    "gem_bridges.as_verifiers": "verifiers",
 }
 """Modules of gem-core that import another package."""
 

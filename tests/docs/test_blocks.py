@@ -28,8 +28,8 @@ RUNNER = Path(__file__).with_name("python_runner.py")
 KINDS = {"bash", "sh", "indented", "toml", "python", "text", "yaml"}
 FOUND = all_blocks()
 OF_OTHER_PACKAGES = {
-    "gem_core.envs.bridges.as_gymnasium": "make test-bridges",
-    "gem_core.envs.bridges.as_verifiers": "make test-verifiers",
+    "gem_bridges.as_gymnasium": "make test-bridges",
+    "gem_bridges.as_verifiers": "make test-verifiers",
     "openenv.core": "make test-bridges",
 }
 """Blocks of packages that the core's environment lacks -> which target runs them: by this file, or,

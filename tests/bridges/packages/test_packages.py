@@ -11,8 +11,8 @@ import pytest
 from gymnasium.utils.env_checker import check_env as check_gymnasium
 
 import gem_core
+from gem_bridges.as_gymnasium import GymnasiumTask
 from gem_core.env.checker import check_env
-from gem_core.envs.bridges.as_gymnasium import GymnasiumTask
 from gem_core.envs.bridges.gem_llm import list_gem_envs
 from gem_core.errors import MissingDependencyError, RecipeError, UnknownNameError
 

@@ -1,5 +1,5 @@
 """What a user of verifiers writes to play gem-core's environments."""
 
-from gem_core.envs.bridges.as_verifiers import GemCoreEnv, GemCoreTaskset
+from gem_bridges.as_verifiers import GemCoreEnv, GemCoreTaskset
 
 __all__ = ["GemCoreEnv", "GemCoreTaskset"]

@@ -2,7 +2,7 @@
 
 The ids of verifiers are top-level modules, so a program of its own needs one, ``my_tasks.py``::
 
-    from gem_core.envs.bridges.as_verifiers import GemCoreEnv, GemCoreTaskset
+    from gem_bridges.as_verifiers import GemCoreEnv, GemCoreTaskset
 
     __all__ = ["GemCoreEnv", "GemCoreTaskset"]
 """
