@@ -7,4 +7,5 @@ release   a release as files: downloaded by pip, its signatures read by griffe
 settings  the configuration keys of a release
 compare   what moved between two releases
 page      docs/works_with.md
+ran       which uses of an adapter ran here, for docs/gpu_seams.md
 """

@@ -9,13 +9,11 @@ from typing import NamedTuple
 import griffe
 
 from drift_radar.release import Parameter, Release
-from drift_radar.seams import Seam
+from drift_radar.seams import BARE, Seam
 from drift_radar.settings import settings
 
 REPLACED = ("override", "patch", "exact")
 """Uses in which the adapter's code stands for the trainer's, or must fit it in each parameter."""
-BARE = ("name", "data", "setting", "own setting")
-"""Uses without a path."""
 FEW = 3
 """Definitions up to which an attribute's name alone says whose it is."""
 Moved = tuple[str, str]
@@ -77,6 +75,18 @@ def compare(trainer: str, seams: Iterable[Seam], old: Release, new: Release) -> 
             followed += 1
             findings += [Finding(level, seam.path, text, seam.places) for level, text in moved]
     return Report(_merged(findings), followed, lost)
+
+
+def follows(path: str, release: Release) -> bool:
+    """Return whether a release has a path, or a bare name that says what it is.
+
+    Args:
+        path: of a seam that is no setting.
+        release: of the trainer.
+    """
+    if "." in path:
+        return release.find(path) is not None
+    return 0 < len(release.defined.get(path, ())) <= FEW or ("_" in path and path in release.texts)
 
 
 def _merged(findings: list[Finding]) -> list[Finding]:

@@ -25,6 +25,8 @@ _BUILTIN = {
     name for kind in vars(builtins).values() if isinstance(kind, type) for name in dir(kind)
 }
 """Attributes of Python's own types."""
+BARE = ("name", "data", "setting", "own setting")
+"""Uses without a path."""
 
 
 class Seam(NamedTuple):
