@@ -1,7 +1,9 @@
 """How observations become the texts that a policy reads: a context has a template and a history.
 
 An append-only history tokenises each observation once, by itself, and never changes sampled tokens
-(token in, token out). The other histories rewrite the prompt, so each turn begins a new segment.
+(token in, token out). ``compact`` is append-only until its prompt passes a budget: the policy then
+sums up the turns so far, and a new segment begins with that. The other histories rewrite the
+prompt, so each turn begins a new segment.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, get_args
 
 from gem_core.episodes.chat import ChatRenderer, same_text
+from gem_core.episodes.compact import Compact
 from gem_core.episodes.special_tokens import SpecialTokens
 from gem_core.episodes.templates import SLOT, TEMPLATES, Template, chat_template, get_template
 from gem_core.episodes.tokenizers import HFTokenizer, Tokenizer
@@ -17,6 +20,7 @@ from gem_core.errors import RecipeError, require_kind, require_methods, unknown
 
 __all__ = [
     "TEMPLATES",
+    "Compact",
     "Context",
     "Extension",
     "HFTokenizer",
@@ -28,7 +32,7 @@ __all__ = [
     "with_suffix",
 ]
 
-History = Literal["append", "last", "window", "concat", "concat_with_action"]
+History = Literal["append", "last", "window", "concat", "concat_with_action", "compact"]
 _GET_TEMPLATE = "gem_core.episodes.context.get_template(name, tokenizer) returns one."
 _WRAP_TOKENIZER = "HFTokenizer(tokenizer, template) makes one of a Hugging Face tokenizer."
 
@@ -49,18 +53,22 @@ class Context:
         tokenizer: ``None`` where prompts are used only as text or as messages.
         history: ``append`` (token in, token out), or a prompt that is rewritten each turn: ``last``
             (instructions and the current observation), ``window`` (instructions and the last
-            ``window`` turns), ``concat`` (all observations), ``concat_with_action``.
+            ``window`` turns), ``concat`` (all observations), ``concat_with_action``; or
+            ``compact`` (instructions, summary, and all turns since).
         window: number of past turns kept by ``window``.
+        compact: when and how ``compact`` asks for a summary.
 
     Raises:
         KindError: an argument is of another kind.
-        RecipeError: there is no such history, or ``window`` does not fit it.
+        RecipeError: there is no such history, or ``window``, ``compact`` or the tokenizer does not
+            fit it.
     """
 
     template: Template
     tokenizer: Tokenizer | None = None
     history: History = "append"
     window: int | None = None
+    compact: Compact | None = None
     messages: list[dict[str, str]] = field(default_factory=list)
     _events: list[tuple[str, str]] = field(default_factory=list)
     _instructions: str = ""
@@ -78,6 +86,11 @@ class Context:
             raise unknown("history", str(self.history), get_args(History))
         if (self.history == "window") != (self.window is not None):
             raise RecipeError("history='window' and window=<number of turns> go together.")
+        require_kind("Context(compact=)", self.compact, (Compact, type(None)))
+        if (self.history == "compact") != (self.compact is not None):
+            raise RecipeError("history='compact' and compact=Compact(budget=...) go together.")
+        if self.compact is not None and self.tokenizer is None:
+            raise RecipeError("history='compact' counts tokens: give a tokenizer, too.")
         if isinstance(self.tokenizer, HFTokenizer):
             self._special = self.tokenizer.special
             if self.template.close_opens:
@@ -87,9 +100,12 @@ class Context:
         """Begin an episode; return the first prompt as a text to encode (see `plain`)."""
         self._instructions = observation
         self._events = []
-        shown = with_suffix(observation, info)
-        self.messages = [{"role": "user", "content": shown}]
-        self._rendered = self.template.first.replace(SLOT, self._guard(shown))
+        return self._begin(with_suffix(observation, info))
+
+    def _begin(self, content: str) -> str:
+        """Begin the conversation with one message; return the prompt."""
+        self.messages = [{"role": "user", "content": content}]
+        self._rendered = self.template.first.replace(SLOT, self._guard(content))
         return self._rendered
 
     def closes(self, stop_id: int) -> bool:
@@ -116,23 +132,46 @@ class Context:
             info: its info; ``info["suffix"]`` is the current state as text, and ``info["role"]`` is
                 ``"tool"`` where the observation is the result of a native tool call.
         """
+        if self.history in ("append", "compact"):
+            return self._append(action, stopped, with_suffix(observation, info), info.get("role"))
         self._events.append((action, observation))
-        shown = with_suffix(observation, info)
-        if self.history == "append":
-            of_tool = bool(self.template.tool) and info.get("role") == "tool"
-            self.messages += [
-                {"role": "assistant", "content": action},
-                {"role": "tool" if of_tool else "user", "content": shown},
-            ]
-            after = self.template.tool if of_tool else self.template.next
-            text = after.replace(SLOT, self._guard(shown))
-            extension = Extension(text if stopped else self.template.close + text, fresh=False)
-            if self.template.renderer is None:
-                return extension
-            return self._render_again(self.template.renderer, action, text, extension)
-        content = with_suffix(self._rewrite(), info)
-        self.messages = [{"role": "user", "content": content}]
-        return Extension(self.template.first.replace(SLOT, self._guard(content)), fresh=True)
+        return Extension(self._begin(with_suffix(self._rewrite(), info)), fresh=True)
+
+    def try_extend(
+        self, action: str, stopped: bool, observation: str, info: dict[str, Any]
+    ) -> Extension:
+        """Return what `extend` would, and leave the conversation as it is; not for histories that
+        are rewritten."""
+        before = self.messages, self._rendered
+        self.messages = list(self.messages)
+        extension = self.extend(action, stopped, observation, info)
+        self.messages, self._rendered = before
+        return extension
+
+    def fold(self, summary: str, observation: str, info: dict[str, Any]) -> str:
+        """Begin the conversation again with a summary; return the prompt as a text to encode.
+
+        Args:
+            summary: the policy's answer to the request, as it wrote it.
+            observation: the environment's last observation, which the summary has not seen.
+            info: of that observation, see `extend`.
+        """
+        parts = [self._instructions, summary, with_suffix(observation, info)]
+        return self._begin("\n".join(parts))
+
+    def _append(self, action: str, stopped: bool, shown: str, role: Any) -> Extension:
+        """Add an action and what is shown after it to the conversation."""
+        of_tool = bool(self.template.tool) and role == "tool"
+        self.messages += [
+            {"role": "assistant", "content": action},
+            {"role": "tool" if of_tool else "user", "content": shown},
+        ]
+        after = self.template.tool if of_tool else self.template.next
+        text = after.replace(SLOT, self._guard(shown))
+        extension = Extension(text if stopped else self.template.close + text, fresh=False)
+        if self.template.renderer is None:
+            return extension
+        return self._render_again(self.template.renderer, action, text, extension)
 
     def _render_again(
         self, render: ChatRenderer, action: str, text: str, extension: Extension

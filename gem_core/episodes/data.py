@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from enum import Enum
-from typing import Any
+from typing import Any, Literal
 
 
 class FinishReason(str, Enum):
@@ -21,6 +21,10 @@ class FinishReason(str, Enum):
     """The token cap of the turn was reached; the action is cut off."""
     ABORT = "abort"
     """The engine aborted the request (weight sync, shutdown); the episode cannot continue."""
+
+
+TurnKind = Literal["action", "summary"]
+"""A summary answers a request of ``history = "compact"``; no environment sees it."""
 
 
 class StopReason(str, Enum):
@@ -84,7 +88,7 @@ class Completion:
 
 @dataclass(slots=True)
 class Turn:
-    """One action of the policy and the environment's response to it.
+    """One action of the policy and the environment's response to it, or a summary.
 
     Attributes:
         index: 0-based number of the turn in its episode.
@@ -96,6 +100,7 @@ class Turn:
         info: the environment's info after the action.
         finish_reason: why the completion ended.
         aborted: the turn must not be trained on and is excluded from all statistics.
+        kind: a ``summary`` has the request for it as its observation, reward 0, and no info.
     """
 
     index: int
@@ -107,6 +112,7 @@ class Turn:
     info: dict[str, Any] = field(default_factory=dict)
     finish_reason: FinishReason = FinishReason.STOP
     aborted: bool = False
+    kind: TurnKind = "action"
 
 
 @dataclass(slots=True)
@@ -138,11 +144,11 @@ class Segment:
         if self.logprobs is not None:
             self.logprobs.extend([0.0] * len(token_ids))
 
-    def add_action(self, turn: int, completion: Completion) -> None:
-        """Append the sampled tokens of ``turn``."""
+    def add_action(self, turn: int, completion: Completion, trained: bool = True) -> None:
+        """Append the sampled tokens of ``turn``, and whether they are trained on."""
         start = len(self.token_ids)
         self.token_ids.extend(completion.token_ids)
-        self.loss_mask.extend([1] * len(completion.token_ids))
+        self.loss_mask.extend([int(trained)] * len(completion.token_ids))
         if completion.logprobs is None:
             self.logprobs = None
         elif self.logprobs is not None:
@@ -186,6 +192,11 @@ class Episode:
         return [turn.reward for turn in self.turns]
 
     @property
+    def acts(self) -> list[Turn]:
+        """The turns that the environment answered, or should have: all but summaries."""
+        return [turn for turn in self.turns if turn.kind == "action"]
+
+    @property
     def total_reward(self) -> float:
         """Undiscounted sum of the turn rewards."""
         return float(sum(self.rewards))
@@ -209,12 +220,17 @@ class Episode:
             segment.loss_mask = [0] * len(segment.loss_mask)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON types; `from_dict` is the inverse, except for non-JSON infos."""
+        """Return plain JSON types; `from_dict` is the inverse, except for non-JSON infos.
+
+        Only a summary has its kind in it.
+        """
         data = asdict(self)
         data["stop_reason"] = self.stop_reason.value
         for turn in data["turns"]:
             turn["finish_reason"] = FinishReason(turn["finish_reason"]).value
             turn["info"] = _jsonable(turn["info"])
+            if turn["kind"] == "action":
+                del turn["kind"]
         for segment in data["segments"]:
             segment["spans"] = [list(span) for span in segment["spans"]]
         return data

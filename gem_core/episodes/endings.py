@@ -35,7 +35,8 @@ def end_episode(
     if episode.turns:
         last = episode.turns[-1]
         last.truncated = last.truncated or reason.truncated
-        episode.success = not reason.failed and bool(last.info.get("success", False))
+        told = episode.acts[-1].info if last.kind == "summary" else last.info
+        episode.success = not reason.failed and bool(told.get("success", False))
     if reason.failed:
         if unanswered is not None:
             exclude_turn(episode, unanswered)

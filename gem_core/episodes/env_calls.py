@@ -85,7 +85,7 @@ async def call_env(
 async def _call_remote_env(call: MachineCall, ends_at: float | None) -> list[int] | None:
     outcome = call.submit()
     if outcome is None:
-        return None
+        return call.machine.ready
     try:
         await _wait_until_done(outcome, seconds_left(ends_at))
     finally:  # also where the episode is cancelled
@@ -147,7 +147,9 @@ def step_all(calls: Sequence[MachineCall], started: float | None) -> list[list[i
     for slot in direct:  # meanwhile the others work
         results[slot] = calls[slot].run()
     for (slot, ends_at), outcome in zip(elsewhere, outcomes, strict=True):
-        if outcome is not None:
+        if outcome is None:
+            results[slot] = calls[slot].machine.ready
+        else:
             outcome.wait(seconds_left(ends_at))
             calls[slot].count_seconds()
             results[slot] = _receive(calls[slot], outcome)

@@ -42,7 +42,8 @@ class EpisodeMachine(EpisodeState):
     while `feed` waits for the environment; the late result is then dropped.
 
     A caller that does not wait for the environment calls the halves of `start` and `feed`: `begin`
-    or `accept`, then `resume`. It closes the environment itself, see `machine_calls`.
+    or `accept`, then `resume`, or `ready` where there is no action to play. It closes the
+    environment itself, see `machine_calls`.
 
     Only what the environment raises ends its episode as `StopReason.ENV_ERROR`. What the context,
     the tokenizer or the machine itself raise is raised.
@@ -106,7 +107,7 @@ class EpisodeMachine(EpisodeState):
                 log-probability per token.
         """
         action = self.accept(completion)
-        prompt = None if action is None else self.resume(lambda: self.env.step(action))
+        prompt = self.ready if action is None else self.resume(lambda: self.env.step(action))
         if prompt is None:
             self.close()
         return prompt

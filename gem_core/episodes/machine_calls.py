@@ -46,7 +46,8 @@ class MachineCall(ABC):
 
     @abstractmethod
     def submit(self) -> Outcome[Any] | None:
-        """Begin the call where the environment lives; ``None``: there is nothing to call.
+        """Begin the call where the environment lives; ``None``: there is nothing to call, and
+        the machine's ``ready`` is the next prompt.
 
         Raises:
             EpisodeStateError: the environment lives in this process.

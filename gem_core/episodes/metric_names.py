@@ -26,6 +26,7 @@ class Metric(NamedTuple):
 
 _CRITIC = "with a critic"
 _ROWS = "Oat; TRL and OpenRLHF where an episode may have several rows"
+_SUMMARIES = 'in a batch with summaries, of ``context.history = "compact"``'
 _REPORTED = "where the trainer reports it"
 _UPDATE = "Mean over the step's optimizer steps of "
 METRICS: dict[str, Metric] = {
@@ -37,8 +38,8 @@ METRICS: dict[str, Metric] = {
     "reward/std": Metric("Standard deviation of those sums over the episodes (divisor n)."),
     "reward/turn_mean": Metric("Mean reward of all turns of the batch."),
     "success/mean": Metric("Share of the episodes whose environment reported success.", "share"),
-    "turns/mean": Metric("Turns per episode.", "turns"),
-    "turns/total": Metric("Turns of the batch.", "turns"),
+    "turns/mean": Metric("Turns per episode, without summaries.", "turns"),
+    "turns/total": Metric("Turns of the batch, without summaries.", "turns"),
     "turns/invalid": Metric("Share of the turns whose action the environment refused.", "share"),
     "turns/cut": Metric("Share of the turns whose action was cut at its token cap.", "share"),
     "turns/masked": Metric(
@@ -101,6 +102,9 @@ METRICS: dict[str, Metric] = {
         "share",
         "OpenRLHF, with ``algorithm.rollout_correction``",
     ),
+    "summary/mean": Metric("Summaries per episode.", "summaries", _SUMMARIES),
+    "summary/tokens": Metric("Sampled tokens per summary.", "tokens", _SUMMARIES),
+    "summary/cut": Metric("Share of the summaries cut at their token cap.", "share", _SUMMARIES),
     "tool/calls": Metric("Calls of tools per episode.", "calls", "with tools"),
     "tool/used": Metric("Share of the episodes with a call.", "share", "with tools"),
     "tool/failed": Metric("Share of the calls that failed.", "share", "with tools"),

@@ -11,10 +11,12 @@ def episode_metrics(episodes: Sequence[Episode], prefix: str = "") -> dict[str, 
     """Compute the metrics of a batch of episodes.
 
     Rewards are undiscounted sums per episode. ``tokens/*`` are means per episode;
-    ``tokens/action`` counts sampled tokens only. ``stop/*`` are the shares of the stop reasons in
-    the batch. With several environments, each metric is repeated as ``env/<id>/<metric>``.
-    Episodes with tools add ``tool/calls`` (mean per episode), ``tool/used`` (share of episodes with
-    a call), ``tool/failed`` (share of calls that failed) and ``time/tool`` (sum).
+    ``tokens/action`` counts sampled tokens only. ``turns/*`` and ``reward/turn_mean`` count no
+    summaries, whose own metrics are ``summary/*``, where there are some. ``stop/*`` are the shares
+    of the stop reasons in the batch. With several environments, each metric is repeated as
+    ``env/<id>/<metric>``. Episodes with tools add ``tool/calls`` (mean per episode), ``tool/used``
+    (share of episodes with a call), ``tool/failed`` (share of calls that failed) and ``time/tool``
+    (sum).
 
     Args:
         episodes: at least one episode.
@@ -31,7 +33,7 @@ def episode_metrics(episodes: Sequence[Episode], prefix: str = "") -> dict[str, 
 
 def _of(episodes: Sequence[Episode]) -> dict[str, float]:
     count = len(episodes)
-    turns = [turn for episode in episodes for turn in episode.turns]
+    turns = [turn for episode in episodes for turn in episode.acts]
     rewards = [episode.total_reward for episode in episodes]
     mean = sum(rewards) / count
     metrics = {
@@ -50,7 +52,7 @@ def _of(episodes: Sequence[Episode]) -> dict[str, float]:
         "tokens/all": sum(len(s.token_ids) for e in episodes for s in e.segments) / count,
         "time/env": sum(e.seconds.get("env", 0.0) for e in episodes),
     }
-    metrics |= _tool_metrics(episodes)
+    metrics |= _tool_metrics(episodes) | _summary_metrics(episodes)
     for reason in StopReason:
         share = sum(episode.stop_reason is reason for episode in episodes) / count
         metrics[f"stop/{reason.value}"] = share
@@ -59,6 +61,24 @@ def _of(episodes: Sequence[Episode]) -> dict[str, float]:
 
 def _is_trained(episode: Episode) -> bool:
     return any(any(segment.loss_mask) for segment in episode.segments)
+
+
+def _summary_metrics(episodes: Sequence[Episode]) -> dict[str, float]:
+    """Return the metrics of the turns in which a policy summed up, where there are some."""
+    tokens = [
+        end - start
+        for episode in episodes
+        for _, turn, start, end in episode.spans()
+        if episode.turns[turn].kind == "summary"
+    ]
+    turns = [turn for episode in episodes for turn in episode.turns if turn.kind == "summary"]
+    if not turns:
+        return {}
+    return {
+        "summary/mean": len(turns) / len(episodes),
+        "summary/tokens": sum(tokens) / len(turns),
+        "summary/cut": sum(turn.finish_reason.value == "length" for turn in turns) / len(turns),
+    }
 
 
 def _tool_metrics(episodes: Sequence[Episode]) -> dict[str, float]:

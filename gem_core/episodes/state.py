@@ -47,6 +47,7 @@ class EpisodeState:
         self._split: Split = split
         self._observation = ""
         self._info: dict[str, Any] = {}
+        self._ready: list[int] | None = None  # the prompt after a summary
         self._unanswered: Turn | None = None  # the turn whose result the environment owes
         self._started = False
         self._over = False
@@ -71,6 +72,16 @@ class EpisodeState:
     def turn(self) -> int:
         """0-based number of the turn that the next completion belongs to."""
         return len(self._episode.turns)
+
+    @property
+    def asks_summary(self) -> bool:
+        """Whether the prompt asks for a summary of the episode, not for an action."""
+        return self._transcript.summary_request is not None
+
+    @property
+    def ready(self) -> list[int] | None:
+        """The next prompt, where `accept` took a summary, so that no environment is called."""
+        return None if self._over else self._ready
 
     @property
     def request_seed(self) -> int:
@@ -137,7 +148,10 @@ class EpisodeState:
         return not self._over
 
     def accept(self, completion: Completion) -> str | None:
-        """Record a completion; return the action to play, ``None``: the engine gave it up.
+        """Record a completion; return the action to play.
+
+        It is ``None`` where there is none: the engine gave it up, or it is a summary, and `ready`
+        is the next prompt.
 
         Raises:
             EpisodeStateError: the episode has not started or is over.
@@ -148,12 +162,26 @@ class EpisodeState:
         if completion.finish_reason is FinishReason.ABORT:
             self._end(StopReason.ABORTED, "the engine aborted the request")
             return None
+        request = self._transcript.summary_request
         text, why = self._transcript.add_action(self.turn, completion)
+        if request is not None:
+            self._add_summary(Turn(self.turn, request, text, finish_reason=why, kind="summary"))
+            return None
+        self._ready = None
         turn = Turn(self.turn, self._observation, text, finish_reason=why)
         self._episode.turns.append(turn)
         self._unanswered = turn
         cut = why is FinishReason.LENGTH
         return "" if cut and self.limits.cut_action == "invalid" else text
+
+    def _add_summary(self, turn: Turn) -> None:
+        """Record a summary, which has no reward of its own; the next prompt is `ready`."""
+        compact = self.context.compact
+        assert compact is not None, "it asked"
+        turn.aborted = not compact.trained
+        self._episode.turns.append(turn)
+        self._transcript.add_summary(turn.action)
+        self._ready = self._next_prompt()
 
     def _read_answer(self, result: Any) -> Callable[[], list[int] | None]:
         """Check what the environment returned from a reset or a step.
@@ -208,7 +236,8 @@ class EpisodeState:
         self._info = info
         if terminated or truncated:
             return self._end(stop_reason(terminated, info))
-        if self.limits.max_turns is not None and self.turn >= self.limits.max_turns:
+        most = self.limits.max_turns
+        if most is not None and len(self._episode.acts) >= most:
             return self._end(StopReason.TRUNCATED_TURNS)
         self._transcript.add_observation(turn.action, observation, info)
         return self._next_prompt()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from gem_core.episodes.data import FinishReason, Segment, StopReason
 
 if TYPE_CHECKING:
+    from gem_core.episodes.compact import Compact
     from gem_core.episodes.context import Context
     from gem_core.episodes.data import Completion, Episode
     from gem_core.episodes.limits import Limits
@@ -31,6 +32,7 @@ class Transcript:
         self._segments = segments
         self._generated = 0  # tokens after the first prompt
         self._turn_closed = False  # the last action has the text that ends a turn
+        self._held: tuple[str, dict[str, Any]] | None = None  # the observation after a summary
         self._final_ids: list[int] = []
         self._final_state: list[int] | None = None
 
@@ -43,6 +45,12 @@ class Transcript:
     def max_tokens(self) -> int:
         """Largest number of tokens of the next action."""
         return min(self._compute_budgets())
+
+    @property
+    def summary_request(self) -> str | None:
+        """The request, if the prompt asks for a summary."""
+        compact = self._asking
+        return None if compact is None else compact.prompt
 
     def start(self, observation: str, info: dict[str, Any]) -> None:
         """Write the first prompt."""
@@ -72,13 +80,21 @@ class Transcript:
             text = tokenizer.decode(ids[:-1] if ends_in_stop else ids)
             stopped = stopped or ends_in_stop
             self._turn_closed = ends_in_stop and self._context.closes(ids[-1])
-            self._segments[-1].add_action(turn, completion)
+            self._segments[-1].add_action(turn, completion, self._is_trained())
         self._generated += len(ids)
         self.text += text
         return text, FinishReason.STOP if stopped else FinishReason.LENGTH
 
     def add_observation(self, action: str, observation: str, info: dict[str, Any]) -> None:
-        """Write the prompt that follows an action: its continuation, or a new segment."""
+        """Write the prompt that follows an action: its continuation, or a new segment.
+
+        Where a history is compacted, and the prompt would pass its budget, it is the request for a
+        summary; `add_summary` then writes the one with the observation.
+        """
+        compact = self._context.compact
+        if compact is not None and self._count_next(action, observation, info) > compact.budget:
+            self._held = observation, info
+            observation, info = compact.prompt, {}
         extension = self._context.extend(action, self._turn_closed, observation, info)
         ids = self._encode(extension.text)
         if extension.fresh:
@@ -87,6 +103,29 @@ class Transcript:
             self.text += self._context.plain(extension.text)
             self._generated += len(ids)
         self._segments[-1].add_context(ids)
+
+    def add_summary(self, summary: str) -> None:
+        """Begin the segment that follows the policy's summary."""
+        assert self._held is not None, "it was asked for"
+        text = self._context.fold(summary, *self._held)
+        self._held = None
+        ids = self._encode(text)
+        self._begin_segment(text)
+        self._segments[-1].add_context(ids)
+
+    def _count_next(self, action: str, observation: str, info: dict[str, Any]) -> int:
+        """Return the tokens of the prompt that would follow an action."""
+        text, fresh = self._context.try_extend(action, self._turn_closed, observation, info)
+        return len(self._encode(text)) + (0 if fresh else len(self._segments[-1].token_ids))
+
+    @property
+    def _asking(self) -> Compact | None:
+        """The settings of the summary that the prompt asks for, if it does."""
+        return None if self._held is None else self._context.compact
+
+    def _is_trained(self) -> bool:
+        """Whether the next tokens are trained on: a summary need not be."""
+        return self._asking is None or self._asking.trained
 
     def find_spent_limit(self) -> StopReason | None:
         """Return the limit that leaves no token for the next action, if there is one."""
@@ -129,7 +168,8 @@ class Transcript:
     def _compute_budgets(self) -> tuple[int, int, int]:
         """Return the tokens left for the next action in the turn, the context and the episode."""
         limits = self._limits
-        in_turn = limits.max_tokens_per_turn
+        asking = self._asking
+        in_turn = limits.max_tokens_per_turn if asking is None else asking.max_tokens
         in_context = in_turn
         in_episode = in_turn
         if limits.max_context_tokens is not None:

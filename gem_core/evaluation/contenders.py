@@ -182,7 +182,7 @@ def play_without_tokens(
         record: receives each item that is over.
         concurrency: episodes at a time.
     """
-    factory = MachineFactory(_without_tokens(recipe), inline=True)
+    factory = MachineFactory(_without_tokens(_without_history(recipe)), inline=True)
     _play(factory, items, policy, record, concurrency)
 
 
@@ -220,6 +220,15 @@ def _closing_actions(template: Template) -> Template:
     So the text that ends it is written after each action, whether or not the action was cut off.
     """
     return replace(template, next=template.close + template.next, close="")
+
+
+def _without_history(recipe: Recipe) -> Recipe:
+    """Return a recipe for players that read no prompts, so that nothing need be summed up."""
+    from msgspec.structs import replace as changed
+
+    if recipe.context.history != "compact":
+        return recipe
+    return changed(recipe, context=changed(recipe.context, history="append"))
 
 
 def _without_tokens(recipe: Recipe) -> Recipe:

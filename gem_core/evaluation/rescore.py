@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gem_core.episodes.context import Context, get_template
-from gem_core.episodes.data import Completion, Episode, StopReason
+from gem_core.episodes.data import Completion, Episode, StopReason, Turn
 from gem_core.episodes.machine import EpisodeMachine
 from gem_core.episodes.rollout import Request
 from gem_core.errors import GemError
@@ -139,8 +139,9 @@ class _Replay:
         """Return the stored action of the turn; see `gem_core.evaluation.runner.ItemPolicy`."""
         machine = request.machine
         old = self._stored[machine.index].episode
-        if machine.turn < len(old.turns):
-            turn = old.turns[machine.turn]
+        acts = old.acts  # the summaries between them told the environment nothing
+        if machine.turn < len(acts):
+            turn = acts[machine.turn]
             if machine.turn == 0 and machine.shown[0] != turn.observation:
                 raise ItemError("other_task", "its data or its seed give another task by now")
             return Completion([], finish_reason=turn.finish_reason, text=turn.action)
@@ -172,7 +173,18 @@ class _Replay:
         self.changed += _differs(row, old)
         if episode is not None:
             episode.segments = old.segments
+            episode.turns = _with_summaries(episode.turns, old)
         self._log.add(row, episode)
+
+
+def _with_summaries(acts: list[Turn], old: Episode) -> list[Turn]:
+    """Return the turns that were played again, with the stored summaries between them."""
+    played = iter(acts)
+    turns = [turn if turn.kind == "summary" else next(played, None) for turn in old.turns]
+    merged = [turn for turn in turns if turn is not None]
+    for number, turn in enumerate(merged):
+        turn.index = number
+    return merged
 
 
 def _limits(recipe: Recipe, config: EnvConfig) -> Any:

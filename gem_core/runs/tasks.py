@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gem_core.env.interface import Env
+from gem_core.episodes.compact import Compact
 from gem_core.episodes.context import (
     Context,
     HFTokenizer,
@@ -28,7 +29,7 @@ from gem_core.episodes.context import (
 )
 from gem_core.episodes.data import Episode
 from gem_core.episodes.machine import EpisodeMachine
-from gem_core.errors import GemError, require_kind
+from gem_core.errors import GemError, RecipeError, require_kind
 from gem_core.execution.server_client.opening import Wanted
 from gem_core.runs.environments.data import compare_served, make_for_run
 from gem_core.runs.environments.servers import wanted
@@ -106,6 +107,19 @@ def _pick_env(recipe: Recipe, group: int) -> int:
     return random.Random(f"{recipe.seed}/{group}").choices(range(len(weights)), weights)[0]
 
 
+def compact_of(recipe: Recipe) -> Compact | None:
+    """Return when and how a policy is asked for summaries; ``None``: never."""
+    config = recipe.context.compact
+    if recipe.context.history != "compact" or config.budget is None:
+        return None
+    return Compact(
+        budget=config.budget,
+        prompt=config.prompt,
+        max_tokens=config.max_tokens or recipe.limits.max_tokens_per_turn,
+        trained=config.trained,
+    )
+
+
 class MachineFactory:
     """Builds the machine of a task as the recipe describes it; picklable if its tokenizer is.
 
@@ -118,8 +132,8 @@ class MachineFactory:
             ``None`` = those of the recipe.
 
     Raises:
-        RecipeError: the template cannot be used with this tokenizer; training and evaluation would
-            divide the same data in different ways.
+        RecipeError: the template cannot be used with this tokenizer, or ``compact`` without one;
+            training and evaluation would divide the same data in different ways.
     """
 
     def __init__(
@@ -142,6 +156,12 @@ class MachineFactory:
             split: [env.config for env in members] for split, members in self._run_envs.items()
         }
         context = recipe.context
+        self._compact = compact_of(recipe)
+        if self._compact is not None and tokenizer is None:
+            raise RecipeError(
+                'context.history = "compact" counts tokens, and there is no tokenizer here: use '
+                "another history, or a model on this machine."
+            )
         self.template: Template = recipe_template(context, tokenizer)
         self._templates = self._native_templates(tokenizer)
         self.tokenizer: Tokenizer | None = None
@@ -191,7 +211,7 @@ class MachineFactory:
         template = self._templates.get((task.split, task.env), self.template)
         return EpisodeMachine(
             env,
-            Context(template, self.tokenizer, context.history, context.window),
+            Context(template, self.tokenizer, context.history, context.window, self._compact),
             limits,
             seed=task.seed,
             group=task.group,

@@ -24,6 +24,7 @@ VALUES = {
     "eval.env.0.kwargs": ["{max_turns = 2}"],
     "eval.env.0.tools": ["['python']"],
     "context.template": ["'no'", "'chat'"],
+    "context.compact.prompt": ["'Sum up.'"],
     "context.custom.first": ["'Play: {observation}'"],
     "context.custom.next": ["'Then: {observation}'"],
     "context.custom.close": ["'<|im_end|>'"],
@@ -62,7 +63,10 @@ can be divided, whole numbers, another number of workers than this machine's def
 ALSO: dict[str, dict[str, list[str]]] = {
     "algorithm.clip_low": {"0.45": ["algorithm.clip_high=0.45"]},
     "algorithm.clip_high": {"0.45": ["algorithm.clip_low=0.45"]},
-    "context.history": {"window": ["context.window=2"]},
+    "context.history": {
+        "window": ["context.window=2"],
+        "compact": ["context.compact.budget=60"],
+    },
     "algorithm.loss_aggregation": {"constant": ["algorithm.loss_constant=9"]},
     "algorithm.estimator": {"'gae'": ["algorithm.gamma=0.9"]},
     "hardware.device": {"gpu": ["hardware.engine=default"], "cpu": ["hardware.engine=default"]},
@@ -76,6 +80,7 @@ MEETS = {
     "context.system": ["context.template=chat"],
     "context.custom.first context.custom.next context.custom.close": ["context.template=custom"],
     "context.window": ["context.history=window", "context.window=3"],
+    "context.compact": ["context.history=compact", "context.compact.budget=60"],
     "limits.max_turns": [],
     "model.revision": ["model.path=org/another"],
     "model.tiny": [],

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from gem_core.env.interface import Env
-from gem_core.episodes.context import Context, History, Template
+from gem_core.episodes.context import Compact, Context, History, Template
 from gem_core.episodes.data import Completion, Episode, FinishReason
 from gem_core.episodes.machine import EpisodeMachine, Limits
 from gem_core.episodes.rollout import Request, play_batch
@@ -100,10 +101,11 @@ def frozen_episodes(
     seed: int = 0,
     vocab: int = 258,
     history: History = "append",
+    compact: Compact | None = None,
 ) -> list[Episode]:
     """Return the episodes of `frozen_batch`."""
-    batch = frozen_batch(count, group_size=group_size, seed=seed, vocab=vocab, history=history)
-    return batch.episodes
+    sizes = {"group_size": group_size, "seed": seed, "vocab": vocab}
+    return frozen_batch(count, **sizes, history=history, compact=compact).episodes
 
 
 def frozen_batch(
@@ -114,6 +116,7 @@ def frozen_batch(
     vocab: int = 258,
     first: int = 0,
     history: History = "append",
+    compact: Compact | None = None,
 ) -> FrozenBatch:
     """Make the frozen batch, which is the same for the same arguments on every machine.
 
@@ -124,14 +127,18 @@ def frozen_batch(
         vocab: upper bound of the token ids.
         first: task of the first episode, a multiple of ``group_size``.
         history: of the contexts; ``window`` keeps one turn.
+        compact: goes with ``compact``.
     """
     rng = random.Random(seed)
-    machines = [_machine(number, rng, group_size, seed, first, history) for number in range(count)]
+    context = partial(Context, _TEMPLATE, _Bytes(), history, 1 if history == "window" else None)
+    machines = [
+        _machine(number, rng, group_size, seed, first, context(compact)) for number in range(count)
+    ]
     return FrozenBatch(play_batch(machines, _RandomTokens(rng, vocab)), machines)
 
 
 def _machine(
-    number: int, rng: random.Random, group_size: int, seed: int, first: int, history: History
+    number: int, rng: random.Random, group_size: int, seed: int, first: int, context: Context
 ) -> EpisodeMachine:
     """Return the machine of one episode; its number decides the limit that cuts it."""
     dense = number % 4 != 3
@@ -145,7 +152,7 @@ def _machine(
     group = (first + number) // group_size
     return EpisodeMachine(
         env,
-        Context(_TEMPLATE, _Bytes(), history, 1 if history == "window" else None),
+        context,
         limits,
         seed=seed * 1000 + group,
         group=group,

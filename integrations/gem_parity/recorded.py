@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from gem_core.runs.recipe.recipe import Recipe
+from gem_core.runs.tasks import compact_of
 from gem_parity.frozen import FrozenBatch, frozen_batch
 
 Unit = tuple[int, int | None]
@@ -83,6 +84,7 @@ def recorded_run(recipe: Recipe) -> list[FrozenBatch]:
             seed=step,
             first=step * recipe.batch.episodes,
             history=recipe.context.history,
+            compact=compact_of(recipe),
         )
         for step in range(recipe.train.steps)
     ]

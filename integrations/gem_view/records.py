@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -21,6 +21,7 @@ class _Turn(msgspec.Struct):
     reward: float = 0.0
     info: dict[str, Any] = {}
     finish_reason: str = ""
+    kind: Literal["action", "summary"] = "action"
 
 
 class _Segment(msgspec.Struct):

@@ -104,9 +104,11 @@ def kit():
         tokenizer = Bytes()
         template = Template("t", "<{observation}>", "[{observation}]", close="!")
 
-        def machine(self, *steps, limits=None, history="append", window=None, env=None, **kw):
+        def machine(
+            self, *steps, limits=None, history="append", window=None, env=None, compact=None, **kw
+        ):
             env = env or Script(*steps, **kw)
-            context = Context(self.template, self.tokenizer, history, window)
+            context = Context(self.template, self.tokenizer, history, window, compact)
             return EpisodeMachine(env, context, limits or Limits(), seed=3, group=5, index=7)
 
         def complete(self, text, *, stop=True):

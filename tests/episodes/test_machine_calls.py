@@ -11,6 +11,7 @@ import pytest
 from gem_core.env.remote.env import RemoteCallsEnv
 from gem_core.env.remote.errors import EnvDeadlineError, WorkerPoolError
 from gem_core.env.remote.outcome import Outcome
+from gem_core.episodes.compact import Compact
 from gem_core.episodes.data import StopReason
 from gem_core.episodes.limits import Limits
 from gem_core.episodes.machine_calls import CloseCall, FeedCall, StartCall
@@ -57,8 +58,8 @@ class Elsewhere(RemoteCallsEnv):
 def elsewhere(kit):
     """``elsewhere(*steps, held=())``: a machine whose environment lives elsewhere."""
 
-    def make(*steps, held=(), limits=None):
-        return kit.machine(env=Elsewhere(kit.Script(*steps), held), limits=limits)
+    def make(*steps, held=(), **options):
+        return kit.machine(env=Elsewhere(kit.Script(*steps), held), **options)
 
     return make
 
@@ -104,6 +105,15 @@ def test_the_environment_is_closed_once_after_every_end(kit, elsewhere, play_one
         assert play_one(machine, kit.Echo()).stop_reason is reason
         assert machine.env.methods == ["reset", "step", "close"]
         assert machine.env.env.closed == 1
+
+
+def test_a_summary_calls_no_environment(kit, elsewhere, play_one):
+    asks = {"history": "compact", "compact": Compact(budget=12, prompt="sum", max_tokens=4)}
+    steps = [kit.going("obs", 0.25), kit.won()]
+    there = play_one(elsewhere(*steps, **asks), kit.Echo("x", "S", "y"))
+    here = play_one(kit.machine(*steps, **asks), kit.Echo("x", "S", "y"))
+    assert [turn.action for turn in there.turns] == ["x", "S", "y"]
+    assert there.turns == here.turns and there.segments == here.segments
 
 
 def test_a_broken_pool_stops_the_run_and_closes_the_environment(kit, elsewhere, play_one):

@@ -36,12 +36,17 @@ BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 TWO = "env=[{id='game:GuessTheNumber-v0-easy'}, {id='game:Hangman-v0-easy'}]"
 TOOLS = ("env.0.tools=['python']", "context.template=chat")
 STARTED = ["model.path=org/name", "model.warm_start.steps=3"]
+COMPACT = ["context.history=compact", "context.compact.budget=60"]
 IDLE = {
     "context.system": ("'be brief'", ["context.template=chat"]),
     "context.custom.first": ("'Play: {observation}'", ["context.template=custom"]),
     "context.custom.next": ("'Then: {observation}'", ["context.template=custom"]),
     "context.custom.close": ("'<|im_end|>'", ["context.template=custom"]),
     "context.window": ("3", ["context.history=window"]),
+    "context.compact.budget": ("60", ["context.history=compact"]),
+    "context.compact.prompt": ("'Sum up.'", COMPACT),
+    "context.compact.max_tokens": ("4", COMPACT),
+    "context.compact.trained": ("false", COMPACT),
     "limits.max_turns": ("3", ["env.0.max_turns=2"], True),
     "model.revision": ("'v2'", ["model.path=org/name"]),
     "model.tiny.layers": ("3", ["model.path=org/name"], True),
@@ -95,7 +100,7 @@ def test_every_need_is_tried():
     """Each key of a need is in the table above, of a table one."""
     needed = {key for need in NEEDS for key in need.keys.split()}
     needed |= {f"env.0.{key}" for need in ENV_NEEDS for key in need.keys.split()}
-    tables = {"model.tiny", "env.0.tool_use"}
+    tables = {"model.tiny", "env.0.tool_use", "context.compact"}
     warm_start = {"model.tiny.warm_start_batch", "model.tiny.warm_start_lr"}
     for table in tables:
         assert any(key.startswith(f"{table}.") for key in IDLE)
@@ -104,7 +109,7 @@ def test_every_need_is_tried():
 
 
 def test_every_need_is_about_keys_of_the_recipe():
-    known = {*recipe_keys(), "model.tiny"}
+    known = {*recipe_keys(), "model.tiny", "context.compact"}
     assert {key for need in NEEDS for key in need.keys.split()} <= known
     of_env = {*recipe_keys(EnvConfig), "tool_use"}
     assert {key for need in ENV_NEEDS for key in need.keys.split()} <= of_env

@@ -177,6 +177,7 @@ CHANGED = {
         {"token_ids": [1], "loss_mask": [1], "spans": [[0, 0, 1 << 40]]}
     ),
     "advantages of text": lambda r: r.update(advantages=["x"]),
+    "an unknown kind": lambda r: r["turns"][0].update(kind="x"),
     "nested": lambda r: r["turns"][0].update(info=nested(900)),
 }
 

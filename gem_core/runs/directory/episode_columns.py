@@ -27,6 +27,7 @@ Columns = tuple[Int64, str, str, Int64 | str | None, Int64, Int64, Int64, float,
 
 class _Turn(msgspec.Struct):
     reward: float = 0.0
+    kind: str = "action"
 
 
 class _Segment(msgspec.Struct):
@@ -65,7 +66,7 @@ def columns_of(line: bytes) -> Columns | None:
         _seed(data.seed),
         data.group,
         data.index,
-        len(data.turns),
+        sum(turn.kind == "action" for turn in data.turns),
         _return(data),
         data.success,
         data.stop_reason,

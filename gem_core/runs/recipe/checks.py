@@ -159,6 +159,31 @@ def _check_context(recipe: Recipe) -> None:
         "context.window",
         'must be set with context.history = "window"',
     )
+    if context.history == "compact":
+        _check_compact(recipe)
+
+
+def _check_compact(recipe: Recipe) -> None:
+    """Refuse budgets that leave no space for a turn and the request for a summary after it."""
+    compact = recipe.context.compact
+    limits = recipe.limits
+    key = "context.compact.budget"
+    most = compact.max_tokens or limits.max_tokens_per_turn
+    _require(compact.budget is not None, key, 'must be set with context.history = "compact"')
+    _require(
+        most <= limits.max_tokens_per_turn,
+        "context.compact.max_tokens",
+        f"must be at most limits.max_tokens_per_turn = {limits.max_tokens_per_turn}, which engines "
+        "are started with",
+    )
+    longest = (compact.budget or 0) + limits.max_tokens_per_turn + most
+    space = limits.max_context_tokens
+    _require(
+        space is None or longest < space,
+        key,
+        "plus limits.max_tokens_per_turn plus context.compact.max_tokens must be below "
+        f"limits.max_context_tokens = {space}, got {longest}: no summary could follow a turn",
+    )
 
 
 def _check_estimator(recipe: Recipe) -> None:

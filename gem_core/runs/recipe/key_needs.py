@@ -71,6 +71,7 @@ def _backend(*names: str) -> Callable[[Recipe], bool]:
     return lambda recipe: recipe.workers.backend in names
 
 
+_COMPACT = 'context.history = "compact"'
 NEEDS: tuple[Need, ...] = (
     Need("context.system", lambda r: r.context.template == "chat", 'context.template = "chat"'),
     Need(
@@ -78,6 +79,7 @@ NEEDS: tuple[Need, ...] = (
         lambda r: r.context.template == "custom",
         'context.template = "custom"',
     ),
+    Need("context.compact", lambda r: r.context.history == "compact", _COMPACT),
     Need("context.window", lambda r: r.context.history == "window", 'context.history = "window"'),
     Need(
         "limits.max_turns",

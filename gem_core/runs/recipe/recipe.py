@@ -14,6 +14,7 @@ from gem_core.runs.recipe.ranges import RunSeed, Text
 from gem_core.runs.recipe.tables import (
     AlgorithmConfig,
     BatchConfig,
+    CompactConfig,
     ContextConfig,
     EnvConfig,
     EvalConfig,
@@ -33,6 +34,7 @@ from gem_core.runs.recipe.tables import (
 __all__ = [
     "AlgorithmConfig",
     "BatchConfig",
+    "CompactConfig",
     "ContextConfig",
     "EnvConfig",
     "EvalConfig",
@@ -90,6 +92,8 @@ class Recipe(Table, frozen=True, kw_only=True):
             del data["eval"]["greedy"]
         if self.eval.top_p is None:
             del data["eval"]["top_p"]
+        if self.context.compact == CompactConfig():
+            del data["context"]["compact"]
         for table in [*data["env"], *data["eval"].get("env", [])]:
             if table["tools"] is None:  # here, too
                 del table["tools"], table["tool_use"]

@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from gem_core.episodes.compact import PROMPT
 from gem_core.episodes.context import History
 from gem_core.runs.recipe.ranges import (
     AtLeastOne,
@@ -93,18 +94,34 @@ class CustomTemplate(Table, frozen=True, kw_only=True):
     """The token that ends an action; empty: the tokenizer's eos token alone ends one."""
 
 
+class CompactConfig(Table, frozen=True, kw_only=True):
+    """When and how ``context.history = "compact"`` asks the policy for a summary of its turns."""
+
+    budget: AtLeastOne | None = None
+    """Tokens that a prompt may have: instead of a longer one the policy gets the request, and the
+    next one has the first observation, the summary and the last observation."""
+    prompt: Text = PROMPT
+    """The request, in the place of an observation."""
+    max_tokens: AtLeastOne | None = None
+    """Tokens of a summary, at most ``limits.max_tokens_per_turn``; ``None`` = as many."""
+    trained: bool = True
+    """Whether a summary is a turn that is trained on, with reward 0 and its later return."""
+
+
 class ContextConfig(Table, frozen=True, kw_only=True):
     """How observations become prompts."""
 
     template: str = "qwen3_general"
     """``qwen3_game``, ``qwen3_general``, ``code``, ``no``, ``chat`` (the tokenizer's own; where it
-    drops earlier thinking, a new token sequence begins), or
-    ``custom``: the texts of ``[context.custom]``."""
+    drops earlier thinking, a new token sequence begins), or ``custom``: the texts of
+    ``[context.custom]``."""
     custom: CustomTemplate = CustomTemplate()
     history: History = "append"
-    """``append`` extends one token sequence; the others rewrite the prompt in each turn."""
+    """``append`` extends one token sequence; ``compact`` begins another with the policy's summary
+    when the prompt passes a budget; the others rewrite the prompt in each turn."""
     window: AtLeastOne | None = None
     """Turns kept by ``history = "window"``."""
+    compact: CompactConfig = CompactConfig()
     system: str | None = None
     """System message, for ``template = "chat"``."""
 

@@ -43,7 +43,8 @@ def expert_episodes(
     """Play ``count`` episodes with the noisy teacher; the environments alternate.
 
     The episodes depend only on the recipe's environments, context, seed, turn limit and players
-    (`gem_core.training.warm_start.imitation`). Answers to single questions that a slow grader
+    (`gem_core.training.warm_start.imitation`). Requests for a summary are answered with an empty
+    one, which is not imitated: no player sums up. Answers to single questions that a slow grader
     would judge are not graded.
 
     Args:
@@ -59,7 +60,10 @@ def expert_episodes(
 
     longest = imitation_of(recipe).longest
     limits = Limits(max_turns=recipe.limits.max_turns, max_tokens_per_turn=longest)
-    factory = MachineFactory(replace(recipe, limits=limits), hf_tokenizer, inline=True)
+    frozen = replace(recipe.context.compact, trained=False)
+    context = replace(recipe.context, compact=frozen)
+    played = replace(recipe, limits=limits, context=context)
+    factory = MachineFactory(played, hf_tokenizer, inline=True)
     first = _FIRST_SEED - recipe.seed * count
     guessed = Counter() if guessed is None else guessed
     return [
@@ -82,6 +86,9 @@ def _play(factory: MachineFactory, task: Task, hf_tokenizer: Any, guessed: Count
         player.reset(*machine.shown)
         habit.reset(*machine.shown)
     while prompt is not None:
+        if machine.asks_summary:
+            prompt = machine.feed(Completion([end]))
+            continue
         action, expert = expert_action(player, machine.env, machine.shown, rng)
         guessed[machine.env_id] += not expert
         other = None if isinstance(habit, RandomPlayer) else habit.act(*machine.shown)

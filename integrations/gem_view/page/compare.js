@@ -99,7 +99,7 @@
     const options = { colouring: gem.tokenSettings.colouring, parted: parting && parting.unit === "token" ? parting : null };
     const tokens = (record.segments || []).map((segment, number) => gem.segmentView(record, pieces, number, options));
     const turns = record.turns.map((turn, k) => el("div", { className: "part" },
-      el("div", { className: "name" }, `turn ${k + 1}, reward ${gem.number(turn.reward)}`),
+      el("div", { className: "name" }, `${turn.kind === "summary" ? "summary, " : ""}turn ${k + 1}, reward ${gem.number(turn.reward)}`),
       el("pre", { className: "tokens" }, el("span", { className: "context" }, turn.observation, "\n"),
         el("span", { className: parting && parting.unit === "text" && parting.turn === k ? "parted" : "sampled" }, turn.action))));
     return el("section", { className: "side" },

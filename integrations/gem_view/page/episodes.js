@@ -193,14 +193,18 @@
 
     function draw() {
       gem.show(legend, gem.legendOf(record, settings.colouring));
-      gem.show(turns, record.turns.map((turn, k) => turnView(record, pieces, turn, k)), endView(record), tokensView(record, pieces));
+      const views = record.turns.map((turn, k) => turnView(record, pieces, turn, k));
+      gem.show(turns, foldedTurns(record, views), endView(record), tokensView(record, pieces));
       mark(current, false);
     }
     function mark(k, scroll = true) {
       const all = turns.querySelectorAll(".turn");
       current = Math.max(0, Math.min(all.length - 1, k));
       all.forEach((turn, number) => turn.classList.toggle("current", number === current));
-      if (scroll && all[current]) all[current].scrollIntoView({ block: "start" });
+      if (!scroll || !all[current]) return;
+      const fold = all[current].closest("details.fold");
+      if (fold) fold.open = true;
+      all[current].scrollIntoView({ block: "start" });
     }
     const go = (to) => to && (location.hash = gem.address(`run/${number}/episode/${to}`));
     const side = (text, to) => el("button", { type: "button", disabled: !to, on: { click: () => go(to) } }, text);
@@ -237,8 +241,21 @@
     const seconds = Object.entries(record.seconds || {}).map(([name, value]) => `${name} ${gem.number(value)}`).join(", ");
     return gem.facts([["environment", record.env_id], ["seed", gem.number(record.seed)], ["step", record.step], ["split", record.split],
       ["group", record.group], ["index", record.index], ["stop reason", record.stop_reason], ["success", gem.yesNo(record.success)],
-      ["total reward", gem.number(reward)], ["turns", record.turns.length], ["action tokens", sampled], ["seconds", seconds],
+      ["total reward", gem.number(reward)], ["turns", record.turns.filter((turn) => turn.kind !== "summary").length], ["action tokens", sampled], ["seconds", seconds],
       ["error", record.error ? el("span", { className: "bad" }, record.error) : null]]);
+  }
+
+  // The turns before a summary are folded: from there on the policy reads the summary in their place.
+  function foldedTurns(record, views) {
+    const parts = [];
+    let first = 0;
+    record.turns.forEach((turn, k) => {
+      if (turn.kind !== "summary") return;
+      const title = k > first + 1 ? `Turns ${first + 1} to ${k}, summed up below` : `Turn ${k}, summed up below`;
+      parts.push(el("details", { className: "fold" }, el("summary", {}, title), views.slice(first, k)), views[k]);
+      first = k + 1;
+    });
+    return [...parts, ...views.slice(first)];
   }
 
   function turnView(record, pieces, turn, k) {
@@ -246,7 +263,7 @@
     const suffix = info.suffix;
     delete info.suffix;
     const tools = Array.isArray(info.tools) ? info.tools : info.tool ? [info.tool] : [];
-    const flags = [["terminated", turn.terminated], ["truncated", turn.truncated], ["not trained on", turn.aborted],
+    const flags = [["summary", turn.kind === "summary"], ["terminated", turn.terminated], ["truncated", turn.truncated], ["not trained on", turn.aborted],
       ["cut at the token cap", turn.finish_reason === "length"], ["generation aborted", turn.finish_reason === "abort"]];
     const advantage = gem.advantages(record) ? gem.advantages(record)[k] : null;
     // The state that the policy saw is the observation with the suffix of the turn before.

@@ -58,7 +58,7 @@ def machine(made: EpisodeMachine):
         "seeds": (made.seed, made.request_seed, made.index, made.env_id),
         "template": (template.first, template.next, template.close, template.tool),
         "renders": template.renderer is not None,
-        "history": (context.history, context.window),
+        "history": (context.history, context.window, context.compact),
         "stop": sorted(context.tokenizer.stop_ids),
         "env": environment(made.env),
     }
