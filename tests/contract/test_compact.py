@@ -76,7 +76,7 @@ def test_the_frozen_batch_has_summaries(tiny):
         (),
         (FROZEN,),
         ("algorithm.estimator=grpo",),
-        ("algorithm.estimator=reinforce", "algorithm.gamma=0.5", "batch.micro_batch=2"),
+        ("algorithm.estimator=reinforce", "algorithm.gamma=0.5", "batch.micro_batch=1"),
         ("algorithm.loss_aggregation=sequence", FROZEN),
     ],
 )
@@ -140,6 +140,47 @@ def is_found(adapter, expect, recipe, broken, model_dir):
     except GemError:  # an adapter that counts the turns itself
         return True
     return measure(found, expect(recipe, frozen(recipe))).faults != []
+
+
+THREE = """
+from gem_core.env.interface import Env
+from gem_core.env.registration import register
+
+
+class Three(Env):
+    def _reset(self, options):
+        self.turn = 0
+        return "go", {}
+
+    def _step(self, action):
+        self.turn += 1
+        return "on", float(self.turn == 2), self.turn == 3, False, {}  # of no action
+
+
+def add():
+    register("three:Three-v0", "three_turns:Three")
+"""
+
+
+@pytest.mark.slow("openrlhf", "rl2", "verl")
+@pytest.mark.parametrize("trained", [True, False])
+def test_a_run(train, package_path, trained):
+    package_path("three_turns", THREE, "[gem_core.envs]\nthree = three_turns:add\n")
+    keys = ["env=[{id = 'three:Three-v0'}]", "model.tiny.warm_start_steps=0", "train.steps=1"]
+    keys += ["train.log_episodes=8", "context.history=compact", "context.compact.max_tokens=4"]
+    keys += ["context.compact.budget=1"]  # a request after every action but the last
+    status, output, run = train("run", *keys, f"context.compact.trained={str(trained).lower()}")
+    assert status == 0, output[-4000:]
+    (row,) = run.metrics()
+    assert row["summary/mean"] == 2 and row["turns/mean"] == 3 and row["grad_norm"] > 0
+    stored = [episode for tags, episode in run.episodes() if tags["split"] == "train"]
+    assert len(stored) == 8
+    for episode in stored:
+        assert len(episode.segments) == 3
+        for segment in episode.segments[:-1]:
+            (_, *act), (_, *summary) = segment.spans
+            assert all(segment.loss_mask[slice(*act)])
+            assert set(segment.loss_mask[slice(*summary)]) == {int(trained)}
 
 
 RUNS = {
