@@ -22,7 +22,7 @@ MAX_WHEEL, MAX_SDIST = 2_000_000, 3_000_000
 """Bytes of the files of a release."""
 MAX_DEPENDENCIES = 4
 """Distributions that gem-core needs on Python 3.11 or newer; 3.10 has tomli besides."""
-NOT_RELEASED = ("benchmarks", "tests", ".ci", ".github", ".venvs", ".git")
+NOT_RELEASED = ("benchmarks", "tests", ".cache", ".ci", ".github", ".venvs", ".git")
 
 
 def build(folder: Path, target: str, out: Path) -> Path:
