@@ -63,9 +63,8 @@ on a CPU and with the pinned release of the trainer:
 That a line ran says that the trainer has what it uses, not that it does the same on a GPU. Native
 keys are not in the list: `tests/contract/test_paper_grid.py` gives those of the profile `paper` to
 each trainer's own configuration code. What only the stand-ins for CPUs use is left out. A name
-without dots is one whose owner the source does not tell. The recorder does not see threads that no
-Python code starts, as some of Ray's, nor tests that take several processes or minutes
-(`TESTS` of the script has those that it ran), so that some lines ran without a mark.
+without dots is one whose owner the source does not tell. Not all tests were recorded, at most those
+of `TESTS` in the script, so that lines may have run without a mark.
 
 """
 

@@ -73,7 +73,7 @@ def test_the_tests_that_the_page_names_exist():
 
 
 SOURCE = '''\
-from base import Base, loose
+from base import Base, done, loose
 
 
 class Mine(Base):
@@ -89,8 +89,24 @@ class Mine(Base):
 
 
 Mine().over()
+
+
+def alone():
+    done.set()
 '''
-BASE = "class Base:\n    ready = 1\n\n\ndef loose(*_):\n    return 2\n"
+BASE = """\
+import threading
+
+done = threading.Event()
+
+
+class Base:
+    ready = 1
+
+
+def loose(*_):
+    return 2
+"""
 
 
 def test_the_recorder_sees_the_lines_that_run_and_no_others(tmp_path, monkeypatch):
@@ -105,9 +121,9 @@ def test_the_recorder_sees_the_lines_that_run_and_no_others(tmp_path, monkeypatc
         "GEM_CORE_SEAM_LINES": str(lines),
         "GEM_CORE_SEAM_SOURCE": f"{adapter}{os.sep}",
     }
-    subprocess.run(
-        [sys.executable, str(adapter / "mine.py")], env={**os.environ, **own}, check=True
-    )
+    own["PYTHONPATH"] += f"{os.pathsep}{adapter}"
+    program = "import _thread, mine; _thread.start_new_thread(mine.alone, ()); mine.done.wait()"
+    subprocess.run([sys.executable, "-c", program], env={**os.environ, **own}, check=True)
     monkeypatch.setattr(ran, "ROOT", tmp_path)
     seen = ran.executed(lines)
     file = adapter / "mine.py"
@@ -117,6 +133,7 @@ def test_the_recorder_sees_the_lines_that_run_and_no_others(tmp_path, monkeypatc
         "never": (9, True),
         "loose": (10, False),
         "self": (11, False),  # inside of the same statement
+        "alone": (20, True),  # in a thread that has no object of Python's
     }
     places = {
         name: [ran.Place("mine.py", ran.statement(file, line, body)[0])]
@@ -125,6 +142,7 @@ def test_the_recorder_sees_the_lines_that_run_and_no_others(tmp_path, monkeypatc
     states = ran.states(places, seen, set())
     assert states == {
         "over": ran.RUN, "ready": ran.RUN, "never": ran.READ, "loose": ran.READ, "self": ran.READ,
+        "alone": ran.RUN,
     }  # fmt: skip
     assert ran.states(places, set(), seen)["over"] == ran.REHEARSED
     assert {file for file, _ in seen} == {"mine.py"}
