@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import shutil
 import subprocess
 import sys
@@ -109,13 +108,16 @@ sys.exit(main(["view", *sys.argv[1:]]))
 
 
 def test_the_hundred_need_little_memory_and_no_reader(hundred, tmp_path):
-    """A named pipe does not wait, endless zeros and a terabyte of holes are not read."""
+    """A named pipe does not wait, endless zeros and a terabyte of holes are not read.
+
+    The command may have 1 GiB of addresses; the largest child of this process says nothing of it,
+    as a fork has the size of the tests themselves.
+    """
     folder, _ = hundred
     command = [sys.executable, "-c", LIMITED, str(folder), "--export", str(tmp_path / "a.html")]
     env = {**os.environ, "GEM_CORE_CACHE": str(tmp_path / "cache")}
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
-    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss < 1 << 20  # kilobytes
 
 
 def test_a_bomb_is_not_unpacked(written, tmp_path):
