@@ -37,8 +37,13 @@ CASES = {
     "LoRA's alpha is its rank": "LoRA",
     "KL term times the ratio": "large KL term",
     "KL term against the policy of the step, not the initial one": "large KL term",
+    "KL sign": "large KL term",
+    "KL term left out": "large KL term",
 }
 """Fault -> the recorded run that must find it, else that of `faults.FAULTS`, or `rebn`."""
+RECIPES = {"KL sign": ("algorithm.kl_coef=-2.0",)}
+"""Fault -> what it changes in a recipe where that follows from the recorded run, else that of
+`faults.FAULTS`."""
 CORE_FAULTS = {
     "a truncated turn's reward goes to the turn before": "turn-rewards",
     "every step plays the tasks of the first": "result",
@@ -143,7 +148,8 @@ def fault_in_the_path(name: str, trainer: str, folder: str) -> Iterator[None]:
             fault.data(batches)
         source = changed_model(fault, model_dir, folder)
         try:
-            original(change_recipe(recipe, fault.recipe), batches, source, on_step)
+            changed = change_recipe(recipe, RECIPES.get(name, fault.recipe))
+            original(changed, batches, source, on_step)
         except RecipeError as error:
             refusals.append(error)
             raise

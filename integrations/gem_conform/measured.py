@@ -15,8 +15,13 @@ from gem_conform.failures import NotConforming, require_none
 from gem_core.errors import RecipeError
 
 LOCKSTEP_RUN = (*LOCKSTEP, "train.steps=3", "algorithm.epochs=2")
+LOGPROBS_EQUAL = 1e-5
+"""Bound of the mean difference between the log-probabilities of an engine and of its trainer in the
+profile ``tiny``, both in float32. Rounding makes about 1e-6 of it; caches of the weights of a step
+before made 2e-2 (TRL)."""
 REPLAYED_STEPS = 3
 """Training steps of every recorded run."""
+_DIFFERENCE = "rollout/logprob_difference"
 FROZEN = ("batch.episodes=16", "batch.group_size=2", "algorithm.epochs=1")
 COUNTED = (
     "algorithm.estimator=reinforce",
@@ -134,7 +139,16 @@ def check_lockstep(candidate: Candidate) -> str:
     """The first steps of a run draw the tokens and have the weights of a run of the reference."""
     from gem_parity.reference_run import reference_run
 
-    mine = read_trace(candidate.run("lockstep", *LOCKSTEP_RUN))
+    run = candidate.run("lockstep", *LOCKSTEP_RUN)
+    require_none(
+        "not sampled with the weights of the step before, by rollout/logprob_difference",
+        [
+            f"step {row['step']}: {row[_DIFFERENCE]:.1e} on average"
+            for row in run.metrics()
+            if row.get(_DIFFERENCE, 0.0) > LOGPROBS_EQUAL
+        ],
+    )
+    mine = read_trace(run)
     recipe = candidate.recipe(*LOCKSTEP_RUN)
     theirs = Trace("reference", recipe.seed, reference_run(recipe), {}, {})
     divergence = first_divergence(mine, theirs, "train")

@@ -15,6 +15,7 @@ from collections import defaultdict
 
 import pytest
 
+from gem_conform.measured import LOGPROBS_EQUAL
 from gem_core.episodes.data import Episode, StopReason
 from gem_core.episodes.metric_names import COMMON, undefined
 from gem_core.runs.directory.run_dir import RunDir
@@ -148,11 +149,11 @@ def test_the_engine_samples_every_step_with_the_weights_of_the_step_before(
     assert len(expected) == STEPS
     for step, (row, metrics) in enumerate(zip(run.metrics(), expected, strict=True), start=1):
         difference = metrics["rollout/logprob_difference"]
-        assert difference < 1e-5, (
+        assert difference < LOGPROBS_EQUAL, (
             f"step {step} was not sampled with the weights after step {step - 1}: the engine's "
             f"log-probabilities differ from theirs by {difference:.1e} on average"
         )
-        assert row["rollout/logprob_difference"] < 1e-5
+        assert row["rollout/logprob_difference"] < LOGPROBS_EQUAL
 
 
 def test_metrics_mean_what_their_definition_says(
