@@ -78,8 +78,15 @@ def known_trials() -> dict[str, dict[str, Any]]:
 
 
 def keep(trial: Trial) -> None:
-    """Put a trial in the place of the one before, and write the table from all."""
-    known = known_trials()
+    """Put a trial in the place of the one before, and write the table from all.
+
+    A fault has one trial in a trainer, also where another case was tried before.
+    """
+    known = {
+        key: row
+        for key, row in known_trials().items()
+        if not trial.fault or (row["fault"], row["trainer"]) != (trial.fault, trial.trainer)
+    }
     key = " / ".join((trial.fault or "no fault", trial.trainer, trial.check, trial.case))
     known[key] = {**asdict(trial), "reason": trial.reason[:400]}
     RESULTS.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n", encoding="utf-8")
