@@ -93,3 +93,27 @@ def train(tmp_path, trainer_name):
         return done.returncode, done.stdout + done.stderr, RunDir(path)
 
     return start
+
+
+@pytest.fixture(scope="module")
+def adapter(package, refused):
+    """The replay module of a trainer, which trains episodes of several rows."""
+    from gem_parity.replays import load_replay
+
+    assert "context.history" not in refused, "every trainer trains every history"
+    return load_replay(package.removeprefix("gem_"))
+
+
+@pytest.fixture(scope="module")
+def expect(model_dir):
+    """The reference's first update on frozen episodes: of a recipe and the episodes."""
+    from transformers import AutoModelForCausalLM
+
+    from gem_parity.reference import reference
+    from gem_parity.replay import expected_rows
+
+    def run(recipe, episodes):
+        model = AutoModelForCausalLM.from_pretrained(model_dir).float()
+        return reference(recipe, expected_rows(recipe, episodes), model)
+
+    return run

@@ -11,9 +11,6 @@ from gem_parity.bounds import WEIGHTS
 from gem_parity.cases import RunCase
 from gem_parity.frozen import frozen_episodes
 from gem_parity.measure import measure
-from gem_parity.reference import reference
-from gem_parity.replay import expected_rows
-from gem_parity.replays import load_replay
 from gem_parity.teacher_forced import teacher_forced
 
 COMPACT = (
@@ -30,24 +27,6 @@ BY_EPISODE = ("rl2", "verl")
 def make(tiny, *more):
     keys = ["algorithm.estimator=rebn", "batch.episodes=16", "batch.group_size=2"]
     return tiny(*keys, "algorithm.epochs=1", *COMPACT, *more)
-
-
-@pytest.fixture(scope="module")
-def adapter(package, refused):
-    """The trainer's replay module."""
-    assert "context.history" not in refused, "every trainer trains every history"
-    return load_replay(package.removeprefix("gem_"))
-
-
-@pytest.fixture(scope="module")
-def expect(model_dir):
-    from transformers import AutoModelForCausalLM
-
-    def run(recipe, episodes):
-        model = AutoModelForCausalLM.from_pretrained(model_dir).float()
-        return reference(recipe, expected_rows(recipe, episodes), model)
-
-    return run
 
 
 def frozen(recipe):

@@ -8,8 +8,6 @@ import pytest
 from gem_core.advantages import list_estimators
 from gem_core.errors import RecipeError
 from gem_parity.measure import measure
-from gem_parity.reference import reference
-from gem_parity.replay import expected_rows
 from gem_parity.replays import load_replay
 
 ESTIMATORS = [name for name in list_estimators() if name != "gae"]
@@ -26,17 +24,6 @@ def overrides(estimator, aggregation="token"):
 @pytest.fixture(scope="module")
 def replay(package):
     return load_replay(package.removeprefix("gem_")).replay
-
-
-@pytest.fixture(scope="module")
-def expect(model_dir):
-    from transformers import AutoModelForCausalLM
-
-    def run(recipe, episodes):
-        model = AutoModelForCausalLM.from_pretrained(model_dir).float()
-        return reference(recipe, expected_rows(recipe, episodes), model)
-
-    return run
 
 
 def assert_same(found, expected, *, exact=False):
