@@ -11,6 +11,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 MARK = "***"
@@ -52,6 +53,7 @@ def is_secret_name(name: str) -> bool:
     return bool(_NAMED.search(name))
 
 
+@lru_cache(maxsize=4096)
 def may_be_secret(name: str) -> bool:
     """Whether what has this name could be a secret: for what is sent, where names are free.
 
@@ -102,9 +104,10 @@ def redact_text(text: str, *secrets: str | None) -> str:
     >>> redact_text("no answer from http://me:pw@host/v1?api_key=abc&n=1")
     'no answer from http://***@host/v1?api_key=***&n=1'
     """
-    for secret in (*secrets, *_of_environment()):
-        if secret and len(secret) >= _LONG:
-            text = text.replace(secret, MARK)
+    if len(text) >= _LONG:
+        for secret in (*secrets, *_of_environment()):
+            if secret and len(secret) >= _LONG:
+                text = text.replace(secret, MARK)
     text = _ADDRESS.sub(rf"\g<head>{MARK}@", text)
     text = _QUERY.sub(
         lambda hit: hit["head"] + MARK if may_be_secret(hit["name"]) else hit[0], text

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import random
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 
@@ -148,8 +149,14 @@ def test_accepted_recipes_leave_refused_keys_alone(config, accepted):
 
 def with_native(trainer, table, recipe=None):
     """A recipe with ``table`` as ``[trainer.<name>]``."""
-    recipe = recipe or load_recipe("guess-the-number-easy", "tiny")
-    return recipe_from_dict(recipe.to_dict() | {"trainer": {trainer: table}})
+    tables = tiny() if recipe is None else recipe.to_dict()
+    return recipe_from_dict(tables | {"trainer": {trainer: table}})
+
+
+@cache
+def tiny():
+    """The tables of the recipe that most native keys are tried with."""
+    return load_recipe("guess-the-number-easy", "tiny").to_dict()
 
 
 def tables(key):

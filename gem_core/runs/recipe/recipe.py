@@ -5,6 +5,7 @@ A recipe is a TOML file; `gem_core.runs.recipe.load` reads and checks it.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -119,14 +120,18 @@ class Recipe(Table, frozen=True, kw_only=True):
 
 def recipe_keys(table: type[msgspec.Struct] = Recipe, prefix: str = "") -> list[str]:
     """Return every dotted key of a recipe; ``env``, ``eval.env`` and ``trainer`` are one each."""
+    return [prefix + key for key in _keys_of(table)]
+
+
+@cache
+def _keys_of(table: type[msgspec.Struct]) -> tuple[str, ...]:
     keys: list[str] = []
     for field in msgspec.structs.fields(table):
-        name = f"{prefix}{field.name}"
         if isinstance(field.type, type) and issubclass(field.type, msgspec.Struct):
-            keys += recipe_keys(field.type, name + ".")
+            keys += recipe_keys(field.type, field.name + ".")
         else:
-            keys.append(name)
-    return keys
+            keys.append(field.name)
+    return tuple(keys)
 
 
 def get_key(recipe: msgspec.Struct, key: str) -> Any:
