@@ -6,16 +6,15 @@ imports nothing of the framework. `check` reports what is missing, also without 
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from importlib import import_module
-from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
+from importlib.metadata import EntryPoint, PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import Any
 
+from gem_core.env.registration.entry_points import list_entry_points
 from gem_core.errors import MissingDependencyError, no_exit, python_needed, unknown
 from gem_core.runs.checkout import cpu_line
 from gem_core.runs.memory_layout import MemoryLayout
@@ -113,21 +112,7 @@ def _load(point: EntryPoint) -> Trainer:
 
 
 def _points() -> dict[str, EntryPoint]:
-    return _read_points(tuple((path, _changed(path)) for path in sys.path))
-
-
-@lru_cache(maxsize=1)
-def _read_points(state: tuple[tuple[str, int], ...]) -> dict[str, EntryPoint]:
-    """Return the entry points of a state of ``sys.path``; every recipe that is loaded asks."""
-    return {point.name: point for point in entry_points(group=GROUP)}
-
-
-def _changed(path: str) -> int:
-    """Return when something was installed in a folder of ``sys.path`` or removed, 0 if never."""
-    try:
-        return os.stat(path or ".").st_mtime_ns
-    except OSError:
-        return 0
+    return {point.name: point for point in list_entry_points(GROUP)}
 
 
 def installed_version(distribution: str) -> str | None:

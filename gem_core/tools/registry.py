@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from inspect import signature
 from typing import Any
 
+from gem_core.env.registration.entry_points import list_entry_points
 from gem_core.env.registration.references import from_data, resolve_class
 from gem_core.errors import RegistrationError, error_line, is_interruption, unknown
 from gem_core.tools.base import Tool
@@ -86,7 +87,7 @@ def _kind(name: str) -> Any:
 
 
 def _points() -> dict[str, EntryPoint]:
-    return {point.name: point for point in entry_points(group=GROUP)}
+    return {point.name: point for point in list_entry_points(GROUP)}
 
 
 def _load(point: EntryPoint) -> Any:

@@ -335,7 +335,7 @@ class Point:
 
 def test_tools_of_other_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     points = [Point("finder", Search), Point("bad", dict), Point("gone", ImportError("no module"))]
-    monkeypatch.setattr(registry, "entry_points", lambda group: points)
+    monkeypatch.setattr(registry, "list_entry_points", lambda group: points)
     assert {"bad", "finder", "gone", "python", "search"} <= set(registry.list_tools())
     assert isinstance(make_tool("finder", formats=("tag",)), Search)
     assert isinstance(make_tool("python", keep=True), PythonTool)

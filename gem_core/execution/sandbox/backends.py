@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import os
 import threading
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 
+from gem_core.env.registration.entry_points import list_entry_points
 from gem_core.errors import did_you_mean
 from gem_core.execution.sandbox.backend import Backend
 from gem_core.execution.sandbox.levels import LEVELS, choose_level, fulfills
@@ -100,7 +101,7 @@ def get_shared_backend(
 
 def _find_installed() -> dict[str, EntryPoint]:
     found: dict[str, EntryPoint] = {}
-    for point in entry_points(group=GROUP):
+    for point in list_entry_points(GROUP):
         other = found.setdefault(point.name, point)
         if other.value != point.value:  # one would silently take the place of the other
             raise SandboxError(

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
+from gem_core.env.registration.entry_points import list_entry_points
 from gem_core.errors import RecipeError, did_you_mean
 
 if sys.version_info >= (3, 11):
@@ -215,10 +215,10 @@ def _reader(suffix: str) -> Callable[[str], dict[str, Any]] | None:
     """Return what reads the text of a recipe with this ending, if there is something."""
     if suffix == ".toml":
         return tomllib.loads
-    points = entry_points(group=FORMATS, name=suffix.removeprefix(".")) if suffix else ()
-    for point in points:
-        loaded: Callable[[str], dict[str, Any]] = point.load()
-        return loaded
+    for point in list_entry_points(FORMATS):
+        if point.name == suffix.removeprefix("."):
+            loaded: Callable[[str], dict[str, Any]] = point.load()
+            return loaded
     return None
 
 
