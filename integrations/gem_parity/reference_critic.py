@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gem_core.episodes.data import Episode
 from gem_core.runs.recipe.recipe import Recipe
 from gem_parity import reference_advantages
 from gem_parity.recorded import Unit, Weights
@@ -95,8 +96,19 @@ class ReferenceCritic:
     def _read_ends(self, batch: ReferenceBatch, played: Sequence[TrainedTurns]) -> None:
         """Fill in the values of the states in which limits cut episodes."""
         cut = [number for number, state in enumerate(batch.states) if state]
+        if self.traits.valued_ends == "continued sequences":
+            cut = [n for n in cut if _continues(batch.states[n], batch.episodes[n])]
         if not cut:
             return
         values = self._values(padded([batch.states[number] for number in cut])).detach()
         for row, number in enumerate(cut):
             played[number].bootstrap = float(values[row, len(batch.states[number]) - 1])
+
+
+def _continues(state: Sequence[int], episode: Episode) -> bool:
+    """Return whether ``state`` begins with the last sequence of ``episode``, which trains."""
+    last = [segment for segment in episode.segments if segment.spans][-1:]
+    return any(
+        any(segment.loss_mask) and list(state[: len(segment.token_ids)]) == segment.token_ids
+        for segment in last
+    )

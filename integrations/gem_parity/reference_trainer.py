@@ -1,12 +1,11 @@
 """The reference of a whole run in plain PyTorch: what every trainer's weights must be.
 
-It takes only one thing from a trainer: which episodes are in which minibatch, since trainers
+It takes only one thing from a trainer: which turns are in which minibatch, since trainers
 shuffle in their own ways. Everything else is computed here, from the recipe.
 """
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -172,10 +171,11 @@ class ReferenceTrainer:
             return (mask / tokens).to(self.dtype), per_token
         of_row = mask.sum(1, keepdim=True)
         sequences = float((of_row > 0).sum())
-        if self.traits.divisor != "minibatch":
-            sequences = float((everything.sum(1) > 0).sum()) / algorithm.minibatches
+        in_batch = int((everything.sum(1) > 0).sum())
+        if self.traits.divisor == "batch share":
+            sequences = in_batch / algorithm.minibatches
         if self.traits.divisor == "padded minibatch":
-            sequences = math.ceil(sequences)
+            sequences = self.traits.minibatch_size(self.recipe, in_batch)
         inside = of_row.clamp(min=1.0)
         if algorithm.loss_aggregation == "constant":
             inside = torch.full_like(of_row, float(algorithm.loss_constant or 1))

@@ -192,8 +192,9 @@ class Follower:
         minibatches = self.recipe.algorithm.minibatches
         if self.traits.divided == "episodes":
             return minibatches
-        trained = len({episode for episode, _ in self._turns_of(done)})
-        return math.ceil(trained / math.ceil(trained / minibatches))
+        segments = (s for e in self.batches[done - 1].episodes for s in e.segments)
+        trained = sum(any(segment.loss_mask) for segment in segments)
+        return math.ceil(trained / self.traits.minibatch_size(self.recipe, trained))
 
     def _turns(self, done: int, episode: int) -> list[int]:
         turns = self.batches[done - 1].episodes[episode].turns

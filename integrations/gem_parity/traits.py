@@ -7,8 +7,11 @@ is red unless the reference with these differences, and no others, gives the tra
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields
 from typing import Any, Literal
+
+from gem_core.runs.recipe.recipe import Recipe
 
 
 @dataclass(frozen=True)
@@ -17,12 +20,13 @@ class Traits:
 
     Attributes:
         divisor: what a mean over a minibatch divides by: the minibatch's own tokens or sequences;
-            the same, where sequences that fill the last minibatch up to the size of the others and
-            train nothing count, too; or the share of all the batch's that a minibatch has on
-            average.
-        divided: what a batch's minibatches are made of: all episodes, so that one may hold only
-            episodes that failed and is then a step with the gradient 0; or those that train, so
-            that there may be fewer minibatches.
+            the same, where sequences that fill the last minibatch up to the size of the others, a
+            multiple of ``batch.micro_batch``, and train nothing count, too; or the share of all
+            the batch's that a minibatch has on average.
+        divided: what a batch's minibatches are made of: the sequences of all episodes, so that one
+            may hold only episodes that failed and is then a step with the gradient 0; or the
+            sequences with a trained token, in minibatches of one size that is rounded up, so that
+            there may be fewer of them.
         rate_over: what the schedule of the learning rate counts: optimizer steps, or batches, where
             each of a batch's N optimizer steps is 1/N. They differ where a batch has fewer
             minibatches than the recipe says, see ``divided``.
@@ -37,6 +41,8 @@ class Traits:
         value_decayed: the same of the critic.
         adam_eps: epsilon of Adam.
         value_scale: factor of the mean squared error.
+        valued_ends: which states in which a limit cut an episode the critic values: all, or those
+            that continue the last sequence of their episode, where the others count as 0.
     """
 
     divisor: Literal["minibatch", "padded minibatch", "batch share"] = "minibatch"
@@ -51,6 +57,17 @@ class Traits:
     adam_eps: float = 1e-8
     value_decayed: Literal["all", "matrices"] = "all"
     value_scale: float = 0.5
+    valued_ends: Literal["all", "continued sequences"] = "all"
+
+    def minibatch_size(self, recipe: Recipe, sequences: int) -> int:
+        """Return the size of the minibatches of a batch, where it is one size, rounded up.
+
+        Args:
+            recipe: the experiment.
+            sequences: those of the batch with a trained token.
+        """
+        unit = recipe.batch.micro_batch or 1 if self.divisor == "padded minibatch" else 1
+        return unit * math.ceil(sequences / (unit * recipe.algorithm.minibatches))
 
     def differences(self) -> dict[str, Any]:
         """Return the fields that differ from the recipe's meaning, with their values."""

@@ -28,6 +28,7 @@ from gem_verl.advantages import require_installed
 from gem_verl.metrics import PREFIX, RunLog
 from gem_verl.rollout import read_recipe
 from gem_verl.saving import SavingStep
+from gem_verl.values import minibatch_rows
 
 POLL_SECONDS = 0.1
 """Time between two looks for finished rows; verl's own is 2 s."""
@@ -85,18 +86,11 @@ class GemSampler(ReplayBuffer):
         return batch, metrics | _batch_metrics(episodes)
 
     def _set_mini_batch(self, rows: int) -> None:
-        """Split this batch into at most the recipe's number of minibatches.
-
-        verl takes a size, not a number, and pads the batch to a multiple of it with masked rows.
-        The size is rounded up, so that a small batch may have fewer minibatches.
-        """
+        """Split this batch into at most the recipe's number of minibatches."""
         config = self.trainer.config
-        hardware = self.recipe.hardware
-        ranks = hardware.gpus // hardware.sequence_parallel  # those that get different rows
-        unit = ranks * (self.recipe.batch.micro_batch or 1)
-        units = -(-rows // (unit * self.recipe.algorithm.minibatches))
-        config.actor_rollout_ref.actor.ppo_mini_batch_size = unit * units
-        config.critic.ppo_mini_batch_size = unit * units
+        size = minibatch_rows(self.recipe, rows)
+        config.actor_rollout_ref.actor.ppo_mini_batch_size = size
+        config.critic.ppo_mini_batch_size = size
 
 
 def _batch_metrics(episodes: Sequence[Episode]) -> dict[str, float]:

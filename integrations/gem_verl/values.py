@@ -98,3 +98,15 @@ def offloads_weights(recipe: Recipe) -> bool:
 def offloads_optimizer(recipe: Recipe) -> bool:
     """Return whether the optimizer's states wait in the host's memory."""
     return recipe.hardware.offload != "none"
+
+
+def minibatch_rows(recipe: Recipe, rows: int) -> int:
+    """Return the rows of a minibatch of a batch with ``rows`` that train.
+
+    verl takes a size, not a number, and pads the batch to a multiple of it with masked rows. The
+    size is rounded up, so that a small batch may have fewer minibatches.
+    """
+    hardware = recipe.hardware
+    ranks = hardware.gpus // hardware.sequence_parallel  # those that get different rows
+    unit = ranks * (recipe.batch.micro_batch or 1)
+    return unit * -(-rows // (unit * recipe.algorithm.minibatches))

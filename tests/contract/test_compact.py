@@ -20,7 +20,7 @@ COMPACT = (
     "context.compact.max_tokens=4",
 )
 FROZEN = "context.compact.trained=false"
-BY_EPISODE = ("rl2", "verl")
+BY_EPISODE = ("rl2",)
 """Trainers whose recorded runs note minibatches by episode, so that rows cannot be compared."""
 
 

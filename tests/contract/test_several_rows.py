@@ -9,7 +9,8 @@ from gem_parity.bounds import WEIGHTS
 from gem_parity.cases import RunCase
 from gem_parity.frozen import frozen_episodes
 from gem_parity.measure import measure
-from gem_parity.teacher_forced import teacher_forced
+from gem_parity.recorded import recorded_run
+from gem_parity.teacher_forced import Follower
 
 HISTORIES = ["last", "window", "concat"]
 
@@ -79,6 +80,16 @@ RUNS = {
     "mean of rows": RunCase(
         3, (*_LAST, "algorithm.loss_aggregation=sequence", "algorithm.max_grad_norm=100")
     ),
+    "mean of rows, micro-batches": RunCase(
+        2,
+        (
+            *_LAST,
+            "algorithm.loss_aggregation=sequence",
+            "algorithm.max_grad_norm=100",
+            "batch.micro_batch=4",
+        ),
+        ("algorithm.entropy_coef=0",),
+    ),
     "narrow clip, micro-batches": RunCase(
         3,
         (*_LAST, "algorithm.clip_low=0.02", "algorithm.clip_high=0.02", "batch.micro_batch=2"),
@@ -88,18 +99,56 @@ RUNS = {
 }
 
 
-BY_EPISODE = ("rl2", "verl")
+BY_EPISODE = ("rl2",)
 """Trainers whose recorded runs note minibatches by episode, so that rows cannot be compared."""
+
+
+def follow(adapter, recipe, model_dir, change=None):
+    """Compare a recorded run; return what was found, and the minibatches of every step."""
+    steps = []
+    with Follower(recipe, recorded_run(recipe), model_dir, adapter.TRAITS) as follower:
+
+        def on_step(done, trace):
+            if change and done:
+                change(trace.minibatches)
+            steps.append(trace.minibatches)
+            follower(done, trace)
+
+        adapter.replay_run(recipe, recorded_run(recipe), model_dir, on_step)
+    return follower.finish(), steps[1:]
+
+
+def divided(minibatches):
+    """Return the episodes whose turns are in both minibatches of the first epoch."""
+    first, second = ({episode for episode, _ in units} for units in minibatches[:2])
+    return first & second
 
 
 @pytest.mark.parametrize("name", list(RUNS))
 def test_weights_after_every_step(adapter, config, refused, model_dir, trainer_name, name):
     if trainer_name in BY_EPISODE:
         pytest.skip("its recorded run notes minibatches by episode; the first gradient is above")
-    recipe = RUNS[name].recipe(list(refused), 3)
+    recipe = RUNS[name].recipe(list(refused))
     config.translate(recipe)
-    result = teacher_forced(recipe, model_dir, adapter.replay_run, adapter.TRAITS)
+    result, steps = follow(adapter, recipe, model_dir)
     assert not result.faults, "; ".join(result.faults)
     assert result.moved > 10 * WEIGHTS
+    assert all(divided(minibatches) for minibatches in steps)  # rows are divided, not episodes
     if name.startswith("narrow clip"):
         assert all(count > 0 for count in result.clipped)
+
+
+def move_a_row(minibatches):
+    """Say of a row of one minibatch that it was in the other, where another of its episode is."""
+    first, second = minibatches[:2]
+    unit = next(unit for unit in first if unit[0] in divided(minibatches))
+    first.remove(unit)
+    second.append(unit)
+
+
+def test_a_row_in_another_minibatch_is_found(adapter, refused, model_dir, trainer_name):
+    if trainer_name in BY_EPISODE:
+        pytest.skip("its recorded run notes minibatches by episode; the first gradient is above")
+    recipe = RUNS["row per turn"].recipe(list(refused), 1)
+    result, _ = follow(adapter, recipe, model_dir, move_a_row)
+    assert any("policy out of bounds after step 1" in fault for fault in result.faults)

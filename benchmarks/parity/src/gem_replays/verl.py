@@ -29,9 +29,11 @@ TRAITS = Traits(
     divided="trained episodes",
     rate_over="batches",
     kl_limit=10.0,
+    valued_ends="continued sequences",
 )
 """verl's means over sequences count the rows that fill a batch up to equal minibatches; an episode
-that failed is no row. A token's KL estimate is cut off at 10."""
+that failed is no row. A token's KL estimate is cut off at 10. The state in which a limit cut an
+episode is valued where it continues the episode's last row."""
 
 
 def replay(recipe: Recipe, episodes: Sequence[Episode], model_dir: str) -> Replay:
@@ -85,7 +87,7 @@ def replay_run(
             states = {}
             if trainer.critic is not None:
                 states = {machine.index: machine.bootstrap_state() for machine in batch.machines}
-            trainer.train(_samples(batch.episodes, states), batch.episodes[0].index)
+            trainer.train(_samples(batch.episodes, states), batch.episodes)
             on_step(done, trainer.trace())
 
 

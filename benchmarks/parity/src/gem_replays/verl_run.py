@@ -27,16 +27,18 @@ from verl.workers.utils.losses import value_loss
 from verl.workers.utils.padding import response_from_nested, response_to_nested
 
 from gem_adapters.token_rows import read_labels
+from gem_core.episodes.data import Episode
 from gem_core.runs.recipe.recipe import Recipe
 from gem_parity.recorded import StepTrace, TracedRow, Unit, Weights, without_tied
 from gem_parity.reference_lora import plain_names
 from gem_verl.cpu.local import LocalActor, _result
 from gem_verl.rollout import TurnOutput
+from gem_verl.values import minibatch_rows
 
 PADDING_ID = 1
 """Token of verl's padding rows."""
 ROW = "gem_row"
-"""Field of a row: which episode of the step it is; -1 in padding."""
+"""Field of a row: its place among those of the step; -1 in padding."""
 
 
 class RecordedTrainer(LocalActor):
@@ -56,7 +58,9 @@ class RecordedTrainer(LocalActor):
         self.minibatches: list[list[Unit]] = []
         self.critic_minibatches: list[list[Unit]] = []
         self.rows: list[TracedRow] = []
-        _record(self.worker.actor, self.minibatches)
+        self.units: list[list[Unit]] = []
+        """What is trained in each row of the step, without padding."""
+        self._record(self.worker.actor, self.minibatches)
         self.ref: Any = None
         if recipe.algorithm.kl_coef:
             self.ref = ActorRolloutRefWorker(self.config.actor_rollout_ref, role="ref")
@@ -84,22 +88,34 @@ class RecordedTrainer(LocalActor):
         )
         critic.reset()
         critic.set_loss_fn(partial(value_loss, config=configuration))
-        _record(critic, self.critic_minibatches)
+        self._record(critic, self.critic_minibatches)
         return critic
 
-    def train(self, samples: Sequence[TurnOutput], first: int) -> None:
+    def _record(self, worker: Any, minibatches: list[list[Unit]]) -> None:
+        """Note what is trained in each minibatch of ``worker``."""
+        train_batch = worker.train_batch
+
+        def recorded(data: TensorDict) -> Any:
+            rows = [int(row) for row in data[ROW] if row >= 0]
+            minibatches.append([unit for row in rows for unit in self.units[row]])
+            return train_batch(data)
+
+        worker.train_batch = recorded
+
+    def train(self, samples: Sequence[TurnOutput], episodes: Sequence[Episode]) -> None:
         """Train one step.
 
         Args:
             samples: of the step's episodes, in task order.
-            first: number of the first episode of the step.
+            episodes: the step's, in the order of the recorded batch.
         """
         self.minibatches.clear()
         self.critic_minibatches.clear()
         trained = [sample for sample in samples if any(sample.response_mask)]
-        size = -(-len(trained) // self.recipe.algorithm.minibatches)
+        size = minibatch_rows(self.recipe, len(trained))
         batch, labels = self._batch(trained, size)
-        batch[ROW] = torch.tensor([_episode(label) - first if label else -1 for label in labels])
+        self.units = _units(trained, episodes)
+        batch[ROW] = torch.tensor([row if label else -1 for row, label in enumerate(labels)])
         mask = batch["response_mask"]
         batch["old_log_probs"] = response_from_nested(self._log_probs(batch), mask)
         if self.ref is not None:
@@ -208,19 +224,17 @@ def _traced(batch: TensorDict, row: int) -> TracedRow:
     return TracedRow(ids, mask, advantages, old)
 
 
-def _record(worker: Any, minibatches: list[list[Unit]]) -> None:
-    """Note which episodes each minibatch of ``worker`` has."""
-    train_batch = worker.train_batch
-
-    def recorded(data: TensorDict) -> Any:
-        minibatches.append([(int(row), None) for row in data[ROW] if row >= 0])
-        return train_batch(data)
-
-    worker.train_batch = recorded
-
-
-def _episode(label: str) -> int:
-    return read_labels([label])[0].episode
+def _units(samples: Sequence[TurnOutput], episodes: Sequence[Episode]) -> list[list[Unit]]:
+    """Return the trained turns of each sample, which its label finds in ``episodes``."""
+    turns: dict[tuple[int, int], list[Unit]] = {}
+    for number, episode in enumerate(episodes):
+        for segment in episode.segments:
+            trained = [turn for turn, start, _ in segment.spans if segment.loss_mask[start]]
+            if trained:
+                key = (episode.index, segment.spans[0][0])
+                turns[key] = [(number, turn) for turn in trained]
+    labels = read_labels([sample.extra_fields["label"] for sample in samples])
+    return [turns[label.episode, label.turn] for label in labels]
 
 
 def _array(tensor: torch.Tensor) -> np.ndarray:
