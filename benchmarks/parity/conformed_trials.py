@@ -38,10 +38,14 @@ CASES = {
     "KL term times the ratio": "large KL term",
     "KL term against the policy of the step, not the initial one": "large KL term",
     "KL sign": "large KL term",
+    "entropy sign": "large entropy bonus, mean of sequences",
     "KL term left out": "large KL term",
 }
 """Fault -> the recorded run that must find it, else that of `faults.FAULTS`, or `rebn`."""
-RECIPES = {"KL sign": ("algorithm.kl_coef=-2.0",)}
+RECIPES = {
+    "KL sign": ("algorithm.kl_coef=-2.0",),
+    "entropy sign": ("algorithm.entropy_coef=-20.0",),
+}
 """Fault -> what it changes in a recipe where that follows from the recorded run, else that of
 `faults.FAULTS`."""
 CORE_FAULTS = {

@@ -18,6 +18,7 @@ from gem_compare.results import CellResult, csv_text, markdown, read_cells
 from gem_compare.runner import GridPlan, command, run_grid
 from gem_core.errors import GemError
 from gem_core.results import markdown_table, origin_lines
+from gem_core.results.plots import new_figure
 from gem_core.runs.provenance import require_clean
 from gem_core.runs.recipe.suite import load_suite
 from gem_core.runs.tracking.progress_bar import on_terminal, progress_bar
@@ -56,6 +57,7 @@ def compare(args: argparse.Namespace) -> int:
     if args.report_only:
         return report(plan.out, read_cells(plan.out))
     require_clean(args.allow_dirty or args.quick)  # --quick measures nothing
+    new_figure()  # a missing matplotlib is said before anything is trained
     with claim(plan.out, args.quick):
         if on_terminal():
             with progress_bar(len(cells)) as update:

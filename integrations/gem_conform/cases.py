@@ -16,6 +16,7 @@ from gem_core.advantages.registry import estimator_needs
 from gem_core.errors import unknown
 from gem_parity.cases import RUNS, STRONG, RunCase
 from gem_parity.replays import GROUP, OWN, load_replay
+from gem_parity.traits import Traits
 
 AGGREGATIONS: dict[str, tuple[str, ...]] = {
     "token": (),
@@ -89,6 +90,15 @@ def replay_of(candidate: Candidate) -> ModuleType:
             f"there is no replay of {candidate.name}: name its module in the entry points "
             f"{GROUP!r} (docs/conformance.md)"
         ) from None
+
+
+def traits_of(candidate: Candidate) -> Traits:
+    """Return what the trainer's update does in its own way; nothing where it has no replay."""
+    try:
+        traits: Traits = replay_of(candidate).TRAITS
+    except NotApplicable:
+        return Traits()
+    return traits
 
 
 @cache

@@ -44,4 +44,8 @@ def conform(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json(arguments, report)
     print(f"{arguments.trainer}: {summarize(outcomes)}. The report: {page}")
-    return int(any(outcome.status == "failed" for outcome in outcomes))
+    failed = [outcome.name for outcome in outcomes if outcome.status == "failed"]
+    if failed and not getattr(arguments, "verbose", False):
+        again = f"gem-core conform -v {arguments.trainer} --only {' '.join(failed)}"
+        print(f"With the traceback of an error: {again}")
+    return int(bool(failed))

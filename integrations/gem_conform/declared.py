@@ -137,7 +137,12 @@ def check_unknown_keys(candidate: Candidate) -> str:
     misspelled = list(_misspell(tables.free))
     for wrong, right in misspelled:
         _require_refusal(candidate, wrong, ["Did you mean", right])
-    return f"{len(tables.owned)} keys of the recipe, {len(misspelled)} misspelled ones"
+    others = (
+        f"{len(misspelled)} misspelled ones"
+        if misspelled
+        else (f"and none misspelled, as no free key has a name of {_LONG_ENOUGH} letters")
+    )
+    return f"{len(tables.owned)} keys of the recipe, {others}"
 
 
 def _misspell(names: Iterable[str]) -> Iterator[tuple[str, str]]:

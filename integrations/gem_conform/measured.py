@@ -10,8 +10,15 @@ from gem_compare.lockstep.recipe import LOCKSTEP
 from gem_compare.lockstep.summary import cause, describe
 from gem_compare.lockstep.traces import Trace, read_trace
 from gem_conform.candidate import Candidate
-from gem_conform.cases import choose_cases, gradient_cases, recorded_cases, replay_of, small_model
-from gem_conform.failures import NotConforming, require_none
+from gem_conform.cases import (
+    choose_cases,
+    gradient_cases,
+    recorded_cases,
+    replay_of,
+    small_model,
+    traits_of,
+)
+from gem_conform.failures import NotApplicable, NotConforming, require_none
 from gem_core.errors import RecipeError
 
 LOCKSTEP_RUN = (*LOCKSTEP, "train.steps=3", "algorithm.epochs=2")
@@ -98,7 +105,7 @@ def check_recorded_runs(candidate: Candidate) -> str:
     keys = [*candidate.tables.refused]
     for name, case in choose_cases(candidate, recorded_cases(module)).items():
         try:
-            recipe = case.recipe(keys, REPLAYED_STEPS)
+            recipe = case.recipe(keys, REPLAYED_STEPS, candidate.overrides)
             candidate.translate(recipe)
         except RecipeError as error:
             refused.append(_named(name, case.about, error))
@@ -122,7 +129,7 @@ def check_injected_faults(candidate: Candidate) -> str:
     refused: list[str] = []
     for name, fault in choose_cases(candidate, INPUT_FAULTS).items():
         try:
-            recipe = faulty_recipe(fault, [*candidate.tables.refused])
+            recipe = faulty_recipe(fault, [*candidate.tables.refused], candidate.overrides)
             what = find_fault(fault, recipe, module, model_dir)
         except RecipeError as error:
             refused.append(f"{name} ({error})")
@@ -139,6 +146,10 @@ def check_lockstep(candidate: Candidate) -> str:
     """The first steps of a run draw the tokens and have the weights of a run of the reference."""
     from gem_parity.reference_run import reference_run
 
+    recipe = candidate.recipe(*LOCKSTEP_RUN)
+    if recipe.algorithm.minibatches != 1:
+        raise NotApplicable("trainers order minibatches in their own ways; set 1 of them")
+    traits = traits_of(candidate)
     run = candidate.run("lockstep", *LOCKSTEP_RUN)
     require_none(
         "not sampled with the weights of the step before, by rollout/logprob_difference",
@@ -149,8 +160,7 @@ def check_lockstep(candidate: Candidate) -> str:
         ],
     )
     mine = read_trace(run)
-    recipe = candidate.recipe(*LOCKSTEP_RUN)
-    theirs = Trace("reference", recipe.seed, reference_run(recipe), {}, {})
+    theirs = Trace("reference", recipe.seed, reference_run(recipe, traits), {}, {})
     divergence = first_divergence(mine, theirs, "train")
     equal = recipe.train.steps if divergence is None else divergence.step - 1
     steps = range(1, equal + 1)

@@ -23,16 +23,24 @@ class RunCase:
     about: tuple[str, ...]
     also: tuple[str, ...] = ()
 
-    def recipe(self, refused: Sequence[str] = (), steps: int | None = None) -> Recipe:
+    def recipe(
+        self,
+        refused: Sequence[str] = (),
+        steps: int | None = None,
+        overrides: Sequence[str] = (),
+    ) -> Recipe:
         """Return the recipe.
 
         Args:
             refused: keys that the trainer refuses.
             steps: training steps, instead of the case's.
+            overrides: of what the case is not about.
         """
         also = [text for text in (*_ALSO, *self.also) if text.partition("=")[0] not in refused]
         length = [f"train.steps={steps or self.steps}"]
-        return load_recipe("guess-the-number-easy", "tiny", [*_BASE, *also, *self.about, *length])
+        return load_recipe(
+            "guess-the-number-easy", "tiny", [*_BASE, *also, *overrides, *self.about, *length]
+        )
 
     def left_out(self, refused: Mapping[str, str]) -> dict[str, str]:
         """Return those keys of the case that are left out, and why."""
@@ -105,6 +113,24 @@ STRONG = {
     "large KL term": RunCase(
         6, (*_REBN, "algorithm.options.per_env=true", "algorithm.kl_coef=2.0", "algorithm.lr=1e-3")
     ),
+    "large KL term, mean of sequences": RunCase(
+        6,
+        (
+            *_REBN,
+            "algorithm.loss_aggregation=sequence",
+            "algorithm.kl_coef=2.0",
+            "algorithm.lr=1e-3",
+        ),
+    ),
+    "large entropy bonus, mean of sequences": RunCase(
+        6,
+        (
+            *_REBN,
+            "algorithm.loss_aggregation=sequence",
+            "algorithm.entropy_coef=20.0",
+            "algorithm.lr=1e-3",
+        ),
+    ),
 }
-"""Name -> case in which a small term of the loss is large, for the faults that show in it alone.
-They are not in the suite of `RUNS`."""
+"""Name -> case in which a small term of the loss is large, for faults and traits that show in it
+alone. They are not in the suite of `RUNS`."""

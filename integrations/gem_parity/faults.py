@@ -130,14 +130,17 @@ INPUT_FAULTS: dict[str, InputFault] = {
 """Name -> fault, which every replay must find."""
 
 
-def faulty_recipe(fault: InputFault, refused: Sequence[str]) -> Recipe:
+def faulty_recipe(
+    fault: InputFault, refused: Sequence[str], overrides: Sequence[str] = ()
+) -> Recipe:
     """Return the recipe of the run that must find a fault; the trainer gets `change_recipe` of it.
 
     Args:
         fault: the fault.
         refused: keys that the trainer refuses.
+        overrides: of what the run is not about.
     """
-    return override(RUNS[fault.case].recipe(refused, STEPS), [f"algorithm.lr={LR}"])
+    return override(RUNS[fault.case].recipe(refused, STEPS, overrides), [f"algorithm.lr={LR}"])
 
 
 def find_fault(fault: InputFault, recipe: Recipe, replay: ModuleType, model_dir: str) -> list[str]:

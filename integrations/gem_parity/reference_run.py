@@ -20,13 +20,17 @@ from gem_parity.recorded import StepTrace, Unit
 from gem_parity.reference_trainer import ReferenceTrainer
 from gem_parity.traits import Traits
 
+STANDARD = Traits()
+"""What a recipe means."""
 
-def reference_run(recipe: Recipe) -> dict[int, dict[int, Episode]]:
+
+def reference_run(recipe: Recipe, traits: Traits = STANDARD) -> dict[int, dict[int, Episode]]:
     """Train ``recipe`` with the reference; return the episodes by step (from 1) and task.
 
     Args:
         recipe: the experiment, with one minibatch, as trainers divide a batch in their own ways,
             and an estimator without a critic.
+        traits: what the trainer's update does in its own way.
 
     Raises:
         ValueError: it has several minibatches.
@@ -34,7 +38,7 @@ def reference_run(recipe: Recipe) -> dict[int, dict[int, Episode]]:
     if recipe.algorithm.minibatches != 1:
         raise ValueError(f"{recipe.algorithm.minibatches} minibatches: their order is a trainer's.")
     folder = model_path(recipe)
-    reference = ReferenceTrainer(recipe, folder, Traits(), {})
+    reference = ReferenceTrainer(recipe, folder, traits, {})
     model = AutoModelForCausalLM.from_pretrained(folder).float()
     factory = MachineFactory(recipe, AutoTokenizer.from_pretrained(folder))
     policy = HFPolicy(model, factory.stop_ids, **asdict(recipe.sampling))

@@ -136,6 +136,26 @@ def test_chosen_cases_alone_are_checked_and_the_report_says_so(plain):
     assert "Only these cases of the checks: rebn / token." in page
 
 
+def test_overrides_reach_the_recorded_runs_and_the_traceback_is_named(plain):
+    """The example refuses weights of its own for LoRA; the case is not about that."""
+    names = ("recorded-runs", "injected-faults")
+    found = plain("--only", *names, "--case", "rebn", "gamma ignored", "--set", "model.lora.rank=4")
+    assert found.code == 1, found.output
+    status, reason = found.outcome("recorded-runs")
+    assert status == "failed"
+    assert "rebn is refused for another reason: " in reason and "model.lora.rank" in reason
+    status, reason = found.outcome("injected-faults")
+    assert status == "failed" and "every fault is refused: gamma ignored" in reason
+    assert f"gem-core conform -v plain --only {' '.join(names)}" in found.output
+
+
+def test_a_lockstep_of_several_minibatches_does_not_apply(plain):
+    found = plain("--only", "lockstep", "--set", "algorithm.minibatches=2")
+    assert found.code == 0, found.output
+    status, reason = found.outcome("lockstep")
+    assert status == "not applicable" and "minibatches" in reason
+
+
 def test_an_unknown_case_is_one_line_and_no_report(plain):
     found = plain("--case", "narow clip")
     assert (found.code, found.report) == (2, None)

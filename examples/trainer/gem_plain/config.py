@@ -28,7 +28,7 @@ def translate(recipe: Recipe) -> dict[str, Any]:
     native = native_table(recipe, "plain")
     for key in native.keys() - NATIVE_DEFAULTS.keys():
         hint = did_you_mean(key, NATIVE_DEFAULTS)
-        raise RecipeError(f"trainer.plain.{key}: the trainer has no such key.{hint}")
+        raise RecipeError(f"trainer.plain.{key}: the adapter gives it no such argument.{hint}")
     hardware, model, batch = recipe.hardware, recipe.model, recipe.batch
     pieces = batch.episodes % recipe.algorithm.minibatches
     checks = [
