@@ -20,8 +20,6 @@ COMPACT = (
     "context.compact.max_tokens=4",
 )
 FROZEN = "context.compact.trained=false"
-BY_EPISODE = ("rl2",)
-"""Trainers whose recorded runs note minibatches by episode, so that rows cannot be compared."""
 
 
 def make(tiny, *more):
@@ -171,9 +169,7 @@ RUNS = {
 
 
 @pytest.mark.parametrize("name", list(RUNS))
-def test_weights_after_every_step(adapter, config, refused, model_dir, trainer_name, name):
-    if trainer_name in BY_EPISODE:
-        pytest.skip("its recorded run notes minibatches by episode; the first gradient is above")
+def test_weights_after_every_step(adapter, config, refused, model_dir, name):
     recipe = RUNS[name].recipe(list(refused), 3)
     config.translate(recipe)
     result = teacher_forced(recipe, model_dir, adapter.replay_run, adapter.TRAITS)

@@ -88,7 +88,7 @@ class Recorded:
         self.on_step = on_step
         self.trainer: Any = None
         self.stopped_at: int | None = None
-        self.episodes_by_tokens: dict[tuple[int, ...], int] = {}
+        self.units_by_tokens: dict[tuple[int, ...], list[Unit]] = {}
         self.minibatches: dict[str, list[list[Unit]]] = {"Actor": [], "Critic": []}
         self.rows: list[TracedRow] = []
 
@@ -99,27 +99,29 @@ class Recorded:
         finals = [machine.bootstrap_state() if critic else [] for machine in batch.machines]
         tensors, offsets = pack(batch.episodes, finals)
         self.advantages.episodes = batch.episodes
-        for number in range(len(batch.episodes)):
-            for row in range(int(offsets[number]), int(offsets[number + 1])):
-                self.episodes_by_tokens[tuple(tensors["states"][row].tolist())] = number
+        for number, episode in enumerate(batch.episodes):
+            trained = [segment for segment in episode.segments if any(segment.loss_mask)]
+            for row, segment in enumerate(trained, start=int(offsets[number])):
+                self.units_by_tokens[tuple(tensors["states"][row].tolist())] = [
+                    (number, turn) for turn, start, _ in segment.spans if segment.loss_mask[start]
+                ]
         return tensors, offsets
 
     def update(self, actor: Any, step: int) -> None:
         """Report a step, where RL2 sends its weights to its engines."""
         self.on_step(step, self.trace())
-        self.episodes_by_tokens.clear()
+        self.units_by_tokens.clear()
         self.rows = []
         for minibatches in self.minibatches.values():
             minibatches.clear()
 
     def note(self, role: str, tensors: dict[str, Any]) -> None:
         """Note the rows of one optimizer step."""
-        units: list[Unit] = [
-            (self.episodes_by_tokens[tuple(row)], None) for row in tensors["states"].tolist()
-        ]
+        rows = tensors["states"].tolist()
+        units = [unit for row in rows for unit in self.units_by_tokens[tuple(row)]]
         self.minibatches[role].append(units)
         if role == "Actor":
-            self.rows += [_traced(tensors, row) for row in range(len(units))]
+            self.rows += [_traced(tensors, row) for row in range(len(rows))]
 
     def trace(self) -> StepTrace:
         """Return the weights as RL2 sends them to its engines, and what the step trained."""
