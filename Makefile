@@ -9,7 +9,7 @@ PYTHON := $(shell for p in python3 python3.11; do $$p -c pass 2>/dev/null && ech
 endif
 CORE_PY := $(ENVS)/core/bin/python
 TRL_PY := $(ENVS)/trl/bin/python
-PYTEST := -m pytest --quiet --timeout 900 --durations 25
+PYTEST := -m pytest --quiet --timeout 900 --durations 200 --durations-min 1
 # No environment has every optional package; these two together have all that the modules import.
 # The sandbox's server is a program: importing its main module runs it.
 COMPANIONS := $(addprefix integrations/gem_,compare completion conform export init models parity preflight push sandbox server view yaml)
