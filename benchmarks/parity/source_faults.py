@@ -275,8 +275,8 @@ NEW = (
         "openrlhf",
         RUN,
         "integrations/gem_openrlhf/advantages.py",
-        "        advantages = iter(result.advantages.tolist())\n",
-        "        advantages = iter(np.roll(result.advantages, 1).tolist())\n",
+        "dict(zip(turns, result.advantages.tolist(), strict=True))",
+        "dict(zip(turns, np.roll(result.advantages, 1).tolist(), strict=True))",
     ),
     Fault(
         "caches of the engine outlive a weight update",
