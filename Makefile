@@ -169,6 +169,14 @@ test-wheel: env-core  ## install the wheel (WHEEL=file, or a new one) in an envi
 drift: env-core  ## what moved in the newest releases of the trainers, of what the adapters use; needs the package index
 	$(call stage,drift,$(CORE_PY) scripts/drift.py)
 
+.PHONY: env-torchrl test-torchrl
+env-torchrl:  ## environment of TorchRL
+	$(call stage,env-torchrl,$(PYTHON) scripts/make_env.py torchrl)
+test-torchrl: env-torchrl  ## the adapter of examples/torchrl through gem-core conform (8 minutes)
+	$(call stage,test-torchrl,$(ENVS)/torchrl/bin/python -m pip install --quiet --disable-pip-version-check \
+		--no-deps --no-build-isolation --editable examples/torchrl && \
+		$(ENVS)/torchrl/bin/gem-core conform torchrl --out build/conform-torchrl)
+
 .PHONY: env-verifiers test-verifiers
 env-verifiers:  ## environment with verifiers
 	$(call stage,env-verifiers,$(PYTHON) scripts/make_env.py verifiers)
