@@ -1,11 +1,15 @@
 #!/usr/bin/env python3
 """Install the wheel in a new environment away from the checkout and use it: ``make test-wheel``.
 
-    python scripts/try_wheel.py [--python PYTHON] [FILE]
+    python scripts/try_wheel.py [--python PYTHON] [--conformance] [FILE]
 
 Without a file the wheel is built from the sdist, as a release builds it. The environment and the
 working directory are in a temporary folder, so that nothing is found in the checkout by chance.
 pip takes gem-core's dependencies from the package index.
+
+With ``--conformance`` the extra of that name is installed afterwards, with nothing else, and the
+trainer that ``gem-core init`` wrote goes through all checks of ``gem-core conform``: what the extra
+lacks, no environment of the tests would show, as a trainer has brought it there. Five minutes.
 """
 
 from __future__ import annotations
@@ -54,6 +58,9 @@ COMMANDS: tuple[tuple[Sequence[str], int], ...] = (
     (("python", "-c", PROGRAM), 0),
 )
 """Commands in the new environment and the exit code that each must have."""
+TORCH = "torch==2.13.0"
+"""Exactly this one is a small build for CPUs on every index that has one."""
+CONFORM = ("gem-core", "conform", "my")
 
 
 def main() -> int:
@@ -61,12 +68,21 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("wheel", nargs="?", type=Path, metavar="FILE", help="a wheel that exists")
     parser.add_argument("--python", default=sys.executable, help="the interpreter to install it in")
+    parser.add_argument("--conformance", action="store_true", help="try that extra, too")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         wheel = options.wheel.resolve() if options.wheel else build(folder)
         scripts = install(options.python, wheel, folder)
         wrong = [failure for command in COMMANDS for failure in use(scripts, folder, *command)]
+        if options.conformance:
+            extra = f"{wheel}[conformance]"
+            for line in (
+                ("pip", "install", "--quiet", TORCH),
+                ("pip", "install", "--quiet", extra),
+            ):
+                wrong += use(scripts, folder, line, 0)
+            wrong += use(scripts, folder, CONFORM, 0)
     print("\n".join(wrong) or f"{wheel.name} works in a new environment")
     return int(bool(wrong))
 
@@ -105,6 +121,8 @@ def use(scripts: Path, folder: Path, command: Sequence[str], expected: int) -> l
     said = (done.stdout + done.stderr).strip()
     shown = " ".join(word for word in command if "\n" not in word)
     print(f"{shown}: exit {done.returncode}", flush=True)
+    if command == CONFORM:
+        print(said.rpartition("\n")[2], flush=True)
     if done.returncode == expected and "Traceback" not in said:
         return []
     return [f"{command} ended with {done.returncode}, not {expected}: {said[-2000:]}"]

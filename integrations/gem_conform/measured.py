@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from gem_compare.lockstep.differences import differences, drifts
 from gem_compare.lockstep.divergence import first_divergence
-from gem_compare.lockstep.recipe import LOCKSTEP
 from gem_compare.lockstep.summary import cause, describe
 from gem_compare.lockstep.traces import Trace, read_trace
 from gem_conform.candidate import Candidate
@@ -19,9 +18,9 @@ from gem_conform.cases import (
     traits_of,
 )
 from gem_conform.failures import NotApplicable, NotConforming, require_none
+from gem_conform.trained import FIRST
 from gem_core.errors import RecipeError
 
-LOCKSTEP_RUN = (*LOCKSTEP, "train.steps=3", "algorithm.epochs=2")
 LOGPROBS_EQUAL = 1e-5
 """Bound of the mean difference between the log-probabilities of an engine and of its trainer in the
 profile ``tiny``, both in float32. Rounding makes about 1e-6 of it; caches of the weights of a step
@@ -146,11 +145,11 @@ def check_lockstep(candidate: Candidate) -> str:
     """The first steps of a run draw the tokens and have the weights of a run of the reference."""
     from gem_parity.reference_run import reference_run
 
-    recipe = candidate.recipe(*LOCKSTEP_RUN)
+    recipe = candidate.recipe(*FIRST)
     if recipe.algorithm.minibatches != 1:
         raise NotApplicable("trainers order minibatches in their own ways; set 1 of them")
     traits = traits_of(candidate)
-    run = candidate.run("lockstep", *LOCKSTEP_RUN)
+    run = candidate.run("first", *FIRST)
     require_none(
         "not sampled with the weights of the step before, by rollout/logprob_difference",
         [

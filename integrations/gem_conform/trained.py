@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from gem_compare.lockstep.recipe import LOCKSTEP
 from gem_conform.candidate import Candidate
 from gem_conform.changes import all_keys, needs_of, valid_changes
 from gem_conform.failures import NotConforming, require_none
@@ -15,7 +16,8 @@ from gem_core.training.stopping import EXIT_CODE, stopped_step
 
 USER_ERROR = 2
 """Exit code of ``gem-core train`` where the recipe is refused."""
-FIRST = ("eval.episodes=4", "train.log_episodes=8", "algorithm.epochs=2")
+FIRST = (*LOCKSTEP, "train.steps=3", "algorithm.epochs=2", "eval.episodes=4")
+"""Overrides of the run that `check_result`, `check_repeat` and ``lockstep`` look at."""
 STEPS = 12
 STOP_AFTER = 2
 STOPPED = (
@@ -56,12 +58,12 @@ def _a_refused_value(candidate: Candidate) -> dict[str, str]:
 
 
 def check_result(candidate: Candidate) -> str:
-    """A run of two steps, each with its own tasks, ends in a model, a result, common metrics."""
+    """A run of three steps, each with its own tasks, ends in a model, a result, common metrics."""
     run = candidate.run("first", *FIRST)
     rows = run.metrics()
     steps = [row["step"] for row in rows]
-    if steps != [1, 2]:
-        raise NotConforming(f"metrics.jsonl has the steps {steps}, not [1, 2]")
+    if steps != [1, 2, 3]:
+        raise NotConforming(f"metrics.jsonl has the steps {steps}, not [1, 2, 3]")
     for row in rows:
         require_none(f"metrics missing in step {row['step']}", sorted(COMMON - row.keys()))
         wrong = [k for k, v in row.items() if not math.isfinite(v)]
@@ -71,15 +73,17 @@ def check_result(candidate: Candidate) -> str:
         if tags["split"] != "train":
             continue
         tasks.setdefault(tags["step"], set()).add((episode.env_id, episode.seed))
-    if sorted(tasks) != [1, 2]:
-        raise NotConforming(f"the log has episodes of the steps {sorted(tasks)}, not [1, 2]")
-    require_none("step 2 plays tasks of step 1", sorted(tasks[1] & tasks[2]))
+    if sorted(tasks) != steps:
+        raise NotConforming(f"the log has episodes of the steps {sorted(tasks)}, not {steps}")
+    for later in steps[1:]:
+        played = set().union(*(tasks[step] for step in range(1, later)))
+        require_none(f"step {later} plays tasks of a step before", sorted(tasks[later] & played))
     result = run.result
     for when in ("before", "after"):
         if not result[when] or result[when]["episodes"] != result["n"]:
             raise NotConforming(f"result.json has no evaluation of {result['n']} tasks {when}")
     seconds = sum(row["time/step"] for row in rows)
-    return f"{len(COMMON)} common metrics in each of 2 steps, which took {seconds:.1f} s"
+    return f"{len(COMMON)} common metrics in each of {len(rows)} steps, which took {seconds:.1f} s"
 
 
 def check_repeat(candidate: Candidate) -> str:

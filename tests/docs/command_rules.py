@@ -27,6 +27,7 @@ OF_THE_READER = {
     "my-recipe.toml",
     "NAME",
     "plain",
+    "torchrl",
 }
 """Names that a reader makes, or fills in."""
 FOLDERS = {"runs", "evals", "controls", "DIR"}
