@@ -174,7 +174,7 @@ env-torchrl:  ## environment of TorchRL
 	$(call stage,env-torchrl,$(PYTHON) scripts/make_env.py torchrl)
 test-torchrl: env-torchrl  ## the adapter of examples/torchrl through gem-core conform (8 minutes)
 	$(call stage,test-torchrl,$(ENVS)/torchrl/bin/python -m pip install --quiet --disable-pip-version-check \
-		--no-deps --no-build-isolation --editable examples/torchrl && \
+		--no-deps --no-build-isolation --force-reinstall ./examples/torchrl && \
 		$(ENVS)/torchrl/bin/gem-core conform torchrl --out build/conform-torchrl)
 
 .PHONY: env-verifiers test-verifiers
