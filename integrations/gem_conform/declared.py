@@ -137,11 +137,9 @@ def check_unknown_keys(candidate: Candidate) -> str:
     misspelled = list(_misspell(tables.free))
     for wrong, right in misspelled:
         _require_refusal(candidate, wrong, ["Did you mean", right])
-    others = (
-        f"{len(misspelled)} misspelled ones"
-        if misspelled
-        else (f"and none misspelled, as no free key has a name of {_LONG_ENOUGH} letters")
-    )
+    others = f"{len(misspelled)} misspelled ones"
+    if not misspelled:
+        others = f"none misspelled, as no free key has a name of {_LONG_ENOUGH} letters"
     return f"{len(tables.owned)} keys of the recipe, {others}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tarfile
@@ -135,6 +136,14 @@ def test_the_metadata_describe_the_release(wheel: Path) -> None:
     assert [line for line in always if line not in on_new_pythons] == [
         "tomli>=2; python_version < '3.11'"
     ]
+
+
+def test_the_extra_for_models_has_what_looks_at_one(wheel: Path) -> None:
+    """transformers reads a model without its weights with accelerate, which a trainer may bring."""
+    facts = Parser().parsestr(metadata(wheel, "METADATA"))
+    of_extra = [line for line in facts.get_all("Requires-Dist") if "extra == 'hf'" in line]
+    found = {re.split(r"[<>=; ]", line)[0] for line in of_extra}
+    assert found >= {"transformers", "tokenizers", "torch", "accelerate"}, of_extra
 
 
 def test_the_sdist_builds_the_same_wheel(wheel: Path, unpacked: Path, tmp_path: Path) -> None:
