@@ -19,6 +19,11 @@ REHEARSAL = (
     "Rehearsal on a CPU, not a GPU result: a tiny model, and stand-ins for engines and kernels."
 )
 """What the page of a run without a GPU begins with."""
+RANDOM_MODEL = (
+    "The model has the sizes of Qwen3-0.6B and random weights: an episode is a turn of nonsense. "
+    "Speed, memory and the difference of log-probabilities need no trained weights."
+)
+"""What the page of a run with `random_model` says."""
 
 
 def figures(run: RunDir) -> dict[str, Any]:
@@ -54,13 +59,15 @@ def page(rows: Sequence[Mapping[str, Any]], machine: Mapping[str, Any]) -> str:
 
     Args:
         rows: what was recorded of each trainer.
-        machine: what was recorded of the machine; ``rehearsal`` says whether no GPU took part.
+        machine: what was recorded of the machine; ``rehearsal`` says whether no GPU took part,
+            ``random_model`` (absent in older reports) whether the weights were random.
     """
     gpus = ", ".join(machine["gpus"]) or "no GPU"
     lines = [
         "# A few steps with each trainer",
         "",
         *([f"**{REHEARSAL}**", ""] if machine["rehearsal"] else []),
+        *([RANDOM_MODEL, ""] if machine.get("random_model") else []),
         f"{gpus}; {machine['processor']}, {machine['cores']} cores; commit "
         f"`{short(machine['commit'])}`; started {machine['started']}"
         + "".join(f"; `{text}`" for text in machine["variables"])

@@ -1,6 +1,7 @@
 """Train a few steps with every trainer on one GPU, and write a report that can be sent back.
 
     python benchmarks/gpu/run.py --model /models/Qwen3-0.6B-Base
+    python benchmarks/gpu/run.py --random-model     # Qwen3-0.6B's sizes without its weights
     python benchmarks/gpu/run.py --model PATH --trainers trl verl --python trl=/envs/trl/bin/python
     python benchmarks/gpu/run.py --cpu        # the tiny model and the stand-in engines, no GPU
 
@@ -24,6 +25,7 @@ from typing import Any
 
 from figures import figures, page
 from processes import execute, used_mib, wait_for_memory
+from random_model import write_model
 from watch import GpuWatch
 
 from gem_compare.runner import trainer_python
@@ -58,7 +60,17 @@ def main() -> int:
     out = options.out or HERE / "results" / f"{'cpu' if options.cpu else 'gpu'}-{started}"
     out.mkdir(parents=True, exist_ok=True)
     own = {"rehearsal": options.cpu, "variables": options.variable, "started": started}
-    write(out / "machine.json", {**machine(), **own})
+    write(out / "machine.json", {**machine(), **own, "random_model": options.random_model})
+    if not options.random_model:
+        return train_all(options, out)
+    with tempfile.TemporaryDirectory(prefix="gem-gpu-model-") as folder:
+        options.model = Path(folder)
+        write_model(options.model)
+        return train_all(options, out)
+
+
+def train_all(options: argparse.Namespace, out: Path) -> int:
+    """Run the trainers one after another and write their page; return 0 if all of them trained."""
     rows = []
     for name in options.trainers:
         print(f"{name}: ...", flush=True)
@@ -77,6 +89,11 @@ def arguments() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", type=Path, help="directory of a model of 0.6B weights or so")
+    parser.add_argument(
+        "--random-model",
+        action="store_true",
+        help="a model of Qwen3-0.6B's sizes with random weights, on a GPU (needs transformers)",
+    )
     parser.add_argument("--cpu", action="store_true", help="tiny model, stand-in engines, no GPU")
     parser.add_argument("--trainers", nargs="+", choices=ORDER, default=ORDER, metavar="NAME")
     parser.add_argument(
@@ -110,8 +127,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--anyway", action="store_true", help="also where the doctor says no")
     provenance.add_option(parser)
     options = parser.parse_args()
-    if options.cpu == (options.model is not None):
-        parser.error("give either --model PATH (on a GPU) or --cpu")
+    if options.cpu + options.random_model + (options.model is not None) != 1:
+        parser.error("give either --model PATH or --random-model (on a GPU) or --cpu")
     if options.model is not None and not (options.model / "config.json").is_file():
         parser.error(f"{options.model} is not the directory of a model: it has no config.json")
     if options.steps < 2:

@@ -70,7 +70,7 @@ def test_each_failure_is_recorded_and_the_others_go_on(tmp_path, interpreters):
     assert "## trl: failed" in page and "CUDA out of memory" in page and "pip install vllm" in page
     machine = json.loads((out / "machine.json").read_text())
     known = {"platform", "processor", "cores", "gpus", "commit", "rehearsal", "variables"}
-    assert set(machine) == known | {"started"} and machine["rehearsal"] is True
+    assert set(machine) == known | {"started", "random_model"} and machine["rehearsal"] is True
     assert page.splitlines()[2].startswith("**Rehearsal on a CPU, not a GPU result:")
 
 
@@ -170,7 +170,7 @@ def test_a_rehearsal_hides_the_gpus(tmp_path, card):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((), "give either --model PATH (on a GPU) or --cpu"),
+        ((), "give either --model PATH or --random-model (on a GPU) or --cpu"),
         (("--cpu", "--model", "x"), "give either --model PATH"),
         (("--model", "/no/model"), "/no/model is not the directory of a model"),
         (("--cpu", "--steps", "1"), "--steps must be 2 or more"),
