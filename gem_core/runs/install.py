@@ -54,6 +54,7 @@ class Stack(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     below: str | None = None
     shm_taken_gb: float = 0
     engines: dict[str, str] = {}
+    attention: str = ""
 
     @property
     def driver(self) -> str:

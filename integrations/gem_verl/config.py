@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from gem_adapters.estimate import needs_critic
 from gem_adapters.hydra import override, refuse_unknown
 from gem_adapters.native_keys import (
     bare,
@@ -20,6 +21,7 @@ from gem_adapters.rollout_correction import refuse_truncated_sampling
 from gem_core.runs.recipe.recipe import Recipe
 from gem_verl.key_table import TABLE
 from gem_verl.native import native_keys
+from gem_verl.values import ATTENTION, has_flash_attention
 
 APPLIED = TABLE.applied
 """Carried out by the adapter in verl's processes, so there is no native key."""
@@ -74,6 +76,7 @@ def _refuse(recipe: Recipe) -> None:
     hardware = recipe.hardware
     context = recipe.limits.max_context_tokens
     most = recipe.batch.max_tokens_per_device
+    padded = hardware.device == "gpu" and not has_flash_attention(recipe)
     refuse_keys(recipe, "verl", REFUSED)
     refuse_values(recipe, "verl", [
         ("algorithm.lr_schedule", recipe.algorithm.lr_schedule == "linear",
@@ -91,6 +94,13 @@ def _refuse(recipe: Recipe) -> None:
          hardware.gpus % hardware.sequence_parallel, "it must divide the number of GPUs"),
         ("hardware.engine_tensor_parallel hardware.gpus_per_node",
          hardware.gpus % hardware.engine_tensor_parallel, "it must divide the number of GPUs"),
+        ("algorithm.estimator", padded and needs_critic(recipe),
+         f"verl loads a critic with flash-attention and no other; leave {ATTENTION} out"),
+        ("hardware.sequence_parallel", padded and hardware.sequence_parallel > 1,
+         f"verl's needs packed rows, and so flash-attention; leave {ATTENTION} out, or this"),
+        ("batch.micro_batch", padded and recipe.batch.micro_batch is None,
+         f"with {ATTENTION} rows are padded, and verl counts their tokens without padding; set "
+         "the rows of a forward pass"),
     ])  # fmt: skip
     refuse_native(recipe, "verl", NATIVE_OWNED)
     refuse_truncated_sampling(recipe, "verl")

@@ -185,6 +185,11 @@ TABLE = KeyTable(
     ),
     default(f"{ACTOR}.clip_ratio_c", 1e9, "plain PPO: never a second clip of negative advantages"),
     default(_both("strategy"), "fsdp2"),
+    default(
+        f"{MODEL}.use_remove_padding",
+        only_if(lambda r: not values.has_flash_attention(r), False),
+        f"false where `{values.ATTENTION}` is not flash-attention: rows are padded",
+    ),
     default(f"{ACTOR}.checkpoint.save_contents", ["model", "optimizer", "extra", "hf_model"]),
     default(
         f"{ACTOR}.checkpoint.load_contents", ["model", "optimizer", "extra"], "else those saved"

@@ -5,10 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 from gem_adapters.key_table import LEFT_OUT
+from gem_adapters.native_keys import bare, native_table
+from gem_core.runs.install import stack
 from gem_core.runs.recipe.recipe import Recipe
 
 PREFIX = "gem_"
 """What the names of gem-core's estimators begin with in verl."""
+ATTENTION = stack("verl").attention
+"""The native key that chooses the attention of training."""
+
+
+def has_flash_attention(recipe: Recipe) -> bool:
+    """Return whether training uses flash-attention: verl does, unless `ATTENTION` is set."""
+    native = {bare(key): value for key, value in native_table(recipe, "verl").items()}
+    return "flash" in str(native.get(ATTENTION, "flash_attention_2"))
 
 
 def is_float32(recipe: Recipe) -> bool:

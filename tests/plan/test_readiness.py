@@ -123,6 +123,18 @@ def test_flash_attn_is_missed_where_it_is_needed_and_nvcc_to_build_it(name):
     assert toolkit == f"install the CUDA toolkit {probe.torch_here.cuda} and set CUDA_HOME to it"
 
 
+def test_verl_trains_without_flash_attn_where_the_recipe_chooses_another_attention():
+    probe = whole("verl")
+    del probe.versions["flash-attn"]
+    probe.here = replace(probe.here, nvcc=None)
+    chosen = f"trainer.verl.+{stack('verl').attention}"
+    for value, ready in (("sdpa", True), ("flash_attention_3", False)):
+        recipe = load_recipe(BASELINE, "small", [f"{chosen}={value}"])
+        assert examine("verl", probe, Ask(recipe=recipe)).ready is ready, value
+    assert probe.imported and "flash_attn" not in probe.imported
+    assert not examine("verl", probe, Ask(recipe=load_recipe(BASELINE, "small"))).ready
+
+
 def test_trl_needs_neither_flash_attn_nor_nvcc():
     probe = whole("trl")
     probe.here = replace(probe.here, nvcc=None)

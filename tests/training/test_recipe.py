@@ -56,6 +56,12 @@ def test_errors_name_the_key(override, message):
         load_recipe(GUESS, "tiny", [override])
 
 
+def test_native_keys_may_have_hydras_prefixes():
+    keys = ["trainer.verl.+a.b_c=sdpa", "trainer.verl.++d=1", "trainer.verl.~e=none"]
+    table = load_recipe(GUESS, "tiny", keys).trainer["verl"]
+    assert table == {"+a": {"b_c": "sdpa"}, "++d": 1, "~e": "none"}
+
+
 def test_the_engine_of_the_evaluations_is_stored():
     recipe = load_recipe(GUESS, "tiny", ["eval.engine=vllm"])
     assert recipe_from_dict(recipe.to_dict()).eval.engine == "vllm"

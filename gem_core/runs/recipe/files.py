@@ -179,8 +179,10 @@ def parse_override(text: str) -> dict[str, Any]:
         RecipeError: the text is malformed, or the value is not TOML.
     """
     key, sign, value = text.partition("=")
-    if not sign or not re.fullmatch(r"[\w.-]+", key.strip()):
+    if not sign or not re.fullmatch(r"[\w.+~-]+", key.strip()):
         raise RecipeError(f"Override {text!r}: write dotted.key=value.")
+    # Hydra's prefixes of native keys are no letters of a bare key in TOML.
+    key = re.sub(r"[+~][\w+~-]*", lambda part: f'"{part[0]}"', key)
     for candidate in (value, f'"{value}"'):
         try:
             return tomllib.loads(f"{key} = {candidate}")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import msgspec
 
 from gem_core.errors import RecipeError
-from gem_core.runs.install import Stack
+from gem_core.runs.install import Stack, normal
+from gem_core.runs.recipe.files import flatten
 from gem_core.runs.recipe.recipe import Recipe
 from gem_core.runs.trainers import Trainer
 from gem_preflight.estimate import estimate
@@ -42,7 +44,7 @@ def packages(
     if engine in known.engines:
         return [Problem(known.engines[engine])]
     if engine == "hf":
-        known = _without_engine(known)
+        known = _without(known, known.engine)
     problems = hardware.torch_build(machine, torch, known)
     problems += software.wrong_versions(known, probe, torch)
     problems += software.missing_engine(known, probe) if engine != "hf" else []
@@ -54,9 +56,28 @@ def packages(
     )
 
 
-def _without_engine(known: Stack) -> Stack:
-    keep = tuple(path for path in known.imports if path.split(":")[0].split(".")[0] != known.engine)
-    watched = tuple(name for name in known.watched if name != known.engine)
+def needed(known: Stack, native: Mapping[str, Any]) -> Stack:
+    """Return ``known`` as a run with these native keys needs it.
+
+    Args:
+        known: what the trainer needs.
+        native: the recipe's native keys of the trainer; one may choose an attention with which
+            flash-attn is not needed.
+    """
+    chosen = {key.lstrip("+"): value for key, value in flatten(native).items()}
+    if "flash" in str(chosen.get(known.attention, "flash")):
+        return known
+    return msgspec.structs.replace(_without(known, software.FLASH), flash_attn=False)
+
+
+def _without(known: Stack, distribution: str) -> Stack:
+    """Return ``known`` without what a distribution is watched and imported for."""
+    keep = tuple(
+        path
+        for path in known.imports
+        if normal(path.partition(":")[0].partition(".")[0]) != distribution
+    )
+    watched = tuple(name for name in known.watched if name != distribution)
     return msgspec.structs.replace(known, imports=keep, watched=watched)
 
 

@@ -86,6 +86,8 @@ def examine(name: str, probe: Probe, ask: Ask = ANY_RUN) -> Verdict:
     """
     trainer = get_trainer(name)
     known = stacks().get(name)
+    if known is not None and ask.recipe is not None:
+        known = on_gpu.needed(known, ask.recipe.trainer.get(name, {}))
     machine = probe.machine(ask.folder)
     version = probe.version(trainer.distribution)
     torch = probe.torch() if version else None
