@@ -50,9 +50,10 @@ HEAD = """\
 
 <!-- Written by scripts/gpu_seams.py: change that, not this file. -->
 
-**None of it has been run on a GPU.** An adapter uses functions, classes and fields of its trainer's
-inside. Here is each of them, with the most that was done with a line of the adapter that uses it,
-on a CPU and with the pinned release of the trainer:
+What a GPU has run is on [another page](gpu.md#what-was-run-on-a-gpu).
+An adapter uses functions, classes and fields of its trainer's inside. Here is each of them, with
+the most that was done with a line of the adapter that uses it, on a CPU and with the pinned release
+of the trainer:
 
 - *run here*: it ran in a whole training with the profile `tiny`, where engines and CUDA's kernels
   have stand-ins;

@@ -48,6 +48,8 @@ GPU = (
     "limits.max_tokens_per_turn=256",
     "limits.max_context_tokens=2048",
 )
+RANDOM = ("algorithm.entropy_coef=0.01", "algorithm.lr=1e-4")
+"""Of a random model, whose episodes all have the same reward: without it no weight would move."""
 CPU = ("batch.episodes=16", "model.tiny.warm_start_steps=20")
 _MEMORY_S = 60.0
 """Seconds in which a GPU must have its memory back."""
@@ -202,7 +204,8 @@ def interpreter(name: str, chosen: Sequence[str]) -> str:
 
 def overrides(options: argparse.Namespace) -> list[str]:
     """Return the recipe's keys that differ from the profile."""
-    own = CPU if options.cpu else (*GPU, f"model.path={options.model.resolve()}")
+    random = RANDOM * options.random_model
+    own = CPU if options.cpu else (*GPU, *random, f"model.path={options.model.resolve()}")
     return [*COMMON, *own, f"train.steps={options.steps}"]
 
 

@@ -106,6 +106,8 @@ def origins(cells: Sequence[LearnCell]) -> str:
         {f"{cell.trainer} {version}" for cell in cells for version in trainer_version(cell)}
     )
     lines += [f"Trainers: {', '.join(versions)}."] if versions else []
+    torches = sorted({cell.versions["torch"] for cell in cells if "torch" in cell.versions})
+    lines += [f"torch: {', '.join(torches)}."] if torches else []
     return "\n".join(f"- {line}" for line in lines) + "\n"
 
 

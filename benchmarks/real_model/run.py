@@ -45,9 +45,7 @@ GPU = (
     "trainer.trl.vllm_gpu_memory_utilization=0.1",
     "trainer.trl.vllm_enable_sleep_mode=false",
 )
-"""What ``--gpu`` changes in the profile; chosen on seed 100. The engine is small and stays awake:
-then several runs can share a GPU (vLLM refuses to start while another process gives memory back).
-"""
+"""What ``--gpu`` changes in the profile, chosen on seed 100; the small engine stays awake."""
 
 
 def main() -> int:
