@@ -12,6 +12,7 @@ from gem_core.runs.install import shell_block, stack, stacks
 from gem_core.runs.recipe.load import load_recipe
 from gem_core.runs.trainers import get_trainer, trainer_names
 from gem_preflight.readiness.facts import Ask, Gpu, Torch
+from gem_preflight.readiness.on_gpu import needed
 from gem_preflight.readiness.verdict import CPU_STATE, GPU_STATE, examine
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -123,16 +124,15 @@ def test_flash_attn_is_missed_where_it_is_needed_and_nvcc_to_build_it(name):
     assert toolkit == f"install the CUDA toolkit {probe.torch_here.cuda} and set CUDA_HOME to it"
 
 
-def test_verl_trains_without_flash_attn_where_the_recipe_chooses_another_attention():
-    probe = whole("verl")
-    del probe.versions["flash-attn"]
-    probe.here = replace(probe.here, nvcc=None)
-    chosen = f"trainer.verl.+{stack('verl').attention}"
-    for value, ready in (("sdpa", True), ("flash_attention_3", False)):
-        recipe = load_recipe(BASELINE, "small", [f"{chosen}={value}"])
-        assert examine("verl", probe, Ask(recipe=recipe)).ready is ready, value
-    assert probe.imported and "flash_attn" not in probe.imported
-    assert not examine("verl", probe, Ask(recipe=load_recipe(BASELINE, "small"))).ready
+def test_verl_needs_no_flash_attn_where_the_recipe_chooses_another_attention():
+    known = stack("verl")
+    less = needed(known, {f"+{known.attention}": "sdpa"})
+    assert known.flash_attn and not less.flash_attn
+    assert set(known.imports) - set(less.imports) == {"flash_attn"}
+    assert set(known.watched) - set(less.watched) == {"flash-attn"}
+    for native in ({}, {f"+{known.attention}": "flash_attention_3"}):
+        assert needed(known, native) == known
+
 
 
 def test_trl_needs_neither_flash_attn_nor_nvcc():
