@@ -134,7 +134,6 @@ def test_verl_needs_no_flash_attn_where_the_recipe_chooses_another_attention():
         assert needed(known, native) == known
 
 
-
 def test_trl_needs_neither_flash_attn_nor_nvcc():
     probe = whole("trl")
     probe.here = replace(probe.here, nvcc=None)
