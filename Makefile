@@ -34,7 +34,7 @@ help:  ## print this list
 	@echo "  TRAINERS=\"trl oat\" limits envs and test to these trainers."
 
 .PHONY: envs env-core $(ALL_TRAINERS:%=env-%)
-envs: env-core $(TRAINERS:%=env-%)  ## build all environments (about 9 GB)
+envs: env-core $(TRAINERS:%=env-%)  ## build all environments (about 11 GB)
 env-core:  ## environment of the core: tests, lint, types
 	$(call stage,env-core,$(PYTHON) scripts/make_env.py core)
 $(ALL_TRAINERS:%=env-%): env-%:

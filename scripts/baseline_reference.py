@@ -47,11 +47,12 @@ of 24 environments only in a picture. A baseline is a few lines; what the baseli
 have in common is in `recipes/bases/`, with the source of every value. `gem-core list --kind suite`
 prints the names, `gem-core show BASELINE --profile PROFILE` every key with its source.
 
-Profiles: `paper` (8 GPUs, the paper's setting), `small` (one GPU, a 0.6B model), `tiny` (a
-two-layer model on a CPU, minutes). `paper` is accepted by the configuration code of all five
-trainers for ReBN, REINFORCE, GRPO and PPO (`tests/contract/test_paper_grid.py`); `paper` and
-`small` have not been run by this project. `gem-core compare --dry-run --profile paper --baselines
-BASELINE` prints the native configuration.
+Profiles on this page: `paper` (8 GPUs, the paper's setting), `small` (one GPU, a 0.6B model),
+`tiny` (a two-layer model on a CPU, minutes); [all profiles](train/README.md#profiles). `paper` is
+accepted by the configuration code of all five trainers for ReBN, REINFORCE, GRPO and PPO
+(`tests/contract/test_paper_grid.py`). `paper` has not been run by this project, and of `small`
+three steps only. `gem-core compare --dry-run --profile paper --baselines BASELINE` prints the
+native configuration.
 """
 PLAYERS = """\
 ## The tiny profile

@@ -28,8 +28,9 @@ Each value below says where it is from: a table of a paper, the repository that 
 *ours*. `gem-core show BASELINE --profile paper` prints the same beside each key, `run.json` of a
 run records it. The list of 24 baselines is our own definition: the paper prints its 24
 environments only in a picture (`recipes/suite.toml`). Where the sources of GEM disagree, the row
-says so; such a value can be set by `--set KEY=VALUE`. Nothing of the profiles `paper` and `small`
-has been run by this project yet, so these pages report no result of them.
+says so; such a value can be set by `--set KEY=VALUE`. Nothing of the profile `paper` has
+been run by this project yet, and of `small` three steps only
+([benchmarks/gpu](../benchmarks/gpu/README.md)), so these pages report no result of them.
 
 The papers of the estimators are in [Advantages](advantages.md#estimators); what gem-core's
 environments do otherwise than GEM's, in [Differences](environments/differences.md); where a key

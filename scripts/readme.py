@@ -70,9 +70,10 @@ def trainers() -> str:
         last = f"{below[0]}.{below[1] - 1}"
         python = last if below[1] == low[1] + 1 else f"{low[0]}.{low[1]} to {last}"
         adapter = f"[gem_{name}](integrations/gem_{name}/README.md)"
-        tested = f"`{trainer.distribution} {trainer.tested_range}`"
-        rows.append((f"`{name}`", tested, python, adapter, f"`make env-{name} test-{name}`"))
-    return markdown_table(("trainer", "tested", "Python", "adapter", "try it on a CPU"), rows)
+        accepted = f"`{trainer.distribution} {trainer.tested_range}`"
+        rows.append((f"`{name}`", accepted, python, adapter, f"`make env-{name} test-{name}`"))
+    head = ("trainer", "accepted versions", "Python", "adapter", "try it on a CPU")
+    return markdown_table(head, rows)
 
 
 def quickstart() -> str:
@@ -106,7 +107,8 @@ def lockstep() -> str:
         raise SystemExit("Trainers drew different tokens in a lockstep run: edit lockstep().")
     return (
         f"![success of the five trainers: the curves coincide]({folder / 'guess.png'})\n\n"
-        f"{title(first)}: {headline(first)}\nSo did they in {len(read) - 1} more recipes. "
+        f"On a CPU, with a two-layer model in float32:\n{title(first)}: {headline(first)}\n"
+        f"So did they in {len(read) - 1} more recipes. "
         f"The trained weights of two trainers differ by {relative:.0e} at most (relative L2). A "
         f"change of one trainer is seen in\nthe log-probabilities of its second step, where two "
         f"trainers differ by {second:.0e} at most: " + "; ".join(seen) + ".\n"

@@ -34,8 +34,9 @@ and integrations/gem_*/key_table.py; do not edit. -->
 A recipe is a TOML file (or one [in YAML](#in-yaml)) that describes one experiment for all
 trainers. It is merged from five
 layers, each over the one before: the defaults below, a baseline (`recipes/baselines/`), a profile
-(`recipes/profiles/`: `tiny` for CPUs, `paper` for GPUs), the baseline's own `[profiles.<name>]`
-table, and `--set key=value` (`--set env.0.max_turns=3` sets a key of the first `[[env]]` table,
+(`recipes/profiles/`: `tiny`, `learn` and `gemma` for CPUs, `small` and `paper` for GPUs), the
+baseline's own `[profiles.<name>]` table, and `--set key=value` (`--set env.0.max_turns=3` sets a
+key of the first `[[env]]` table,
 `--set eval.env.0.id=game:Sudoku-v0-easy` of the first `[[eval.env]]` table, or adds that).
 Unknown keys and values out of range are errors; numbers are finite. A key that a trainer
 cannot honour is [refused by name](#keys-that-a-trainer-refuses), never ignored; so is one that has

@@ -31,7 +31,8 @@ A baseline *learns* if the trained policy, sampled, is above each of five contro
 held-out tasks ([the criterion](../../gem_core/evaluation/criterion.py)): the random player, the
 best constant answer, the best blind sequence (both fitted on training tasks), and the start,
 sampled and greedy. Differences are paired over seeds and tasks, with 95 % intervals; *p* is that of
-the claim, corrected by Holm's method over the baselines that are judged together.
+the claim, corrected by Holm's method over the baselines that are judged together. *One seed*: the
+verdict is about that run alone, and not about other seeds.
 """
 SUITE_TEXT = """\
 ## ReBN in TRL
