@@ -11,7 +11,6 @@ It ends with this process, also when this one is killed.
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import sys
 import tempfile
@@ -27,6 +26,7 @@ import msgspec
 from gem_core.episodes.data import Episode
 from gem_core.episodes.rollout import play_many, require_healthy
 from gem_core.errors import GemError, RunError
+from gem_core.policies.gpu import release_memory
 from gem_core.runs.directory.run_dir import RUN_VARIABLE
 from gem_core.runs.environments.pools import close_run_pools
 from gem_core.runs.program import run_program
@@ -78,7 +78,7 @@ def episodes_by_vllm(
     """
     count = recipe.eval.episodes if episodes is None else episodes
     request = {"recipe": recipe.to_dict(), "model": str(model_dir), "episodes": count}
-    _release_memory()
+    release_memory()
     with tempfile.TemporaryDirectory(prefix="gem-core-eval-") as folder:
         (Path(folder) / REQUEST).write_bytes(msgspec.json.encode(request))
         command = [sys.executable, "-m", __name__, folder]
@@ -95,14 +95,6 @@ def _read(path: Path, count: int, log: Path) -> Answer:
     if [episode.index for episode in played] != list(range(count)):
         raise RunError(f"{NAME} played {len(played)} of {count} episodes; see {log}.")
     return Answer(episodes=played, **data)
-
-
-def _release_memory() -> None:
-    """Return the memory of a GPU that this process holds without using it."""
-    gc.collect()
-    torch = sys.modules.get("torch")
-    if torch is not None and torch.cuda.is_initialized():
-        torch.cuda.empty_cache()
 
 
 def main(arguments: Sequence[str]) -> None:

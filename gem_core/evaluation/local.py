@@ -17,6 +17,7 @@ from gem_core.episodes.rollout import play_batch, require_healthy
 from gem_core.evaluation.stats import summarise
 from gem_core.policies.engine.memory import sequences_that_fit
 from gem_core.policies.engine.policy import HFPolicy
+from gem_core.policies.gpu import release_memory
 from gem_core.policies.models.source import reading_model
 from gem_core.policies.models.weights import require_no_code
 from gem_core.runs.directory.run_dir import RUN_VARIABLE
@@ -58,8 +59,7 @@ def play_and_summarise(
     """Do what `evaluate` does, with its environments where they are known; return episodes, too."""
     began = time.perf_counter()
     played = evaluation_episodes(recipe, model_dir, episodes, envs)
-    if torch.cuda.is_initialized():
-        torch.cuda.empty_cache()  # a trainer that runs next in this process needs the memory
+    release_memory()  # a trainer that runs next in this process needs it
     return played, {**summarise(played), "seconds": time.perf_counter() - began}
 
 
@@ -124,6 +124,7 @@ def load_policy(
 
 def _gpu_batch(recipe: Recipe, model: Any) -> int:
     """Return how many sequences are played at once beside the model, within the free memory."""
+    release_memory()  # what a trainer left in this process does not count as free
     free, _ = torch.cuda.mem_get_info()
     tokens = recipe.limits.max_context_tokens
     element = getattr(torch, recipe.model.dtype).itemsize

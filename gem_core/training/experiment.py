@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from gem_core.evaluation.outcomes import TaskOutcome, add_outcome
+from gem_core.policies.gpu import wait_for_memory
 from gem_core.policies.models.files import copy_source_files, origin_of
 from gem_core.policies.models.weights import require_complete, require_export
 from gem_core.results.failures import count_failures
@@ -216,6 +217,8 @@ def _train(
         require_export(trainer, run.model)
         copy_source_files(source, recipe.model.revision, run.model)
         run.mark_trained()
+        if recipe.hardware.device == "gpu" and recipe.eval.episodes:
+            wait_for_memory()
     with session.phase("eval_after"):
         after = _evaluate(run, resolved, run.model, "after", recipe.train.steps, log)
         evaluate_greedily(run, resolved, run.model, "after", log)

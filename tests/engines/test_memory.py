@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import pytest
 import torch
 
@@ -9,6 +12,7 @@ from gem_core.errors import GemError
 from gem_core.evaluation import local
 from gem_core.policies.engine.engine import Engine, EngineRequest
 from gem_core.policies.engine.memory import GROWTH, SHARE, sequences_that_fit, token_bytes
+from gem_core.policies.gpu import release_memory, wait_for_memory
 from gem_core.runs.recipe.load import load_recipe
 
 GIB = 2**30
@@ -70,6 +74,58 @@ def test_long_contexts_get_fewer_sequences():
 def test_what_cannot_fit_is_refused_with_what_to_do():
     with pytest.raises(GemError, match=r"12.3 GiB.*Lower limits.max_context_tokens"):
         sequences_that_fit(Qwen3(), 9_600, 2, 4 * GIB, at_most=128)
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    """The calls on a GPU that this process seems to use."""
+    calls = []
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: calls.append("emptied"))
+    free = (80 * GIB, 80 * GIB)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: calls.append("counted") or free)
+    return calls
+
+
+def test_what_a_trainer_left_is_collected_before_memory_is_counted(model, gpu):
+    class Trainer:
+        """As TRL's: its callbacks have it."""
+
+    trainer = Trainer()
+    trainer.callbacks = [trainer]
+    left = weakref.ref(trainer)
+    del trainer
+    recipe = load_recipe("guess-the-number-easy", "tiny", ["limits.max_context_tokens=512"])
+    assert local._gpu_batch(recipe, model) == local.GPU_BATCH
+    assert gpu == ["emptied", "counted"]
+    assert left() is None
+
+
+def test_without_a_gpu_nothing_is_collected(monkeypatch):
+    monkeypatch.setattr(gc, "collect", lambda: pytest.fail("collected"))
+    release_memory()
+
+
+@pytest.mark.parametrize(
+    ("free", "polls"),
+    [
+        ([5], 6),  # quiet from the beginning
+        ([5, 5, 9, 9, 20], 10),  # given back in two parts
+        ([9, 5], 6),  # another process takes some: that is not waited for
+        (range(1000), 120),  # no end of it
+    ],
+)
+def test_processes_that_end_are_waited_for(free, polls):
+    seen = iter(free)
+    last = [0]
+
+    def count():
+        last[0] = next(seen, last[0])
+        return last[0]
+
+    slept = []
+    wait_for_memory(count, slept.append)
+    assert len(slept) == polls
 
 
 def test_the_evaluator_asks_for_the_memory_beside_the_model(model, monkeypatch):
