@@ -13,10 +13,12 @@ from transformers import AutoModelForCausalLM
 from gem_core.errors import RecipeError
 from gem_core.evaluation.local import evaluate
 from gem_core.runs.recipe.load import load_recipe
+from gem_core.runs.splits import run_envs
 from gem_core.training.tiny import model_path
 from gem_core.training.warm_start.clone import action_loss
 from gem_core.training.warm_start.episodes import expert_episodes
 from gem_core.training.warm_start.imitation import imitation_of
+from gem_core.training.warm_start.pretrained import start_settings
 
 GUESS = "guess-the-number-easy"
 STEPS = ("model.warm_start.steps=40", "model.warm_start.batch=16", "model.warm_start.lr=5e-3")
@@ -61,6 +63,14 @@ def test_what_is_imitated_names_the_place_in_the_cache(started):
     short = ("model.warm_start.steps=2",)
     names = {model_path(started(*short, *change)) for change in changes}
     assert len(names) == len(changes)
+
+
+def test_what_a_gpu_made_has_a_place_of_its_own(started):
+    """That of a CPU has the name that it had when there was no other."""
+    on_cpu, on_gpu = started(), started("hardware.device=gpu")
+    places = [start_settings(recipe, run_envs(recipe), {}) for recipe in (on_cpu, on_gpu)]
+    assert "device" not in places[0]
+    assert places[1] == {**places[0], "device": "gpu"}
 
 
 def test_weights_are_stored_in_the_recipes_precision_with_the_files_of_the_model(

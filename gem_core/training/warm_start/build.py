@@ -16,6 +16,7 @@ from gem_core.policies.models.files import copy_source_files
 from gem_core.runs.recipe.recipe import Recipe
 from gem_core.training.tiny.tokenizer import write_json
 from gem_core.training.warm_start.clone import clone
+from gem_core.training.warm_start.device import CPU, on_recipes_device
 from gem_core.training.warm_start.episodes import expert_episodes
 from gem_core.training.warm_start.imitation import imitation_of
 
@@ -35,10 +36,12 @@ def build_pretrained(recipe: Recipe, source: Path, settings: dict[str, Any], fol
     guessed: Counter[str] = Counter()
     episodes = expert_episodes(recipe, tokenizer, imitation.steps * imitation.batch, guessed)
     model = transformers.AutoModelForCausalLM.from_pretrained(source).float()
-    losses = clone(model, episodes, imitation)
+    with on_recipes_device(recipe, model) as device:
+        losses = clone(model, episodes, imitation)
     model.to(getattr(torch, recipe.model.dtype)).save_pretrained(folder)
     copy_source_files(str(source), None, folder)
-    write_record(folder, settings, episodes, guessed, losses, time.perf_counter() - began)
+    seconds = time.perf_counter() - began
+    write_record(folder, settings, episodes, guessed, losses, seconds, device)
 
 
 def write_record(
@@ -48,6 +51,7 @@ def write_record(
     guessed: Counter[str],
     losses: Sequence[float],
     seconds: float,
+    device: str = CPU,
 ) -> None:
     """Write ``warm_start.json``: what was imitated, the loss of each step, seconds, versions."""
     import tokenizers
@@ -57,6 +61,7 @@ def write_record(
         "expert": _describe(episodes, guessed),
         "loss": [round(loss, 4) for loss in losses],
         "seconds": round(seconds, 2),
+        "device": device,
         "versions": {m.__name__: m.__version__ for m in (torch, transformers, tokenizers)},
     }
     write_json(folder / "warm_start.json", record)

@@ -25,7 +25,8 @@ def clone(model: Any, episodes: Sequence[Episode], imitation: Imitation) -> list
     AdamW, linear warm-up, then cosine decay to zero; gradient norm at most 1.
 
     Args:
-        model: a Hugging Face causal language model; parameters without gradient stay as they are.
+        model: a Hugging Face causal language model, on the device on which it is trained;
+            parameters without gradient stay as they are.
         episodes: ``steps * batch`` episodes, in the order of training.
         imitation: steps, batch size, learning rate, warm-up and precision.
 
@@ -34,14 +35,21 @@ def clone(model: Any, episodes: Sequence[Episode], imitation: Imitation) -> list
     """
     trained = [p for p in model.parameters() if p.requires_grad]
     make_first_calls()
-    optimizer = torch.optim.AdamW(trained, lr=imitation.lr, betas=(0.9, 0.95), weight_decay=0.0)
+    device = model.device.type
+    optimizer = torch.optim.AdamW(
+        trained,
+        lr=imitation.lr,
+        betas=(0.9, 0.95),
+        weight_decay=0.0,
+        fused=True if device == "cuda" else None,  # torch's default there copies all weights
+    )
     losses = []
     model.train()
     for step in range(imitation.steps):
         for group in optimizer.param_groups:
             group["lr"] = imitation.lr * _schedule(step, imitation)
         played = episodes[step * imitation.batch : (step + 1) * imitation.batch]
-        with _precision(imitation):
+        with _precision(imitation, device):
             loss = action_loss(model, [s for e in played for s in e.segments])
         loss.backward()
         torch.nn.utils.clip_grad_norm_(trained, 1.0)
@@ -57,14 +65,14 @@ def _schedule(step: int, imitation: Imitation) -> float:
     return rise * 0.5 * (1 + math.cos(math.pi * step / imitation.steps))
 
 
-def _precision(imitation: Imitation) -> Any:
+def _precision(imitation: Imitation, device: str) -> Any:
     if imitation.dtype == "float32":
         return nullcontext()
-    return torch.autocast("cpu", dtype=torch.bfloat16)
+    return torch.autocast(device, dtype=torch.bfloat16)
 
 
 def action_loss(model: Any, segments: Sequence[Segment]) -> torch.Tensor:
-    """Return the mean cross-entropy of the action tokens, in nats.
+    """Return the mean cross-entropy of the action tokens, in nats, on the model's device.
 
     Padding is on the right, where the causal mask hides it from every other token. The output layer
     is applied only to the positions of action tokens: a vocabulary of 262,144 tokens would need
@@ -78,6 +86,7 @@ def action_loss(model: Any, segments: Sequence[Segment]) -> torch.Tensor:
         ids[row, : len(tokens)] = tokens
         acted = torch.tensor(segment.loss_mask, dtype=torch.bool)
         labels[row, : len(tokens)][acted] = tokens[acted]
+    ids, labels = ids.to(model.device), labels.to(model.device)
     hidden = model.base_model(input_ids=ids, use_cache=False).last_hidden_state[:, :-1]
     targets = labels[:, 1:]
     counts = targets != _NO_LOSS

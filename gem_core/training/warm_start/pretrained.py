@@ -1,7 +1,8 @@
 """A warm start of a pretrained causal language model, kept in the cache.
 
-The weights are trained in float32, with products in the recipe's precision, and stored in that
-precision. The folder is a model like any other; ``warm_start.json`` in it says what was imitated.
+The weights are trained in float32 on the recipe's device, with products in the recipe's precision,
+and stored in that precision. The folder is a model like any other; ``warm_start.json`` in it says
+what was imitated.
 """
 
 from __future__ import annotations
@@ -56,8 +57,10 @@ def start_settings(recipe: Recipe, envs: RunEnvs, files: dict[str, str]) -> dict
         envs: its environments.
         files: the SHA-256 of each file of the model.
     """
+    device = recipe.hardware.device
     return {
         "build": BUILD,
+        **({} if device == "cpu" else {"device": device}),  # those of a CPU keep their names
         "model": recipe.model.path,
         "files": files,
         "imitation": imitation_of(recipe)._asdict(),
