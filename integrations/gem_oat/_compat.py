@@ -85,6 +85,30 @@ def require_gpu_stack() -> None:
     require(ON_A_GPU)
 
 
+def see_gpus(number: int) -> None:
+    """Have Oat see as many GPUs as the recipe has, the first ones that this process may use.
+
+    Oat starts a learner and an actor on each GPU of ``CUDA_VISIBLE_DEVICES``, however many it is
+    asked for, and then refuses its own batch sizes. To be removed when Oat takes ``gpus`` of them.
+
+    Args:
+        number: ``hardware.gpus_per_node``.
+
+    Raises:
+        GemError: the variable does not name them by number, as Oat needs.
+    """
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if not visible:
+        return
+    first = [name.strip() for name in visible.split(",")][:number]
+    if not all(name.isdigit() for name in first):
+        raise GemError(
+            f"CUDA_VISIBLE_DEVICES={visible}: Oat takes GPUs by number alone; set it to numbers "
+            "as those of nvidia-smi, 0 for the first."
+        )
+    os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(first)
+
+
 def require_parts(names: Iterable[str]) -> None:
     """Raise MissingDependencyError unless these parts of the GPU stack are installed, for a CPU."""
     modules = {name: f"python scripts/make_env.py {ON_A_CPU[name]}" for name in sorted(names)}

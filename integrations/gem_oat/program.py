@@ -9,6 +9,7 @@ import sys
 
 from gem_core.runs.directory.run_dir import RunDir
 from gem_oat import launch
+from gem_oat._compat import see_gpus
 
 
 def main() -> None:
@@ -18,6 +19,8 @@ def main() -> None:
         from gem_oat.cpu import install
 
         install()
+    else:
+        see_gpus(run.recipe.hardware.gpus_per_node)
     launch.launch_program(launch.arguments(run.recipe, run, int(sys.argv[2])))
 
 

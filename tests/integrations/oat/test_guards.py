@@ -148,6 +148,30 @@ def test_a_gpu_recipe_on_the_wrong_python_says_which(recipe, tmp_path):
         launch.run(resolve_run(gpu, "oat"), run)
 
 
+@pytest.mark.parametrize(
+    ("visible", "number", "seen"),
+    [
+        ("4, 5,6", 2, "4,5"),
+        ("3", 1, "3"),
+        ("0,1,2,3,4,5,6,7", 8, "0,1,2,3,4,5,6,7"),
+        (None, 1, None),
+    ],
+)
+def test_oat_sees_as_many_gpus_as_the_recipe_has(monkeypatch, visible, number, seen):
+    """It starts a learner on every one that it sees."""
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    _compat.see_gpus(number)
+    assert os.environ.get("CUDA_VISIBLE_DEVICES") == seen
+
+
+def test_gpus_by_another_name_than_a_number_are_refused(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-8a2b")
+    with pytest.raises(GemError, match=r"CUDA_VISIBLE_DEVICES=GPU-8a2b: Oat takes .* by number"):
+        _compat.see_gpus(1)
+
+
 def test_a_run_that_leaves_no_model_is_an_error(recipe, tmp_path, monkeypatch):
     """Oat's processes can end without an exception that reaches the launcher."""
     run = RunDir.create(tmp_path / "run", recipe(), "oat")
