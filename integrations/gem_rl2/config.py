@@ -107,6 +107,11 @@ def _refuse(recipe: Recipe, newer: bool) -> None:
             f"on this device: {engines}",
         ),
         (
+            "model.dtype hardware.device",
+            hardware.device == "gpu" and recipe.model.dtype == "float32",
+            "its attention on a GPU, flash-attention, has no float32; use 'bfloat16'",
+        ),
+        (
             "limits.max_context_tokens",
             not recipe.limits.max_context_tokens,
             "it packs sequences by length and must know the longest; set it",

@@ -21,7 +21,7 @@ from gem_adapters.rollout_correction import refuse_truncated_sampling
 from gem_core.runs.recipe.recipe import Recipe
 from gem_verl.key_table import TABLE
 from gem_verl.native import native_keys
-from gem_verl.values import ATTENTION, has_flash_attention
+from gem_verl.values import ATTENTION, has_flash_attention, is_float32
 
 APPLIED = TABLE.applied
 """Carried out by the adapter in verl's processes, so there is no native key."""
@@ -94,6 +94,9 @@ def _refuse(recipe: Recipe) -> None:
          hardware.gpus % hardware.sequence_parallel, "it must divide the number of GPUs"),
         ("hardware.engine_tensor_parallel hardware.gpus_per_node",
          hardware.gpus % hardware.engine_tensor_parallel, "it must divide the number of GPUs"),
+        ("model.dtype hardware.device",
+         hardware.device == "gpu" and has_flash_attention(recipe) and is_float32(recipe),
+         f"flash-attention has no float32; use 'bfloat16', or set {ATTENTION} to sdpa"),
         ("algorithm.estimator", padded and needs_critic(recipe),
          f"verl loads a critic with flash-attention and no other; leave {ATTENTION} out"),
         ("hardware.sequence_parallel", padded and hardware.sequence_parallel > 1,

@@ -53,6 +53,12 @@ def test_paper_profile_on_gpus():
     assert config.critic.max_length_per_device == config.actor.max_length_per_device
 
 
+def test_float32_is_refused_on_a_gpu():
+    recipe = load_recipe("guess-the-number-easy", "small", ["model.dtype=float32"])
+    with pytest.raises(RecipeError, match=r"model\.dtype.*flash-attention.*use 'bfloat16'"):
+        translate(recipe)
+
+
 def test_the_critic_follows_the_actor(tiny):
     keys = ["algorithm.lr_schedule=cosine", "algorithm.betas=[0.8, 0.9]", "algorithm.epochs=3"]
     config = composed(tiny(*keys, "algorithm.estimator=gae", "algorithm.critic_lr=0.25"))

@@ -12,6 +12,7 @@ from gem_verl.config import translate
 from gem_verl.cpu.local import configuration
 from gem_verl.values import ATTENTION
 
+FLOAT32 = "model.dtype=float32"
 SDPA = f"trainer.verl.+{ATTENTION}=sdpa"
 MODEL = "actor_rollout_ref.model"
 
@@ -37,6 +38,13 @@ def test_another_attention_reaches_the_model_and_rows_are_padded(prefix, model_d
     model = model_of(small(f"trainer.verl.{prefix}{ATTENTION}=sdpa"), model_dir)
     assert not model.use_remove_padding
     assert omega_conf_to_dataclass(model).hf_config._attn_implementation == "sdpa"
+
+
+def test_float32_needs_another_attention():
+    with pytest.raises(RecipeError, match=r"model\.dtype.*flash-attention has no float32"):
+        translate(small(FLOAT32))
+    words = translate(small(FLOAT32, SDPA))
+    assert "actor_rollout_ref.actor.fsdp_config.dtype='float32'" in words
 
 
 def test_rows_may_stay_packed():

@@ -22,6 +22,7 @@ from gem_verl.cpu.local import configuration
 from gem_verl.launch import RAY_RUN, RAY_VARIABLES, run_settings, session
 from gem_verl.native import native_keys
 from gem_verl.rollout import TaskDataset, read_recipe
+from gem_verl.values import ATTENTION
 
 
 @pytest.fixture(autouse=True)
@@ -163,15 +164,23 @@ EVERYTHING = [
     "algorithm.estimator=gae",
     "algorithm.kl_coef=0.01",
     "algorithm.options={whiten=true}",
-    "model.dtype=float32",
     "batch.micro_batch=2",
 ]
+FLOAT32 = ["model.dtype=float32", "batch.micro_batch=2", f"trainer.verl.+{ATTENTION}=sdpa"]
 
 
-@pytest.mark.parametrize("more", [[], ["hardware.nodes=2"], ["hardware.engine=sglang"]])
-def test_a_native_key_that_is_set_is_owned_or_a_default(more):
-    recipe = paper(*EVERYTHING, *more)
-    names = native_names(recipe) - {"algorithm.gem_options.whiten"}
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        EVERYTHING,
+        [*EVERYTHING, "hardware.nodes=2"],
+        [*EVERYTHING, "hardware.engine=sglang"],
+        FLOAT32,
+    ],
+)
+def test_a_native_key_that_is_set_is_owned_or_a_default(overrides):
+    recipe = paper(*overrides)
+    names = native_names(recipe) - {"algorithm.gem_options.whiten", ATTENTION}
     defaults = {bare(key) for key in NATIVE_DEFAULTS}
     assert names - defaults <= NATIVE_OWNED.keys()
     assert not defaults & NATIVE_OWNED.keys()
