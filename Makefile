@@ -208,4 +208,4 @@ test-rl2-source: env-rl2  ## RL2's newer source, from a checkout: make test-rl2-
 .PHONY: clean
 clean:  ## remove this checkout's environments and caches (the shared package cache stays)
 	rm -rf $(ENVS) build dist .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	find gem_core integrations tests tools benchmarks recipes -name __pycache__ -type d -prune -exec rm -rf {} +
+	find gem_core integrations tests scripts benchmarks recipes examples -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -81,7 +81,10 @@ TABLE = KeyTable(
     default("trainer.project", "gem-core"),
     default("trainer.use_wandb", False, "trackers are in the recipe's `[track]`"),
     default("actor.kl.loss_estimator", "k3"),
-    applied("seed", "tasks and requests are seeded by it"),
+    applied(
+        "seed",
+        "tasks are seeded by it, and requests where SGLang takes a seed (0.5.2 takes none)",
+    ),
     applied("algorithm.options", "advantages are gem-core's (`advantages.py`)"),
     applied("hardware.engine", "the device's: SGLang on GPUs; others are refused"),
     applied(
