@@ -7,24 +7,16 @@ import sys
 import time
 from collections.abc import Callable
 
-QUIET_S = 3.0
-"""Seconds without more free memory after which nothing is waited for."""
-PATIENCE_S = 60.0
-"""Seconds that are waited at most."""
-_POLL_S = 0.5
+QUIET_S, PATIENCE_S, _POLL_S = 3.0, 60.0, 0.5
+"""Seconds without more free memory after which nothing is waited for, and seconds at most."""
 
 
 def release_memory() -> None:
-    """Return the memory of a GPU that this process holds without using it.
-
-    Objects that refer to each other in circles, as a trainer and its callbacks do, hold their
-    tensors until they are collected; torch keeps what was freed until its cache is emptied.
-    """
+    """Return the memory of a GPU that this process holds without using it, also in circles."""
     torch = sys.modules.get("torch")
-    if torch is None or not torch.cuda.is_initialized():
-        return
-    gc.collect()
-    torch.cuda.empty_cache()
+    if torch is not None and torch.cuda.is_initialized():
+        gc.collect()
+        torch.cuda.empty_cache()
 
 
 def wait_for_memory(
@@ -32,32 +24,23 @@ def wait_for_memory(
 ) -> None:
     """Release memory, and wait until other processes give none back any more.
 
-    The processes of a trainer (Ray's actors, engines) end after its last line, some seconds later.
-    Who counts the free memory meanwhile counts too little, and vLLM ends with "Error in memory
-    profiling" where memory becomes free while it starts.
+    A trainer's processes end after it. Meanwhile too little is free, and vLLM does not start.
 
     Args:
-        free: returns the free bytes; ``None`` = those of the first GPU, nothing is done without.
-        sleep: waits so many seconds.
+        free: returns the free bytes; ``None`` = those of the first GPU, if there is one.
     """
     release_memory()
-    count = free or _counter()
-    if count is None:
-        return
-    most = count()
+    if free is None:
+        import torch
+
+        if not torch.cuda.is_available():
+            return
+        free = lambda: int(torch.cuda.mem_get_info()[0])  # noqa: E731
+    most = free()
     quiet = waited = 0.0
     while quiet < QUIET_S and waited < PATIENCE_S:
         sleep(_POLL_S)
         waited += _POLL_S
-        now = count()
+        now = free()
         quiet = 0.0 if now > most else quiet + _POLL_S
         most = max(most, now)
-
-
-def _counter() -> Callable[[], int] | None:
-    """Return what counts the free bytes of the first GPU; ``None`` where there is none."""
-    import torch
-
-    if not torch.cuda.is_available():
-        return None
-    return lambda: int(torch.cuda.mem_get_info()[0])

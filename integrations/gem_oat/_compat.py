@@ -86,13 +86,9 @@ def require_gpu_stack() -> None:
 
 
 def see_gpus(number: int) -> None:
-    """Have Oat see as many GPUs as the recipe has, the first ones that this process may use.
+    """Have Oat see ``number`` GPUs, the first of ``CUDA_VISIBLE_DEVICES``, of which it takes all.
 
-    Oat starts a learner and an actor on each GPU of ``CUDA_VISIBLE_DEVICES``, however many it is
-    asked for, and then refuses its own batch sizes. To be removed when Oat takes ``gpus`` of them.
-
-    Args:
-        number: ``hardware.gpus_per_node``.
+    To be removed when Oat takes ``gpus`` of them.
 
     Raises:
         GemError: the variable does not name them by number, as Oat needs.

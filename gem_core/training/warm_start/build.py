@@ -16,7 +16,7 @@ from gem_core.policies.models.files import copy_source_files
 from gem_core.runs.recipe.recipe import Recipe
 from gem_core.training.tiny.tokenizer import write_json
 from gem_core.training.warm_start.clone import clone
-from gem_core.training.warm_start.device import CPU, on_recipes_device
+from gem_core.training.warm_start.device import on_recipes_device
 from gem_core.training.warm_start.episodes import expert_episodes
 from gem_core.training.warm_start.imitation import imitation_of
 
@@ -40,8 +40,7 @@ def build_pretrained(recipe: Recipe, source: Path, settings: dict[str, Any], fol
         losses = clone(model, episodes, imitation)
     model.to(getattr(torch, recipe.model.dtype)).save_pretrained(folder)
     copy_source_files(str(source), None, folder)
-    seconds = time.perf_counter() - began
-    write_record(folder, settings, episodes, guessed, losses, seconds, device)
+    write_record(folder, settings, episodes, guessed, losses, time.perf_counter() - began, device)
 
 
 def write_record(
@@ -51,7 +50,7 @@ def write_record(
     guessed: Counter[str],
     losses: Sequence[float],
     seconds: float,
-    device: str = CPU,
+    device: str = "cpu",
 ) -> None:
     """Write ``warm_start.json``: what was imitated, the loss of each step, seconds, versions."""
     import tokenizers

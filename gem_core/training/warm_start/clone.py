@@ -25,8 +25,7 @@ def clone(model: Any, episodes: Sequence[Episode], imitation: Imitation) -> list
     AdamW, linear warm-up, then cosine decay to zero; gradient norm at most 1.
 
     Args:
-        model: a Hugging Face causal language model, on the device on which it is trained;
-            parameters without gradient stay as they are.
+        model: a causal language model on its device; parameters without gradient stay.
         episodes: ``steps * batch`` episodes, in the order of training.
         imitation: steps, batch size, learning rate, warm-up and precision.
 
@@ -36,13 +35,9 @@ def clone(model: Any, episodes: Sequence[Episode], imitation: Imitation) -> list
     trained = [p for p in model.parameters() if p.requires_grad]
     make_first_calls()
     device = model.device.type
-    optimizer = torch.optim.AdamW(
-        trained,
-        lr=imitation.lr,
-        betas=(0.9, 0.95),
-        weight_decay=0.0,
-        fused=True if device == "cuda" else None,  # torch's default there copies all weights
-    )
+    settings: dict[str, Any] = {"lr": imitation.lr, "betas": (0.9, 0.95), "weight_decay": 0.0}
+    fused = device == "cuda" or None  # torch's default there copies all weights
+    optimizer = torch.optim.AdamW(trained, **settings, fused=fused)
     losses = []
     model.train()
     for step in range(imitation.steps):

@@ -12,28 +12,19 @@ from gem_core.errors import GemError
 from gem_core.policies.gpu import release_memory
 from gem_core.runs.recipe.recipe import Recipe
 
-CPU = "cpu"
-
 
 @contextmanager
 def on_recipes_device(recipe: Recipe, model: Any) -> Iterator[str]:
     """Have ``model`` on the recipe's device inside the block, and on the CPU after it.
 
-    Where the GPUs are elsewhere, in a Ray cluster for example, it stays on the CPU. On a GPU
-    activations are recomputed where the recipe's training does so.
-
-    Args:
-        recipe: ``hardware.device`` and ``model.gradient_checkpointing``.
-        model: a causal language model of transformers, on the CPU.
-
-    Yields:
-        The name of the device, for the record of the build.
+    Yields the device's name. Where the GPUs are elsewhere, as in a Ray cluster, it stays on the
+    CPU. On a GPU activations are recomputed where the recipe's training does so.
 
     Raises:
         GemError: the GPU has too little memory.
     """
     if recipe.hardware.device != "gpu" or not torch.cuda.is_available():
-        yield CPU
+        yield "cpu"
         return
     recomputes = recipe.model.gradient_checkpointing
     release_memory()
@@ -50,5 +41,5 @@ def on_recipes_device(recipe: Recipe, model: Any) -> Iterator[str]:
     finally:
         if recomputes:
             model.gradient_checkpointing_disable()
-        model.to(CPU)
+        model.to("cpu")
         release_memory()

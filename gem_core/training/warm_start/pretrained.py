@@ -57,10 +57,9 @@ def start_settings(recipe: Recipe, envs: RunEnvs, files: dict[str, str]) -> dict
         envs: its environments.
         files: the SHA-256 of each file of the model.
     """
-    device = recipe.hardware.device
     return {
         "build": BUILD,
-        **({} if device == "cpu" else {"device": device}),  # those of a CPU keep their names
+        **({"device": "gpu"} if recipe.hardware.device == "gpu" else {}),
         "model": recipe.model.path,
         "files": files,
         "imitation": imitation_of(recipe)._asdict(),
