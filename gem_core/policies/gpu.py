@@ -29,18 +29,17 @@ def wait_for_memory(
     Args:
         free: returns the free bytes; ``None`` = those of the first GPU, if there is one.
     """
-    release_memory()
-    if free is None:
-        import torch
+    import torch
 
-        if not torch.cuda.is_available():
-            return
-        free = lambda: int(torch.cuda.mem_get_info()[0])  # noqa: E731
-    most = free()
+    release_memory()
+    if free is None and not torch.cuda.is_available():
+        return
+    count = free or (lambda: int(torch.cuda.mem_get_info()[0]))
+    most = count()
     quiet = waited = 0.0
     while quiet < QUIET_S and waited < PATIENCE_S:
         sleep(_POLL_S)
         waited += _POLL_S
-        now = free()
+        now = count()
         quiet = 0.0 if now > most else quiet + _POLL_S
         most = max(most, now)
