@@ -6,7 +6,7 @@
 
 Each experiment is what ``gem-core compare --lockstep`` runs. The controls are runs of one trainer
 that were made to differ: they show how small a difference would have been seen. The exit code is 1
-if trainers differ by more than rounding, or before the fifteenth step.
+if trainers differ by more than rounding, or before the fifteenth step (of a run that has as many).
 """
 
 from __future__ import annotations
@@ -48,8 +48,9 @@ class Experiment(NamedTuple):
         baseline: the recipe.
         steps: training steps.
         extra: overrides beyond those of every lockstep run.
-        why: why there are such.
+        why: why there are such, in whole sentences.
         algorithm: of the suite.
+        label: what the heading says beyond baseline, algorithm and seed.
     """
 
     name: str
@@ -58,6 +59,11 @@ class Experiment(NamedTuple):
     extra: tuple[str, ...] = ()
     why: str = ""
     algorithm: str = "rebn"
+    label: str = ""
+
+    def title(self, summary: Summary) -> str:
+        """Return the heading of its section."""
+        return f"{title(summary)}, {self.label}" if self.label else title(summary)
 
 
 EXPERIMENTS = (
@@ -80,6 +86,37 @@ EXPERIMENTS = (
         "is that of the experiment above.",
         algorithm="ppo",
     ),
+    Experiment(
+        "history-last",
+        "guess-the-number-easy",
+        12,
+        ("context.history=last",),
+        "Each prompt is the last observation alone, so that each turn is a row of its own.",
+        label="history last",
+    ),
+    Experiment(
+        "history-window",
+        "guess-the-number-easy",
+        12,
+        ("context.history=window", "context.window=2"),
+        "Each prompt has the last two turns, so that an episode of three turns or more has several "
+        "rows.",
+        label="history window",
+    ),
+    Experiment(
+        "history-compact",
+        "guess-the-number-easy",
+        12,
+        (
+            "context.history=compact",
+            "context.compact.budget=40",
+            "context.compact.max_tokens=4",
+        ),
+        "Where a prompt would have more than 40 tokens the policy is asked for a summary, which is "
+        "a turn that is trained on, and the next row begins with it. The warm start has never seen "
+        "such a request: that trainers agree is shown here, not that summaries help.",
+        label="history compact",
+    ),
 )
 CONTROL_STEPS = 6
 CONTROLS = {
@@ -96,13 +133,15 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path("build/lockstep"), help="(%(default)s)")
     parser.add_argument("--table-only", action="store_true", help="run nothing")
     names = [experiment.name for experiment in EXPERIMENTS]
-    parser.add_argument("--only", choices=names, help="run this experiment, and no controls")
+    parser.add_argument(
+        "--only", choices=names, nargs="+", help="run these experiments, and no controls"
+    )
     provenance.add_option(parser)
     arguments = parser.parse_args()
     if not arguments.table_only:
         provenance.check_option(parser, arguments)
         for experiment in EXPERIMENTS:
-            if arguments.only in (None, experiment.name):
+            if arguments.only is None or experiment.name in arguments.only:
                 write_summary(run(experiment, arguments.out), RESULTS / f"{experiment.name}.json")
         if arguments.only is None:
             write_summary({"controls": run_controls(arguments.out)}, RESULTS / "controls.json")
@@ -169,15 +208,16 @@ def control(change: str, whole: Trace, changed: Trace) -> dict[str, Any]:
 def page(summaries: Sequence[Summary], controls: Sequence[dict[str, Any]]) -> str:
     """Return the page in Markdown."""
     parts = [_HEAD]
-    parts += [f"- {title(summary)}: {headline(summary)}" for summary in summaries]
+    both = list(zip(EXPERIMENTS, summaries, strict=True))
+    parts += [f"- {one.title(summary)}: {headline(summary)}" for one, summary in both]
     second = max(pair["drift"][1] for summary in summaries for pair in summary["pairs"])
     parts += [
         "",
         _CONTROLS.format(second=second),
         markdown_table(_CONTROL_HEAD, [_control_row(r) for r in controls]),
     ]
-    for experiment, summary in zip(EXPERIMENTS, summaries, strict=True):
-        parts.append(f"## {title(summary)}\n")
+    for experiment, summary in both:
+        parts.append(f"## {experiment.title(summary)}\n")
         settings = ", ".join(f"`{item}`" for item in experiment.extra)
         parts += [f"With {settings}. {experiment.why}\n"] if settings else []
         parts.append(f"![success and differences of {experiment.name}]({experiment.name}.png)\n")

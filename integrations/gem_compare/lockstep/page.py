@@ -7,6 +7,7 @@ from typing import Any
 
 from gem_compare.lockstep.differences import GROWTH, ROUNDING
 from gem_compare.lockstep.summary import (
+    MISMATCH,
     Summary,
     cause,
     common_steps,
@@ -61,6 +62,7 @@ def sections(summary: Summary) -> list[str]:
         "Pairs of trainers: for how many steps the tokens are identical, and the largest "
         "differences in those steps.\n",
         markdown_table(_PAIR_HEAD, [_pair_row(pair, summary) for pair in summary["pairs"]]),
+        *_mismatch(summary),
         *_divergences(summary),
         "Steps: a figure is the range over the trainers, if it is not the same.\n",
         markdown_table(_STEP_HEAD, [_step_row(summary, k) for k in range(summary["steps"])]),
@@ -111,6 +113,13 @@ def _pair_row(pair: dict[str, Any], summary: Summary) -> tuple[str, ...]:
         f"{_number(weights['largest'])} (`{weights['parameter']}`)",
         _number(weights["relative"]),
     )
+
+
+def _mismatch(summary: Summary) -> list[str]:
+    """Return how far engines and trainers were apart; nothing for a file without that."""
+    rows = summary["metrics"].get(MISMATCH, {}).values()
+    values = [value for row in rows for value in row if value is not None]
+    return [f"`{MISMATCH}` is {max(values):.1e} at most.\n"] if values else []
 
 
 def _divergences(summary: Summary) -> list[str]:

@@ -18,7 +18,8 @@ FORMAT = 1
 REQUIRED_STEPS = 15
 """Steps in which all trainers must draw the same tokens, if the run has as many."""
 Summary = dict[str, Any]
-SHOWN = ("success/mean", "reward/mean", *BOUNDS)
+MISMATCH = "rollout/logprob_difference"
+SHOWN = ("success/mean", "reward/mean", MISMATCH, *BOUNDS)
 """The metrics that are kept of every step."""
 
 
