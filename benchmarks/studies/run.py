@@ -1,9 +1,11 @@
 """Studies of one question each, with several seeds: tools, discount, generalisation.
 
-    .venvs/trl/bin/python benchmarks/studies/run.py               # first run what is missing
-    .venvs/trl/bin/python benchmarks/studies/run.py --table-only  # from the committed results
+    python benchmarks/studies/run.py                  # first run what is missing
+    python benchmarks/studies/run.py --studies gamma  # of one study
+    python benchmarks/studies/run.py --table-only     # from the committed results
 
-`studies.toml` says what is trained, `page.py` writes the page from the results.
+`studies.toml` says what is trained and by which trainer; a run goes in that trainer's environment.
+`page.py` writes the page from the results.
 """
 
 from __future__ import annotations
@@ -19,6 +21,8 @@ from pathlib import Path
 import msgspec
 from page import write_page
 
+from gem_compare.runner import trainer_python
+from gem_core.errors import GemError
 from gem_core.results import record
 from gem_core.runs import provenance
 from gem_core.runs.directory.run_dir import RunDir
@@ -33,6 +37,9 @@ class Condition(msgspec.Struct, forbid_unknown_fields=True):
 
     recipe: str
     set: list[str] = []
+    trainer: str = "trl"
+    seeds: tuple[int, ...] = SEEDS
+    """Those that are run; `--seeds` leaves out others."""
 
 
 class Study(msgspec.Struct, forbid_unknown_fields=True):
@@ -54,7 +61,8 @@ class Studies(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def main() -> int:
-    studies = msgspec.toml.decode((HERE / "studies.toml").read_bytes(), type=Studies).study
+    """Run what is missing, unless only the page is asked for, and write the page."""
+    studies = read_studies()
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--studies", nargs="+", choices=studies, default=list(studies))
     parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS, help="(%(default)s)")
@@ -67,9 +75,16 @@ def main() -> int:
         for seed in arguments.seeds:
             for name in arguments.studies:
                 for text, condition in studies[name].condition.items():
-                    train(condition, seed, arguments.record / name / slug(text) / f"seed{seed}")
+                    if seed in condition.seeds:
+                        target = arguments.record / name / slug(text) / f"seed{seed}"
+                        train(condition, seed, target)
     write_page(HERE / "README.md", pages(studies, arguments.record))
     return 0
+
+
+def read_studies() -> dict[str, Study]:
+    """Return all studies, by name."""
+    return msgspec.toml.decode((HERE / "studies.toml").read_bytes(), type=Studies).study
 
 
 def slug(text: str) -> str:
@@ -90,8 +105,8 @@ def train(condition: Condition, seed: int, target: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / "run"
         recipe = str(file) if file.exists() else condition.recipe
-        command = [sys.executable, "-m", "gem_core.cli", "train", recipe, "--profile", "tiny"]
-        command += ["--trainer", "trl", "--run", str(run)]
+        command = [trainer_python(condition.trainer), "-m", "gem_core.cli", "train", recipe]
+        command += ["--profile", "tiny", "--trainer", condition.trainer, "--run", str(run)]
         for change in (*condition.set, f"seed={seed}"):
             command += ["--set", change]
         subprocess.run(command, check=True)
@@ -111,4 +126,7 @@ def pages(
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except GemError as error:
+        sys.exit(f"run.py: {error}")
