@@ -35,8 +35,9 @@ APART = "verl"
 ALGORITHMS = """\
 ## ReBN against REINFORCE
 
-Success after training in TRL: mean over the seeds, and the 95 % interval of Student's t over them
-(`-` for a single seed). *difference*: of the seeds that both have, ReBN minus REINFORCE, in pairs.
+Success after training in TRL, of the seeds that both algorithms have: mean over the seeds, and the
+95 % interval of Student's t over them (none for a single seed; of two seeds it is wide).
+*difference*: ReBN minus REINFORCE, in pairs. A baseline without a common seed has no line.
 """
 _PAIR = ("rebn", "reinforce")
 _LEARNER = "trl"

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Write generated parts of README.md and docs/compare.md: ``python scripts/readme.py [--check]``.
+"""Write the generated parts of README.md: ``python scripts/readme.py [--check]``.
 
 A part is the text between ``<!-- NAME -->`` and ``<!-- /NAME -->``: the table of trainers comes
-from the adapters' declarations, the figures of the quickstart, of the lockstep and of the whole
-runs from their committed results.
+from the adapters' declarations, the figures of the quickstart and of the lockstep from their
+committed results.
 """
 
 from __future__ import annotations
@@ -15,9 +15,7 @@ import sys
 from pathlib import Path
 from statistics import mean
 
-from gem_compare.agreement import side_by_side
 from gem_compare.lockstep.page import headline, title
-from gem_compare.results import groups, read_cells
 from gem_core.results import markdown_table
 from gem_core.runs.trainers import list_trainers
 
@@ -25,7 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def main() -> int:
-    """Write the pages, or with ``--check`` tell whether they are up to date."""
+    """Write the page, or with ``--check`` tell whether it is up to date."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
         "--check",
@@ -34,22 +32,14 @@ def main() -> int:
     )
     check = parser.parse_args().check
     parts = {"trainers": trainers(), "quickstart": quickstart(), "lockstep": lockstep()}
-    wanted = {
-        ROOT / "README.md": parts,
-        ROOT / "docs" / "compare.md": {"whole-runs": whole_runs()},
-    }
-    old = []
-    for path, named in wanted.items():
-        current = path.read_text(encoding="utf-8")
-        page = filled(path, current, named)
-        if page != current:
-            old.append(path)
-            if not check:
-                path.write_text(page, encoding="utf-8")
-    if check:
-        for path in old:
-            print(f"{path} is out of date: run python scripts/readme.py")
-    return int(check and bool(old))
+    path = ROOT / "README.md"
+    current = path.read_text(encoding="utf-8")
+    page = filled(path, current, parts)
+    if not check:
+        path.write_text(page, encoding="utf-8")
+    elif page != current:
+        print(f"{path} is out of date: run python scripts/readme.py")
+    return int(check and page != current)
 
 
 def filled(path: Path, page: str, parts: dict[str, str]) -> str:
@@ -114,39 +104,6 @@ def lockstep() -> str:
         f"trainers differ by {second:.0e} at most: " + "; ".join(seen) + ".\n"
         f"Every step, every difference: [{folder}]({folder / 'README.md'}). What this proves and "
         "what not: [docs/compare.md](docs/compare.md).\n"
-    )
-
-
-def whole_runs() -> str:
-    """Return the trainers on one experiment, by the statistics of whole runs."""
-    folder = Path("benchmarks") / "trainers" / "results"
-    baseline = "guess-the-number-easy"
-    finished = [c for c in read_cells(ROOT / folder) if c.baseline == baseline and c.result]
-    cells = [c for c in finished if c.algorithm == "rebn"]
-    rows = []
-    for (_, _, trainer), members in groups(cells).items():
-        rates = [[c.result[when]["success/mean"] for c in members] for when in ("before", "after")]
-        each = ", ".join(f"{value:.3f}" for value in rates[1])
-        rows.append((f"`{trainer}`", f"{mean(rates[0]):.3f}", f"{mean(rates[1]):.3f}", each))
-    first = cells[0].result
-    _, lines = side_by_side(read_cells(ROOT / folder))
-    chance = {line[:2]: line[-2] for line in lines}
-    deficit = {line[:2]: line[-1] for line in lines}
-    head = ("trainer", "success before", "after, mean of the seeds", "after, each seed")
-    if min(float(chance[baseline, "rebn"]), float(chance["all", "-"])) < 0.05:
-        raise SystemExit("The trainers differ by more than chance: edit whole_runs().")
-    return (
-        "![success rate of the five trainers on one experiment]"
-        f"(../{folder / f'curves-{baseline}.png'})\n\n"
-        f"{markdown_table(head, rows)}\n"
-        f"`{first['name']}`, ReBN, the tiny CPU profile, {first['steps']} steps; success on "
-        f"{first['n']} evaluation episodes.\nBands are 95 % intervals over seeds. A permutation "
-        f"test finds no difference between the trainers (p = {chance[baseline, 'rebn']});\nwith "
-        "three seeds it would have missed a trainer that is worse by less than "
-        f"{deficit[baseline, 'rebn']} (power 80 %), so this does not prove\nthat they are equal. "
-        f"Over all {len(lines) - 1} experiments p = {chance['all', '-']}, and the smallest deficit "
-        f"that would have been found is {deficit['all', '-']}.\nFour baselines, four algorithms, "
-        "every cell: [trainers side by side](../benchmarks/trainers/README.md)\n"
     )
 
 

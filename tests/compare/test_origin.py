@@ -17,9 +17,10 @@ from gem_core.results import before_after, origin_lines
 from gem_core.runs import provenance
 from gem_core.runs.directory.run_dir import RunDir
 
-BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+SUITE = Path(__file__).resolve().parents[2] / "benchmarks" / "suite" / "results"
 CLEAN = "0123456789" * 4
 DIRTY = "f" * 40 + "+"
+OLDER = {"format": 1, "commit": DIRTY, "resumed": True}
 
 
 def session(commit=CLEAN, estimated=False):
@@ -46,21 +47,25 @@ def test_dirty_results_and_sessions_are_counted():
     ]
 
 
-def test_committed_results_of_the_older_format_are_read(tmp_path, unpacked):
-    runs = [RunDir(path) for path in sorted((BENCHMARKS / "quickstart" / "results").glob("seed*"))]
-    assert runs and before_after(runs).count("\n") == len(runs)
-    (line,) = origin_lines(run.result for run in runs)
-    assert f"({len(runs)}); {len(runs)} of {len(runs)} with uncommitted changes" in line
+def test_results_of_the_older_format_are_read(tmp_path, unpacked):
+    results = tmp_path / "results"
+    cell = results / "sokoban-easy" / "trl" / "rebn" / "seed0"
+    shutil.copytree(SUITE / cell.relative_to(results), cell)
+    newer = json.loads((cell / "result.json").read_text())
+    older = {key: value for key, value in newer.items() if key != "sessions"}
+    (cell / "result.json").write_text(json.dumps({**older, **OLDER}))
+    run = RunDir(cell)
+    assert before_after([run]).count("\n") == 1
+    assert "(1); 1 of 1 with uncommitted changes" in origin_lines([run.result])[0]
 
-    cells = read_cells(BENCHMARKS / "trainers" / "results")
-    results = BENCHMARKS / "trainers" / "results"
+    cells = read_cells(results)
     page = write_page(results, cells, [], tmp_path / "report.html").read_text()
     *_, origin = unpacked(page)["report"]["sections"]
     text = " ".join(origin["items"])
-    assert f"27 of {len(cells)} with uncommitted changes (+)" in text
+    assert "1 of 1 with uncommitted changes (+)" in text
     assert "Resumed in an older version" in text
-    rows = list(csv.DictReader(io.StringIO(csv_text(cells))))
-    assert all(row["commit"] and not row["sessions"] for row in rows)
+    (row,) = csv.DictReader(io.StringIO(csv_text(cells)))
+    assert row["commit"] and not row["sessions"]
 
 
 @pytest.fixture
