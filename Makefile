@@ -16,8 +16,9 @@ COMPANIONS := $(addprefix integrations/gem_,compare completion conform export in
 DOCTEST := $(PYTEST) --doctest-modules --doctest-ignore-import-errors --ignore integrations/gem_sandbox/server gem_core $(COMPANIONS)
 # Core tests that also run with each trainer's versions of numpy, torch and transformers.
 CROSS ?= tests/adapters tests/advantages tests/episodes/hf tests/evaluation tests/parity tests/tiny
-# Of numpy and transformers TRL has the newest, Oat the oldest: these two have all of them. The others
-# have those that the adapter's own tests build on; evaluation and the tiny model are in their runs.
+# Of numpy and transformers TRL has the newest, Oat the oldest. TRL has all of them; Oat those that use
+# transformers themselves, and with `make test-slow` the rest, which starts processes. The others have
+# those that the adapter's own tests build on; evaluation and the tiny model are in their runs.
 CROSS_BETWEEN := tests/adapters tests/episodes/hf tests/parity
 
 # $(call stage,NAME,COMMAND): run the command, print how long it took, keep its exit code. STAGES
@@ -67,7 +68,9 @@ $(ALL_TRAINERS:%=test-%): test-%: env-%
 	$(call stage,test-$*,$(ENVS)/$*/bin/python $(PYTEST) --trainer $* tests/contract tests/integrations/$* $(CROSS))
 test-verl test-openrlhf test-rl2 slow-verl slow-openrlhf slow-rl2: CROSS := $(CROSS_BETWEEN)
 test-trl slow-trl: CROSS += tests/examples tests/engines tests/packaged_models
-test-oat slow-oat: CROSS += tests/engines
+slow-oat: CROSS += tests/engines
+test-oat: CROSS := $(CROSS_BETWEEN) tests/advantages tests/engines tests/tiny \
+	tests/evaluation/test_local.py tests/evaluation/test_model_errors.py tests/evaluation/test_policy.py
 test-trl:  ## TRL's own tests and the contract suite, in its environment; likewise:
 test-verl:  ## verl
 test-openrlhf:  ## OpenRLHF
@@ -81,14 +84,16 @@ test-compare: envs  ## three steps of one experiment in every trainer, token by 
 # In a process of their own: one that has trained with DeepSpeed's stage 3 has mappings larger than the
 # memory, and Ray starts its servers by a fork, which the kernel refuses such a process.
 # The core's run has the tests of workers behind a server.
-slow-openrlhf: ON_RAY := tests/workers tests/vector --ignore tests/workers/servers
+slow-openrlhf: WHOLE := tests/workers tests/vector --ignore tests/workers/servers
+# Evaluation in processes of its own, with the oldest transformers; `make test` has it with the newest.
+slow-oat: WHOLE := tests/evaluation
 .PHONY: test-slow
 test-slow: $(TRAINERS:%=slow-%) slow-core  ## the tests marked slow, which make test leaves out
 slow-core: env-core
 	$(call stage,slow-core,$(CORE_PY) $(PYTEST) --trainer none --slow -m slow tests --ignore tests/launchpad --ignore tests/rl2_source)
 $(ALL_TRAINERS:%=slow-%): slow-%: env-%
 	$(call stage,slow-$*,$(ENVS)/$*/bin/python $(PYTEST) --trainer $* --slow -m slow tests/contract tests/integrations/$* $(CROSS); \
-		first=$$?; $(if $(ON_RAY),$(ENVS)/$*/bin/python $(PYTEST) --trainer $* $(ON_RAY) &&) (exit $$first))
+		first=$$?; $(if $(WHOLE),$(ENVS)/$*/bin/python $(PYTEST) --trainer $* $(WHOLE) &&) (exit $$first))
 
 .PHONY: test-faults
 test-faults: envs  ## every detector of a difference between trainers on this tree; PATCH=file.diff: on a copy
