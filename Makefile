@@ -47,7 +47,7 @@ env-oat:  ## environment of Oat
 env-rl2:  ## environment of RL2
 
 .PHONY: quickstart example real-model
-quickstart: env-trl  ## train a small policy on this machine's CPU and plot it
+quickstart: env-trl  ## train a small model to play Sokoban on this machine's CPU and plot it
 	$(TRL_PY) -m gem_core.cli quickstart
 example: env-trl  ## a whole training loop in one file: examples/minimal_loop.py
 	$(TRL_PY) examples/minimal_loop.py

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Write the generated parts of README.md: ``python scripts/readme.py [--check]``.
+"""Write generated parts of README.md and of pages: ``python scripts/readme.py [--check]``.
 
 A part is the text between ``<!-- NAME -->`` and ``<!-- /NAME -->``: the table of trainers comes
 from the adapters' declarations, the figures of the quickstart and of the lockstep from their
-committed results.
+committed results. So does the picture of the quickstart.
 """
 
 from __future__ import annotations
@@ -15,6 +15,9 @@ import sys
 from pathlib import Path
 from statistics import mean
 
+from quickstart_figures import in_words, judged_quickstart
+from quickstart_picture import picture
+
 from gem_compare.lockstep.page import headline, title
 from gem_core.results import markdown_table
 from gem_core.runs.trainers import list_trainers
@@ -23,7 +26,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def main() -> int:
-    """Write the page, or with ``--check`` tell whether it is up to date."""
+    """Write the pages, or with ``--check`` tell whether they are up to date."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
         "--check",
@@ -31,15 +34,32 @@ def main() -> int:
         help="only check, with exit status 1 if out of date",
     )
     check = parser.parse_args().check
-    parts = {"trainers": trainers(), "quickstart": quickstart(), "lockstep": lockstep()}
-    path = ROOT / "README.md"
-    current = path.read_text(encoding="utf-8")
-    page = filled(path, current, parts)
+    old = {path: text for path, text in generated().items() if current(path) != text}
     if not check:
-        path.write_text(page, encoding="utf-8")
-    elif page != current:
-        print(f"{path} is out of date: run python scripts/readme.py")
-    return int(check and page != current)
+        for path, text in old.items():
+            path.write_text(text, encoding="utf-8")
+    if check:
+        for path in old:
+            print(f"{path} is out of date: run python scripts/readme.py")
+    return int(check and bool(old))
+
+
+def generated() -> dict[Path, str]:
+    """Return the pages and the picture as they should be."""
+    found = judged_quickstart()
+    parts = {"trainers": trainers(), "quickstart": in_words(found), "lockstep": lockstep()}
+    docs = ROOT / "docs"
+    pages = {
+        ROOT / "README.md": parts,
+        docs / "start.md": {"quickstart": in_words(found, "../")},
+    }
+    texts = {path: filled(path, current(path), named) for path, named in pages.items()}
+    return {**texts, docs / "pictures" / "quickstart.svg": picture(found)}
+
+
+def current(path: Path) -> str:
+    """Return a file as it is; "" if there is none."""
+    return path.read_text(encoding="utf-8") if path.exists() else ""
 
 
 def filled(path: Path, page: str, parts: dict[str, str]) -> str:
@@ -64,20 +84,6 @@ def trainers() -> str:
         rows.append((f"`{name}`", accepted, python, adapter, f"`make env-{name} test-{name}`"))
     head = ("trainer", "accepted versions", "Python", "adapter", "try it on a CPU")
     return markdown_table(head, rows)
-
-
-def quickstart() -> str:
-    """Return the results of the committed runs of the quickstart."""
-    files = sorted((ROOT / "benchmarks" / "quickstart" / "results").glob("seed*/result.json"))
-    results = [json.loads(path.read_text(encoding="utf-8")) for path in files]
-    before, after = (mean(r[when]["success/mean"] for r in results) for when in ("before", "after"))
-    worst = min(r["after"]["success/mean"] for r in results)
-    seeds = "1 seed" if len(results) == 1 else f"{len(results)} seeds"
-    return (
-        f"Success on {results[0]['n']} evaluation episodes, mean of {seeds}: "
-        f"**{before:.2f} before, {after:.2f} after** {results[0]['steps']} steps (worst seed "
-        f"{worst:.2f}; [every seed](benchmarks/quickstart/README.md)).\n"
-    )
 
 
 def lockstep() -> str:

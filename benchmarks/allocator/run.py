@@ -1,9 +1,9 @@
-"""Time of the quickstart's training steps with freed memory kept, and with glibc's defaults.
+"""Time of the training steps of a tiny recipe with freed memory kept, and with glibc's defaults.
 
     .venvs/trl/bin/python benchmarks/allocator/run.py
 
-Each run trains a few steps of the tiny profile with TRL in a process of its own; the two settings
-alternate. The result is written to the directory of this file.
+Each run trains a few steps of `RECIPE` in a process of its own; the two settings alternate. The
+result is written to the directory of this file.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from gem_core.runs.recipe.load import load_recipe
 from gem_core.training.tiny import model_path
 
 HERE = Path(__file__).resolve().parent
+RECIPE = ("guess-the-number-easy", "--profile", "tiny", "--trainer", "trl")
 GLIBC = {"MALLOC_MMAP_MAX_": "65536", "MALLOC_TRIM_THRESHOLD_": "131072", "MALLOC_TOP_PAD_": "0"}
 """The defaults of glibc; a variable that is set is not changed by gem-core."""
 
@@ -34,7 +35,8 @@ def train(steps: int, environ: dict[str, str]) -> list[float]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "run"
         sets = ["--set", f"train.steps={steps}", "--set", "eval.episodes=0"]
-        command = [sys.executable, "-m", "gem_core.cli", "quickstart", "--run", str(path), *sets]
+        sets += ["--run", str(path)]
+        command = [sys.executable, "-m", "gem_core.cli", "train", *RECIPE, *sets]
         settings = {**os.environ, "OMP_NUM_THREADS": "1", **environ}
         subprocess.run(command, check=True, env=settings, capture_output=True)
         return [row["time/step"] for row in RunDir(path).metrics()][1:]
@@ -48,7 +50,7 @@ def main() -> None:
     arguments = parser.parse_args()
     provenance.check_option(parser, arguments)
     commit = provenance.commit()  # of the code that runs, not of a later one
-    model_path(load_recipe("guess-the-number-easy", "tiny"))  # built before the first measurement
+    model_path(load_recipe(RECIPE[0], "tiny"))  # built before the first measurement
     seconds: dict[str, list[float]] = {"glibc": [], "kept": []}
     for _ in range(arguments.rounds):
         seconds["glibc"] += train(arguments.steps, GLIBC)

@@ -135,14 +135,14 @@ def _draw(runs: Sequence[RunDir], png: Path | None = None, metric: str = "succes
 
 
 def quickstart(arguments: argparse.Namespace) -> int:
-    """Train the tiny model on the smallest game and draw its learning curve."""
+    """Train a two-layer model to play small rooms of Sokoban and draw its learning curve."""
     os.environ["CUDA_VISIBLE_DEVICES"] = ""  # on a CPU, also on a machine with a GPU
     os.environ.setdefault("HF_HUB_OFFLINE", "1")  # it needs no network
     quiet_libraries()
     from gem_core.training.experiment import run_experiment
 
     _require_for_quickstart(arguments.trainer)
-    recipe = load_recipe("guess-the-number-easy", "tiny", arguments.overrides)
+    recipe = load_recipe("sokoban-easy", "learn", arguments.overrides)
     # A quickstart that was interrupted continues when it is started again.
     run = run_experiment(
         recipe,

@@ -103,7 +103,7 @@ def _experiment(verbs: Verbs) -> None:
         metavar="RUN",
         help="continue from the model of this run, with its recipe or the named baseline",
     )
-    verb.add_argument("--profile", help="tiny (for CPUs), paper (for GPUs), or a file (TOML, YAML)")
+    verb.add_argument("--profile", help="tiny, learn (CPUs), paper (GPUs), or a file (TOML, YAML)")
     add_set(verb)
     _add_run(verb, "runs/<recipe>-<trainer>-seed<seed>")
 
@@ -141,7 +141,7 @@ def _report(verbs: Verbs) -> None:
     verb = verbs(
         "quickstart",
         "experiment:quickstart",
-        "train a two-layer model on this machine's CPU to guess a number from 1 to 10",
+        "train a two-layer model on this machine's CPU to push a box in small rooms of Sokoban",
     )
     verb.add_argument(
         "--trainer", default=QUICKSTART_TRAINER, help="name of the trainer (default: %(default)s)"

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import tomllib
 
 from gem_core.cli import main
 from gem_core.env.registration.references import trust
+from gem_core.evaluation import measure as measuring
+from gem_core.evaluation.stats import wilson
+from gem_core.results.data import data_lines
 from gem_core.results.log_lines import evaluation_in_words, training_in_words
 from gem_core.runs.directory.run_dir import RunDir
+from gem_core.runs.environments.description import describe_environments
 from gem_core.runs.recipe.load import load_recipe, recipe_from_dict
 from gem_core.runs.splits import run_envs
 from gem_core.runs.task_overlap import overlap_in_words, task_overlap
+from gem_core.training.greedy import evaluate_greedily
 from gem_yaml import read_yaml
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -27,6 +34,8 @@ from python_runner import missing
 RUNNER = Path(__file__).with_name("python_runner.py")
 KINDS = {"bash", "sh", "indented", "toml", "python", "text", "yaml"}
 FOUND = all_blocks()
+MEASURED = ROOT / "benchmarks/learn/results/sokoban-easy/trl/rebn/seed0.json"
+"""The run whose first lines docs/start.md shows."""
 OF_OTHER_PACKAGES = {
     "gem_bridges.as_gymnasium": "make test-bridges",
     "gem_bridges.as_verifiers": "make test-verifiers",
@@ -85,31 +94,46 @@ def test_what_needs_another_package_is_known() -> None:
 
 @pytest.mark.parametrize("block", of("text"), ids=where)
 def test_an_output_is_that_of_the_command_before_it(
-    block: Block, capsys: pytest.CaptureFixture[str]
+    block: Block,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
     before = [one for one in of("bash") if one.page == block.page and one.line < block.line]
     if before[-1].text == "make quickstart\n":
-        assert quickstart_begins() == block.text
+        assert quickstart_begins(monkeypatch, tmp_path) == block.text
         return
     program, *rest = shlex.split(before[-1].text)
     assert program == "gem-core" and main(rest) == 0
     assert capsys.readouterr().out == block.text
 
 
-def quickstart_begins() -> str:
-    """Return the first lines of the quickstart whose figures are committed, as the run wrote them.
+def quickstart_begins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
+    """Return the first lines of the quickstart whose outcomes are committed, as a run writes them.
 
-    The run itself takes minutes and needs TRL: its evaluation is read, its tasks are counted again.
+    The run itself takes minutes and needs TRL: the outcomes of its evaluations are read, its
+    environments are made and its tasks are counted again.
     """
-    run = RunDir(ROOT / "benchmarks" / "quickstart" / "results" / "seed0")
-    (row,) = [row for row in run.evals() if row["when"] == "before"]
-    engine = f"transformers {run.result['versions']['transformers']}"
-    recipe = load_recipe("guess-the-number-easy", "tiny")
-    lines = [
-        evaluation_in_words("before", row, engine),
-        overlap_in_words(task_overlap(recipe, run_envs(recipe))),
-        training_in_words(recipe, run.result["trainer"], Path("runs/quickstart")),
-    ]
+    cell = json.loads(MEASURED.read_text(encoding="utf-8"))
+    recipe = load_recipe("sokoban-easy", "learn")
+    envs = run_envs(recipe)
+    played, version = cell["before"], cell["versions"]["transformers"]
+    low, high = wilson(played["sampled"].count("1"), len(played["sampled"]))
+    row = {
+        "success/mean": played["sampled"].count("1") / len(played["sampled"]),
+        "success/low": low,
+        "success/high": high,
+        "episodes": len(played["sampled"]),
+    }
+    lines = data_lines(describe_environments(recipe, envs=envs))
+    lines.append(evaluation_in_words("before", row, f"transformers {version}"))
+    # The evaluation gives the outcomes of the cell; what is written of them is the run's own.
+    monkeypatch.setattr(measuring, "measure", lambda *_: ({}, "hf", played["greedy"]))
+    run = RunDir.create(tmp_path / "run", recipe, "trl", "error")
+    resolved = SimpleNamespace(recipe=recipe, envs=envs)
+    evaluate_greedily(run, resolved, "model", "before", lines.append)
+    lines.append(overlap_in_words(task_overlap(recipe, envs)))
+    lines.append(training_in_words(recipe, cell["trainer"], Path("runs/quickstart")))
     return "".join(f"{line}\n" for line in lines)
 
 

@@ -27,11 +27,11 @@ def exported(away, unpacked):
 
 def look_at_the_quickstart(away, unpacked):
     """Run the lines that look at a run."""
-    assert "guess-the-number-easy" in away.run("docs/start.md", "gem-core report runs/quickstart")
+    assert "sokoban-easy" in away.run("docs/start.md", "gem-core report runs/quickstart")
     said = away.run("docs/evaluation.md", "gem-core eval runs/quickstart")
-    assert "game:GuessTheNumber-v0-easy" in said
+    assert "game:Sokoban-v0-easy" in said
     away.run("docs/view.md", "gem-core view runs/", "--export", "report.html")
-    assert "guess-the-number-easy" in exported(away, unpacked)
+    assert "sokoban-easy" in exported(away, unpacked)
 
 
 def test_a_short_quickstart_is_made_and_looked_at(away, unpacked):
@@ -42,7 +42,7 @@ def test_a_short_quickstart_is_made_and_looked_at(away, unpacked):
 
 @pytest.mark.slow
 def test_the_quickstart_is_made_and_looked_at(away, unpacked):
-    """Two minutes."""
+    """Minutes."""
     away.run("docs/start.md", "gem-core quickstart", "--overwrite")
     result = json.loads((away.work / "runs/quickstart/result.json").read_text())
     assert result["after"]["success/mean"] > result["before"]["success/mean"]

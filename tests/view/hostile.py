@@ -14,7 +14,8 @@ from gem_core.runs.directory import episode_store as store
 
 Change = Callable[[Path], None]
 """Changes a folder."""
-RECORDED = Path(__file__).parents[2] / "benchmarks" / "quickstart" / "results" / "seed0"
+STUDIES = Path(__file__).parents[2] / "benchmarks" / "studies" / "results"
+RECORDED = STUDIES / "games" / "trained-on-guessthenumber" / "seed0"
 """What ``gem-core report --record`` kept of a training."""
 OBJECTS = ("recipe.json", "run.json", "result.json")
 LINES = ("metrics.jsonl", "evals.jsonl")
