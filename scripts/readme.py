@@ -13,7 +13,6 @@ import json
 import re
 import sys
 from pathlib import Path
-from statistics import mean
 
 from quickstart_figures import in_words, judged_quickstart
 from quickstart_picture import picture
