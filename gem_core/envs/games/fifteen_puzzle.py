@@ -102,7 +102,7 @@ class FifteenPuzzle(Game):
     def _move(self, answer: str) -> StepResult:
         side = self._side
         empty = self._empty
-        targets = _slides(side)[empty]
+        targets = slides_of(side)[empty]
         if answer not in targets:
             answer = answer[:20].lower()
             if answer not in _DIRECTIONS:
@@ -141,7 +141,7 @@ class FifteenPuzzle(Game):
 
 
 @cache
-def _slides(side: int) -> tuple[dict[str, int], ...]:
+def slides_of(side: int) -> tuple[dict[str, int], ...]:
     """Return for each place of the space: direction -> cell of the tile that moves that way."""
     slides = []
     for empty in range(side * side):
@@ -162,7 +162,7 @@ def _slides(side: int) -> tuple[dict[str, int], ...]:
 @cache
 def _steps(side: int) -> tuple[tuple[int, ...], ...]:
     """Return for each place of the space its next places: 12 entries, each place equally often."""
-    return tuple(tuple(t.values()) * (12 // len(t)) for t in _slides(side))
+    return tuple(tuple(t.values()) * (12 // len(t)) for t in slides_of(side))
 
 
 @cache

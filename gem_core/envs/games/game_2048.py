@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     Row = tuple[int, ...]
 
-_DIRECTIONS = ("up", "down", "left", "right")
+DIRECTIONS = ("up", "down", "left", "right")
 _SIZES = ((16, 20), (32, 30), (64, 50))
 """(target, turns) from which the random variant draws."""
 _LARGEST = 1 << 65
@@ -139,9 +139,9 @@ class Game2048(Game):
         )
 
     def _move(self, answer: str) -> StepResult:
-        if answer not in _DIRECTIONS:
+        if answer not in DIRECTIONS:
             answer = answer[:20].lower()
-            if answer not in _DIRECTIONS:
+            if answer not in DIRECTIONS:
                 if self.compat:  # a letter that only ignoring case makes an i
                     return self._invalid(f"No tile can move {answer}.")
                 return self._malformed("it is not one of up, down, left and right")
@@ -196,7 +196,7 @@ class Game2048(Game):
 
     def random_action(self, rng: Random) -> str:
         """Return one of the four directions, drawn from ``rng``."""
-        return self._answer(_DIRECTIONS[int(rng.random() * 4)])
+        return self._answer(DIRECTIONS[int(rng.random() * 4)])
 
 
 def _is_tile(number: int) -> bool:
@@ -228,7 +228,7 @@ def moves_to(rows: tuple[Row, ...], target: int, most: int) -> tuple[str, ...]:
         reached = {
             moved: (*moves, direction)
             for board, moves in reached.items()
-            for direction in _DIRECTIONS
+            for direction in DIRECTIONS
             if (moved := slide(board, direction)) != board
         }
         for board, moves in reached.items():

@@ -19,7 +19,6 @@ from gem_core.envs.players.player import (
     RandomPlayer,
     Result,
     play_episode,
-    random_player,
 )
 from gem_core.envs.players.registry import (
     EXPERTS,
@@ -42,7 +41,6 @@ __all__ = [
     "get_player",
     "play_episode",
     "player_names",
-    "random_player",
     "register_player",
     "require_player",
 ]

@@ -13,12 +13,7 @@ _CLUE = re.compile(r"^\d+\. (across|down) from row (\d+), column (\d+), \d+ lett
 
 
 class ClueBook(Player):
-    """Looks the clues up and enters their words.
-
-    Args:
-        rng: the player's own generator.
-        answer_format: the format of actions.
-    """
+    """Looks the clues up and enters their words."""
 
     version = 1  # 1: reads what was played, instead of its own actions
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 from heapq import heappop, heappush
 
+from gem_core.envs.games.fifteen_puzzle import slides_of
 from gem_core.envs.players.planner import Planner
 
 _MOST = 60_000
@@ -23,10 +24,6 @@ class SlideSearch(Planner[Board]):
 
     Up to 3x3 cells the solution is a shortest one; on larger boards the search is faster, but the
     solution may be longer.
-
-    Args:
-        rng: the player's own generator.
-        answer_format: the format of actions.
     """
 
     moves = ("up", "left")
@@ -43,11 +40,11 @@ class SlideSearch(Planner[Board]):
     def after(self, position: Board, move: str) -> Board:
         """Return the board after a tile was moved into the space."""
         empty = position.index(0)
-        return _slid(position, empty, dict(_moves(_side(position))[empty])[move])
+        return _slid(position, empty, slides_of(_side(position))[empty][move])
 
     def possible(self, board: Board) -> list[str]:
         """Return the moves for which there is a tile."""
-        return [name for name, _ in _moves(_side(board))[board.index(0)]]
+        return list(slides_of(_side(board))[board.index(0)])
 
 
 def _side(board: Board) -> int:
@@ -75,7 +72,7 @@ def solve(board: Board, side: int) -> list[str]:
             return _way_back(came, at)
         done = depth[at] + 1
         empty = at.index(0)
-        for name, tile in _moves(side)[empty]:
+        for name, tile in slides_of(side)[empty].items():
             new = _slid(at, empty, tile)
             if done < depth.get(new, _MOST):
                 depth[new] = done
@@ -137,22 +134,3 @@ def _far(side: int) -> list[list[int]]:
         return abs(goal_row - row) + abs(goal_col - col)
 
     return [[steps(tile, at) for at in range(side * side)] for tile in range(side * side)]
-
-
-@cache
-def _moves(side: int) -> list[list[tuple[str, int]]]:
-    """Return for each place of the space the moves: direction and cell of the tile."""
-    moves = []
-    for empty in range(side * side):
-        row, col = divmod(empty, side)
-        possible = []
-        if row < side - 1:
-            possible.append(("up", empty + side))
-        if row > 0:
-            possible.append(("down", empty - side))
-        if col < side - 1:
-            possible.append(("left", empty + 1))
-        if col > 0:
-            possible.append(("right", empty - 1))
-        moves.append(possible)
-    return moves

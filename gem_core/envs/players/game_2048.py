@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from math import log2
-from random import Random
 from typing import Any
 
 from gem_core.envs.games.game_2048 import slide
@@ -19,22 +18,11 @@ class LookAhead(Player):
 
     A board is good when it has many empty cells, its largest tile in a corner, and neighbours of
     similar size.
-
-    Args:
-        rng: the player's own generator.
-        answer_format: the format of actions.
     """
-
-    def __init__(self, rng: Random, answer_format: str = "boxed"):
-        super().__init__(rng, answer_format)
-
-    def reset(self, obs: str, info: dict[str, Any]) -> None:
-        """Do nothing: the board shows the whole state."""
 
     def act(self, obs: str, info: dict[str, Any]) -> str:
         """Compare the moves that move something."""
-        lines = info["suffix"].splitlines()[:-1]
-        rows = tuple(_tiles(line) for line in lines)
+        rows = read_tiles(info["suffix"])
         moved = {direction: slide(rows, direction) for direction in _DIRECTIONS}
         values = {direction: _after(board) for direction, board in moved.items() if board != rows}
         if not values:
@@ -42,8 +30,10 @@ class LookAhead(Player):
         return self.answer(max(values, key=values.__getitem__))
 
 
-def _tiles(line: str) -> tuple[int, ...]:
-    return tuple(0 if text == "." else int(text) for text in line.split())
+def read_tiles(board: str) -> Rows:
+    """Return the tiles of a shown board, 0 for an empty cell."""
+    lines = board.splitlines()[:-1]
+    return tuple(tuple(0 if tile == "." else int(tile) for tile in line.split()) for line in lines)
 
 
 def _after(rows: Rows) -> float:

@@ -30,9 +30,7 @@ class BinarySearch(Player):
 
     def reset(self, obs: str, info: dict[str, Any]) -> None:
         """Read the range from the rules."""
-        bounds = _RANGE.search(obs)
-        if bounds is None:
-            raise self.unreadable(obs)
+        bounds = self.find(_RANGE, obs)
         self.first = int(bounds[1])
         self.last = int(bounds[2])
         self.low = self.first

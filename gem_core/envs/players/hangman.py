@@ -33,9 +33,7 @@ class TellingLetter(Player):
 
     def reset(self, obs: str, info: dict[str, Any]) -> None:
         """List the words of this length."""
-        rules = _RULES.search(obs)
-        if rules is None:
-            raise self.unreadable(obs)
+        rules = self.find(_RULES, obs)
         self.candidates = list(upper_words(self.words, int(rules[1])))
         self.guessed: set[str] = set()
 

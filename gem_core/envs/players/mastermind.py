@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from itertools import permutations, product
 from math import perm
-from random import Random
 from typing import Any
 
 from gem_core.envs.players.player import Player
@@ -18,21 +17,11 @@ _MOST = 100_000
 
 
 class ConsistentGuess(Player):
-    """Guesses a random code that is consistent with all pegs so far.
-
-    Args:
-        rng: the player's own generator.
-        answer_format: the format of actions.
-    """
-
-    def __init__(self, rng: Random, answer_format: str = "boxed"):
-        super().__init__(rng, answer_format)
+    """Guesses a random code that is consistent with all pegs so far."""
 
     def reset(self, obs: str, info: dict[str, Any]) -> None:
         """List all codes."""
-        rules = _RULES.search(obs)
-        if rules is None:
-            raise self.unreadable(obs)
+        rules = self.find(_RULES, obs)
         length = int(rules[1])
         numbers = range(1, int(rules[2]) + 1)
         repeats = rules[3] == "may"

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator
 from itertools import combinations
 from math import comb
-from random import Random
 from typing import Any
 
 from gem_core.envs.players.player import Player
@@ -20,23 +19,13 @@ Constraint = tuple[frozenset[Cell], int]
 
 
 class MineOdds(Player):
-    """Reveals the cell with the lowest probability of a mine; it never sets a flag.
-
-    Args:
-        rng: the player's own generator.
-        answer_format: the format of actions.
-    """
+    """Reveals the cell with the lowest probability of a mine; it never sets a flag."""
 
     version = 1  # 1: removes a flag before it reveals the cell
 
-    def __init__(self, rng: Random, answer_format: str = "boxed"):
-        super().__init__(rng, answer_format)
-
     def reset(self, obs: str, info: dict[str, Any]) -> None:
         """Read the number of mines."""
-        rules = _MINES.search(obs)
-        if rules is None:
-            raise self.unreadable(obs)
+        rules = self.find(_MINES, obs)
         self.mines = int(rules[1])
 
     def act(self, obs: str, info: dict[str, Any]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from random import Random
 from typing import Any
 
 from gem_core.envs.multi_agent.games import Nim, TicTacToe
@@ -18,18 +17,7 @@ _FACTS = {
 
 
 class PerfectPlayer(Player):
-    """Reads the position from the board and plays a best move.
-
-    Args:
-        rng: the player's own generator.
-        answer_format: the format of actions.
-    """
-
-    def __init__(self, rng: Random, answer_format: str = "boxed"):
-        super().__init__(rng, answer_format)
-
-    def reset(self, obs: str, info: dict[str, Any]) -> None:
-        """Do nothing: the board shows the whole state."""
+    """Reads the position from the board and plays a best move."""
 
     def act(self, obs: str, info: dict[str, Any]) -> str:
         """Set up the shown position and play a best move."""
@@ -44,17 +32,9 @@ class PerfectPlayer(Player):
 
 
 class AsksForEverything(Player):
-    """Asks for the order, the item and the wish, then files the return.
-
-    Args:
-        rng: the player's own generator.
-        answer_format: the format of actions.
-    """
+    """Asks for the order, the item and the wish, then files the return."""
 
     version = 1  # 1: reads what was played, instead of its own actions
-
-    def __init__(self, rng: Random, answer_format: str = "boxed"):
-        super().__init__(rng, answer_format)
 
     def reset(self, obs: str, info: dict[str, Any]) -> None:
         """Begin without facts."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from random import Random
 from typing import Any, Generic, TypeVar
 
 from gem_core.envs.players.player import Player
@@ -15,18 +14,11 @@ class Planner(Player, Generic[Position]):
     """Follows a plan while the board shows what its moves lead to, and plans again otherwise.
 
     When the search gives up, any move is played for the rest of the episode.
-
-    Args:
-        rng: the player's own generator.
-        answer_format: the format of actions.
     """
 
     version = 1  # 1: reads what was played, instead of its own actions
     moves: tuple[str, ...]
     """What is played without a plan."""
-
-    def __init__(self, rng: Random, answer_format: str = "boxed"):
-        super().__init__(rng, answer_format)
 
     def reset(self, obs: str, info: dict[str, Any]) -> None:
         """Forget the plan of the episode before."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from random import Random
 from typing import Any, ClassVar, NamedTuple
@@ -32,9 +33,11 @@ class Player(ABC):
     version: ClassVar[int] = 0
     """Increased when a player acts differently than before on the same observations."""
 
-    @abstractmethod
-    def reset(self, obs: str, info: dict[str, Any]) -> None:
-        """Begin an episode; the arguments are the result of the environment's ``reset``."""
+    def reset(self, obs: str, info: dict[str, Any]) -> None:  # noqa: B027
+        """Begin an episode; the arguments are the result of the environment's ``reset``.
+
+        A player that keeps nothing of an episode does not define it.
+        """
 
     @abstractmethod
     def act(self, obs: str, info: dict[str, Any]) -> str:
@@ -43,6 +46,17 @@ class Player(ABC):
     def answer(self, content: object) -> str:
         """Return an action that consists only of an answer, in the answer format."""
         return render(str(content), self.answer_format)
+
+    def find(self, pattern: re.Pattern[str], text: str) -> re.Match[str]:
+        """Return the first match of a pattern in an observation.
+
+        Raises:
+            GemError: there is none, see `unreadable`.
+        """
+        match = pattern.search(text)
+        if match is None:
+            raise self.unreadable(text)
+        return match
 
     def unreadable(self, text: str) -> GemError:
         """Build the error for an observation that the player cannot read."""
@@ -55,9 +69,6 @@ class RandomPlayer(Player):
     def __init__(self, env: Env, rng: Random):
         super().__init__(rng)
         self.env = env
-
-    def reset(self, obs: str, info: dict[str, Any]) -> None:
-        """Do nothing: the player has no state."""
 
     def act(self, obs: str, info: dict[str, Any]) -> str:
         """Return a random well-formed action."""
@@ -76,9 +87,6 @@ class Peek(Player):
         super().__init__(rng)
         self.env = env
 
-    def reset(self, obs: str, info: dict[str, Any]) -> None:
-        """Do nothing: the player has no state."""
-
     def act(self, obs: str, info: dict[str, Any]) -> str:
         """Return the right answer.
 
@@ -87,11 +95,6 @@ class Peek(Player):
         """
         answer: str = self.env.unwrapped.peek()  # type: ignore[attr-defined]
         return answer
-
-
-def random_player(env: Env, rng: Random) -> RandomPlayer:
-    """Return a player of random well-formed actions for ``env``."""
-    return RandomPlayer(env, rng)
 
 
 class Result(NamedTuple):

@@ -60,11 +60,11 @@ WEAK: dict[str, dict[str, str]] = {
     "game:Crosswords": {"alphabet-in-cell": f"{_HERE}.word_habits:AlphabetInCell"},
     "game:FifteenPuzzle": {
         "no-way-back": f"{_HERE}.weak:LegalSlide",
-        "first-slide": f"{_HERE}.habits_boards:FirstSlide",
+        "first-slide": f"{_HERE}.habits:FirstSlide",
     },
     "game:Game2048": {
-        "near-target": f"{_HERE}.habits_boards:NearTarget",
-        "first-shift": f"{_HERE}.habits_boards:FirstShift",
+        "near-target": f"{_HERE}.habits:NearTarget",
+        "first-shift": f"{_HERE}.habits:FirstShift",
     },
     "game:GuessTheNumber": {
         "within-hints": f"{_HERE}.weak:WithinHints",
@@ -77,19 +77,19 @@ WEAK: dict[str, dict[str, str]] = {
     "game:Mastermind": {"new-code": f"{_HERE}.weak:NewCode"},
     "game:Minesweeper": {
         "hidden-cell": f"{_HERE}.weak:HiddenCell",
-        "first-hidden": f"{_HERE}.habits_boards:FirstHidden",
+        "first-hidden": f"{_HERE}.habits:FirstHidden",
     },
     "game:Sokoban": {
         "no-way-back": f"{_HERE}.weak:Wanderer",
-        "first-walk": f"{_HERE}.habits_boards:FirstWalk",
+        "first-walk": f"{_HERE}.habits:FirstWalk",
     },
     "game:Sudoku": {
         "empty-cell": f"{_HERE}.weak:EmptyCell",
-        "one-in-first-hole": f"{_HERE}.habits_boards:OneInFirstHole",
+        "one-in-first-hole": f"{_HERE}.habits:OneInFirstHole",
     },
     "game:TowerofHanoi": {
         "no-way-back": f"{_HERE}.weak:LegalDisk",
-        "first-disk": f"{_HERE}.habits_boards:FirstDisk",
+        "first-disk": f"{_HERE}.habits:FirstDisk",
     },
     "game:WordSearch": {"next-line": f"{_HERE}.word_habits:NextLine"},
     "game:Wordle": {

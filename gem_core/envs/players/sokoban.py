@@ -22,12 +22,7 @@ _Came = dict[Placing, tuple[Placing, int, int]]
 
 
 class PushSearch(Planner[Placing]):
-    """Plans the fewest moves that bring all boxes to goals, then follows the plan.
-
-    Args:
-        rng: the player's own generator.
-        answer_format: the format of actions.
-    """
+    """Plans the fewest moves that bring all boxes to goals, then follows the plan."""
 
     moves = _NAMES
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from random import Random
 from typing import Any
 
 from gem_core.envs.games.sudoku_grid import solution
@@ -10,15 +9,7 @@ from gem_core.envs.players.player import Player
 
 
 class Solver(Player):
-    """Solves the puzzle once, then enters its numbers row by row.
-
-    Args:
-        rng: the player's own generator.
-        answer_format: the format of actions.
-    """
-
-    def __init__(self, rng: Random, answer_format: str = "boxed"):
-        super().__init__(rng, answer_format)
+    """Solves the puzzle once, then enters its numbers row by row."""
 
     def reset(self, obs: str, info: dict[str, Any]) -> None:
         """Read the board and solve it."""

@@ -16,6 +16,7 @@ _LOT = re.compile(r"What was lot (\d+) sold for\?")
 _PRICE = re.compile(r"sold for (\d+) crowns")
 _ENTRY = re.compile(r"the account that paid entry (\d+)\?")
 _ACCOUNT = re.compile(r"paid by account (\d+)\.")
+_NUMBER = re.compile(r"\d+")
 _AMOUNT = re.compile(r"holds (\d+) crowns")
 
 
@@ -67,17 +68,12 @@ class Calculates(ToolUser):
 
     def call(self, question: str) -> dict[str, Any]:
         """Return a program that prints the remainder."""
-        match = _PRODUCT.search(question)
-        if match is None:
-            raise self.unreadable(question)
+        match = self.find(_PRODUCT, question)
         return {"code": f"print({match[1]}*{match[2]}%{match[3]})"}
 
     def read(self, result: str) -> str:
         """Return the number that was printed."""
-        match = re.search(r"\d+", result)
-        if match is None:
-            raise self.unreadable(result)
-        return match[0]
+        return self.find(_NUMBER, result)[0]
 
 
 class AddsDigits(Calculates):
@@ -85,9 +81,7 @@ class AddsDigits(Calculates):
 
     def call(self, question: str) -> dict[str, Any]:
         """Return a program that prints the sum."""
-        match = _POWER.search(question)
-        if match is None:
-            raise self.unreadable(question)
+        match = self.find(_POWER, question)
         return {"code": f"print(sum(map(int,str({match[1]}**{match[2]}))))"}
 
 
@@ -98,16 +92,12 @@ class LooksUp(ToolUser):
 
     def call(self, question: str) -> dict[str, Any]:
         """Return the words to search for."""
-        match = _LOT.search(question)
-        if match is None:
-            raise self.unreadable(question)
+        match = self.find(_LOT, question)
         return {"query": f"lot {match[1]}"}
 
     def read(self, result: str) -> str:
         """Return the price."""
-        match = _PRICE.search(result)
-        if match is None:
-            raise self.unreadable(result)
+        match = self.find(_PRICE, result)
         return match[1]
 
 
@@ -126,9 +116,7 @@ class FollowsLedger(ToolUser):
 
     def act(self, obs: str, info: dict[str, Any]) -> str:
         """Return the next search, or the amount of the account."""
-        match = _ENTRY.search(self._question)
-        if match is None:
-            raise self.unreadable(self._question)
+        match = self.find(_ENTRY, self._question)
         found = _ACCOUNT.search(obs) if f"Entry {match[1]}:" in obs else None
         self._account = found[1] if found else self._account
         amount = _AMOUNT.search(obs) if f"Account {self._account}:" in obs else None

@@ -3,34 +3,20 @@
 from __future__ import annotations
 
 import re
-from random import Random
 from typing import Any
 
 from gem_core.envs.players.player import Player
 
-_PEG = re.compile(r"^[ABC]: ([\d -]+)$", re.MULTILINE)
+PEG = re.compile(r"^[ABC]: ([\d -]+)$", re.MULTILINE)
 _GOAL = re.compile(r"^(\d): [ABC] ([ABC])$", re.MULTILINE)
 
 
 class ShortestWay(Player):
-    """Plays the first move of a shortest solution from any position.
-
-    Args:
-        rng: the player's own generator.
-        answer_format: the format of actions.
-    """
-
-    def __init__(self, rng: Random, answer_format: str = "boxed"):
-        super().__init__(rng, answer_format)
-
-    def reset(self, obs: str, info: dict[str, Any]) -> None:
-        """Do nothing: the position is always shown."""
+    """Plays the first move of a shortest solution from any position."""
 
     def act(self, obs: str, info: dict[str, Any]) -> str:
         """Find the smallest disk that blocks a larger one, or the goal."""
-        pegs = [
-            list(map(int, peg.replace("-", "").split())) for peg in _PEG.findall(info["suffix"])
-        ]
+        pegs = [list(map(int, peg.replace("-", "").split())) for peg in PEG.findall(info["suffix"])]
         if len(pegs) != 3:
             raise self.unreadable(info["suffix"])
         where = {disk: peg for peg, disks in enumerate(pegs) for disk in disks}

@@ -7,6 +7,7 @@ leads to the goal, so that a policy that imitates one, played greedily, is no ex
 from __future__ import annotations
 
 import re
+from abc import abstractmethod
 from itertools import product
 from random import Random
 from typing import Any
@@ -19,13 +20,12 @@ from gem_core.envs.players.hangman import TellingLetter
 from gem_core.envs.players.mastermind import ConsistentGuess
 from gem_core.envs.players.player import Peek, Player
 from gem_core.envs.players.sudoku import read_board
-from gem_core.envs.players.wordle import ConsistentWord
+from gem_core.envs.players.tower_of_hanoi import PEG
+from gem_core.envs.players.wordle import MARKS, ConsistentWord
 
-_PEG = re.compile(r"^[ABC]: ([\d -]+)$", re.MULTILINE)
 _HANOI_MOVE = re.compile(r"moved from ([ABC]) to ([ABC])")
-_SLIDE = re.compile(r"moved (up|down|left|right)")
+_STEP = re.compile(r"moved (up|down|left|right)")
 _CODE = re.compile(r"you guessed ([\d ]+)\.")
-_MARKS = re.compile(r"you guessed\n([A-Z ]+)\n([GYX ]+)")
 _OPPOSITE = {"up": "down", "down": "up", "left": "right", "right": "left"}
 _LETTERS = "ETAOINSHRDLCUMWFGYPBVKJXQZ"
 """The letters in the usual order of their frequency in English texts."""
@@ -40,67 +40,64 @@ class WithinHints(BinarySearch):
         return self.answer(self.rng.randint(self.low, self.high))
 
 
-class LegalDisk(Player):
-    """Moves a disk that may be moved, and not back to where it was just taken from.
+class AnyMove(Player):
+    """Draws one of the possible moves; the one back only if there is no other."""
 
-    Args:
-        rng: the player's own generator.
-        answer_format: the format of actions.
-    """
+    @abstractmethod
+    def possible_moves(self, board: str) -> list[str]:
+        """Return what may be played on a shown board, in a fixed order; at least one move."""
 
-    def reset(self, obs: str, info: dict[str, Any]) -> None:
-        """Do nothing: the position and the last move are always shown."""
-
-    def act(self, obs: str, info: dict[str, Any]) -> str:
-        """Draw one of the legal moves; the one back only if there is no other."""
-        pegs = [text.replace("-", "").split() for text in _PEG.findall(info["suffix"])]
-        if len(pegs) != 3:
-            raise self.unreadable(info["suffix"])
-        tops = {name: int(peg[-1]) if peg else 99 for name, peg in zip("ABC", pegs, strict=True)}
-        moves = [(a, b) for a, b in product(tops, tops) if tops[a] < tops[b]]
-        last = _HANOI_MOVE.search(obs)
-        back = (last[2], last[1]) if last else None
-        source, target = self.rng.choice([m for m in moves if m != back] or moves)
-        return self.answer(f"{source} {target}")
-
-
-class LegalSlide(SlideSearch):
-    """Slides a tile next to the space, and not the one back that was just moved."""
+    def way_back(self, obs: str) -> str | None:
+        """Return the move that takes the last one back; ``None``: there is none."""
+        last = _STEP.search(obs)
+        return _OPPOSITE[last[1]] if last else None
 
     def act(self, obs: str, info: dict[str, Any]) -> str:
-        """Draw one of the possible slides; the one back only if there is no other."""
-        board = self.read(info["suffix"])
-        moves = self.possible(board)
-        last = _SLIDE.search(obs)
-        back = _OPPOSITE[last[1]] if last else None
+        """Draw a move."""
+        moves = self.possible_moves(info["suffix"])
+        back = self.way_back(obs)
         return self.answer(self.rng.choice([m for m in moves if m != back] or moves))
 
 
-class Wanderer(Player):
-    """Walks to a cell of a Sokoban room that is no wall, and not back; boxes are pushed by chance.
+class LegalDisk(AnyMove):
+    """Moves a disk that may be moved, and not back to where it was just taken from."""
 
-    Args:
-        rng: the player's own generator.
-        answer_format: the format of actions.
-    """
+    def possible_moves(self, board: str) -> list[str]:
+        """Compare the top disks of the pegs: A to B, A to C, B to A, ..."""
+        pegs = [text.replace("-", "").split() for text in PEG.findall(board)]
+        if len(pegs) != 3:
+            raise self.unreadable(board)
+        tops = {name: int(peg[-1]) if peg else 99 for name, peg in zip("ABC", pegs, strict=True)}
+        return [f"{a} {b}" for a, b in product(tops, tops) if tops[a] < tops[b]]
 
-    def reset(self, obs: str, info: dict[str, Any]) -> None:
-        """Do nothing: the room and the last move are always shown."""
+    def way_back(self, obs: str) -> str | None:
+        """See `AnyMove`."""
+        last = _HANOI_MOVE.search(obs)
+        return f"{last[2]} {last[1]}" if last else None
 
-    def act(self, obs: str, info: dict[str, Any]) -> str:
-        """Draw a direction without a wall; the one back only if there is no other."""
-        rows = [line.split(" ") for line in info["suffix"].splitlines()[:-1]]
+
+class LegalSlide(AnyMove, SlideSearch):
+    """Slides a tile next to the space, and not the one back that was just moved."""
+
+    def possible_moves(self, board: str) -> list[str]:
+        """Look around the space: up, down, left, right."""
+        return self.possible(self.read(board))
+
+
+class Wanderer(AnyMove):
+    """Walks to a cell of a Sokoban room that is no wall, not back; boxes are pushed by chance."""
+
+    def possible_moves(self, board: str) -> list[str]:
+        """Look around the player, whatever stands there: up, down, left, right."""
+        rows = [line.split(" ") for line in board.splitlines()[:-1]]
         places = [
             (r, c) for r, row in enumerate(rows) for c, cell in enumerate(row) if cell in "PS"
         ]
         if len(places) != 1:
-            raise self.unreadable(info["suffix"])
+            raise self.unreadable(board)
         ((r, c),) = places
-        next_to = {"up": (r - 1, c), "down": (r + 1, c), "left": (r, c - 1), "right": (r, c + 1)}
-        moves = [name for name, (s, d) in next_to.items() if rows[s][d] != "#"]
-        last = _SLIDE.search(obs)
-        back = _OPPOSITE[last[1]] if last else None
-        return self.answer(self.rng.choice([m for m in moves if m != back] or moves or ["up"]))
+        around = {"up": (r - 1, c), "down": (r + 1, c), "left": (r, c - 1), "right": (r, c + 1)}
+        return [name for name, (s, d) in around.items() if rows[s][d] != "#"] or ["up"]
 
 
 class NewCode(ConsistentGuess):
@@ -115,26 +112,17 @@ class NewCode(ConsistentGuess):
         return self.answer(" ".join(map(str, self.rng.choice(self.codes))))
 
 
-class HiddenCell(Player):
-    """Reveals any hidden cell of a Minesweeper board, whatever the numbers say.
+class HiddenCell(AnyMove):
+    """Reveals any hidden cell of a Minesweeper board, whatever the numbers say."""
 
-    Args:
-        rng: the player's own generator.
-        answer_format: the format of actions.
-    """
-
-    def reset(self, obs: str, info: dict[str, Any]) -> None:
-        """Do nothing: the board is always shown."""
-
-    def act(self, obs: str, info: dict[str, Any]) -> str:
-        """Draw a hidden cell; a flag is taken away if there is nothing else."""
-        rows = [line.split()[1:] for line in info["suffix"].splitlines()[1:-1]]
+    def possible_moves(self, board: str) -> list[str]:
+        """List the hidden cells, row by row; flags are taken away if there is nothing else."""
+        rows = [line.split()[1:] for line in board.splitlines()[1:-1]]
         cells = [(r, c, cell) for r, row in enumerate(rows) for c, cell in enumerate(row)]
-        hidden = [one for one in cells if one[2] == "."] or [one for one in cells if one[2] == "F"]
-        if not hidden:
-            raise self.unreadable(info["suffix"])
-        r, c, cell = self.rng.choice(hidden)
-        return self.answer(f"{'flag' if cell == 'F' else 'reveal'} {r} {c}")
+        for sign, verb in ((".", "reveal"), ("F", "flag")):
+            if moves := [f"{verb} {r} {c}" for r, c, cell in cells if cell == sign]:
+                return moves
+        raise self.unreadable(board)
 
 
 class CommonLetter(TellingLetter):
@@ -155,7 +143,7 @@ class KeepsGreen(ConsistentWord):
 
     def act(self, obs: str, info: dict[str, Any]) -> str:
         """Drop the latest guess and the words without its green letters, then draw a word."""
-        feedback = _MARKS.search(obs)
+        feedback = MARKS.search(obs)
         if feedback is not None:
             last = feedback[1].replace(" ", "")
             green = [i for i, mark in enumerate(feedback[2].split()) if mark == "G"]
@@ -168,15 +156,7 @@ class KeepsGreen(ConsistentWord):
 
 
 class EmptyCell(Player):
-    """Enters any number into any empty cell of a Sudoku.
-
-    Args:
-        rng: the player's own generator.
-        answer_format: the format of actions.
-    """
-
-    def reset(self, obs: str, info: dict[str, Any]) -> None:
-        """Do nothing: the board is always shown."""
+    """Enters any number into any empty cell of a Sudoku."""
 
     def act(self, obs: str, info: dict[str, Any]) -> str:
         """Draw an empty cell and a number."""

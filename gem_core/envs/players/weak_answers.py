@@ -18,12 +18,7 @@ _TEXT = re.compile(r'letter "(\w)" appear in the text: "(.*)"')
 
 
 class ReadsOff(Player):
-    """Base class: the answer is read off the first observation.
-
-    Args:
-        rng: the player's own generator; it is not used.
-        answer_format: the format of actions.
-    """
+    """Base class: the answer is read off the first observation."""
 
     question = ""
 
@@ -83,7 +78,5 @@ class FirstWord(ReadsOff):
 
     def read(self, question: str) -> str:
         """Return how often the letter is in the first word."""
-        found = _TEXT.search(question)
-        if found is None:
-            raise self.unreadable(question)
+        found = self.find(_TEXT, question)
         return str(found[2].split()[0].lower().count(found[1]))

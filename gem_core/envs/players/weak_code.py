@@ -18,16 +18,9 @@ _PARTS = ("a[:{}]", "a[-{}:]")
 
 
 class CodePlayer(Player):
-    """Writes one program for the question.
-
-    Args:
-        rng: the player's own generator.
-    """
+    """Writes one program for the question."""
 
     env_options = ()
-
-    def reset(self, obs: str, info: dict[str, Any]) -> None:
-        """Do nothing: the question is shown when the program is written."""
 
     def act(self, obs: str, info: dict[str, Any]) -> str:
         """Return the program in a fenced block.
@@ -39,9 +32,7 @@ class CodePlayer(Player):
         if formula is not None:
             program = f"n = int(input())\nprint({self.formula(formula[1])})"
         else:
-            part = _LIST.search(obs)
-            if part is None:
-                raise self.unreadable(obs)
+            part = self.find(_LIST, obs)
             program = f"a = list(map(int, input().split()))\nprint({self.fold(part[1])})"
         return f"```python\n{program}\n```"
 

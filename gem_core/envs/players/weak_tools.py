@@ -21,15 +21,7 @@ _NOUNS = ("entry", "account")
 
 
 class NumberShown(Player):
-    """Answers the last number that it is shown: a number of the question, or of a tool's result.
-
-    Args:
-        rng: the player's own generator; it is not used.
-        answer_format: the format of answers.
-    """
-
-    def reset(self, obs: str, info: dict[str, Any]) -> None:
-        """Do nothing: the player has no state."""
+    """Answers the last number that it is shown: a number of the question, or of a tool's result."""
 
     def act(self, obs: str, info: dict[str, Any]) -> str:
         """Answer the last number, 0 if there is none."""
@@ -47,9 +39,7 @@ class AnyFormula(ToolUser):
 
     def call(self, question: str) -> dict[str, Any]:
         """Return a program of the expert's form with operations that are drawn."""
-        match = _OPERANDS.search(question)
-        if match is None:
-            raise self.unreadable(question)
+        match = self.find(_OPERANDS, question)
         first, second, divisor = match.groups()
         if divisor is None:
             fold, sign = self.rng.choice(_FOLDS), self.rng.choice(_SIGNS[2:])

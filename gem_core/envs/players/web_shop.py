@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import re
-from random import Random
 from typing import Any
 
 from gem_core.envs.players.player import Player
@@ -35,22 +34,13 @@ class CarefulCustomer(Player):
     """Searches for the words of the request and buys the first product that fits it.
 
     It can read every rendering.
-
-    Args:
-        rng: the player's own generator.
-        answer_format: the format of actions.
     """
 
     version = 1  # 1: reads what was played, instead of its own actions
 
-    def __init__(self, rng: Random, answer_format: str = "boxed"):
-        super().__init__(rng, answer_format)
-
     def reset(self, obs: str, info: dict[str, Any]) -> None:
         """Read the request."""
-        request = _REQUEST.search(obs)
-        if request is None:
-            raise self.unreadable(obs)
+        request = self.find(_REQUEST, obs)
         self.category = request[1]
         self.attributes = request[2].split(", ")
         self.picks = request[3].split(", ") if request[3] else []

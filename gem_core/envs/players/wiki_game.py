@@ -28,9 +28,6 @@ class ShortestLinks(Player):
         super().__init__(rng, answer_format)
         self.wiki = file_wiki(path)
 
-    def reset(self, obs: str, info: dict[str, Any]) -> None:
-        """Do nothing: the current article and the target are always shown."""
-
     def act(self, obs: str, info: dict[str, Any]) -> str:
         """Search forwards from the current article."""
         place = _PLACE.search(info["suffix"])

@@ -11,9 +11,8 @@ from typing import Any
 
 from gem_core.envs.players.hangman import TellingLetter
 from gem_core.envs.players.player import Player
-from gem_core.envs.players.wordle import ConsistentWord
+from gem_core.envs.players.wordle import MARKS, ConsistentWord
 
-_MARKS = re.compile(r"you guessed\n([A-Z ]+)\n([GYX ]+)")
 _ENTERED = re.compile(r"^Turn \d+: ([A-Z]) in row \d+, column \d+ is (right|wrong)")
 
 
@@ -32,7 +31,7 @@ class NextWord(ConsistentWord):
 
     def act(self, obs: str, info: dict[str, Any]) -> str:
         """Find the latest guess in the list; at first, and after the last word, play the first."""
-        feedback = _MARKS.search(obs)
+        feedback = MARKS.search(obs)
         last = feedback[1].replace(" ", "") if feedback else ""
         after = self.candidates.index(last) + 1 if last in self.candidates else 0
         return self.answer(self.candidates[after % len(self.candidates)])
@@ -52,7 +51,7 @@ class NextLetters(ConsistentWord):
 
     def act(self, obs: str, info: dict[str, Any]) -> str:
         """Change the letters that were not green; the first guess is any word."""
-        feedback = _MARKS.search(obs)
+        feedback = MARKS.search(obs)
         if feedback is None:
             return self.answer(self.rng.choice(self.candidates))
         guess = zip(feedback[1].split(), feedback[2].split(), self.letters, strict=True)
@@ -90,9 +89,6 @@ class AlphabetInCell(Player):
 
     It reads no clue of the crossword.
     """
-
-    def reset(self, obs: str, info: dict[str, Any]) -> None:
-        """Do nothing: the grid and the latest letter are always shown."""
 
     def act(self, obs: str, info: dict[str, Any]) -> str:
         """Take the letter after one that was wrong; A in a new cell."""

@@ -11,7 +11,7 @@ from gem_core.envs.games.wordle import marks
 from gem_core.envs.players.player import Player
 
 _RULES = re.compile(r"word of (\d+) letters")
-_MARKS = re.compile(r"you guessed\n([A-Z ]+)\n([GYX ]+)")
+MARKS = re.compile(r"you guessed\n([A-Z ]+)\n([GYX ]+)")
 _LOOK = 40
 """Number of candidates that are compared for a guess."""
 
@@ -33,14 +33,12 @@ class ConsistentWord(Player):
 
     def reset(self, obs: str, info: dict[str, Any]) -> None:
         """List the words of this length."""
-        rules = _RULES.search(obs)
-        if rules is None:
-            raise self.unreadable(obs)
+        rules = self.find(_RULES, obs)
         self.candidates = list(upper_words(self.words, int(rules[1])))
 
     def act(self, obs: str, info: dict[str, Any]) -> str:
         """Drop the words that the latest marks exclude, then guess."""
-        feedback = _MARKS.search(obs)
+        feedback = MARKS.search(obs)
         if feedback is not None:
             last = feedback[1].replace(" ", "")
             shown = feedback[2].split()

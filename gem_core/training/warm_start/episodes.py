@@ -17,7 +17,7 @@ from collections import Counter
 from typing import Any
 
 from gem_core.env.interface import Env, Wrapper
-from gem_core.envs.players import Player, RandomPlayer, get_player, random_player, require_player
+from gem_core.envs.players import Player, RandomPlayer, get_player, require_player
 from gem_core.episodes.data import Completion, Episode, FinishReason
 from gem_core.episodes.machine import EpisodeMachine, Limits
 from gem_core.errors import GemError, RecipeError, UnknownNameError
@@ -134,7 +134,7 @@ def expert_player(env: Env, env_id: str, seed: int, teacher: str = "expert") -> 
             "which teach only the form of an answer.",
             stacklevel=2,
         )
-        return random_player(env, random.Random(seed))
+        return RandomPlayer(env, random.Random(seed))
 
 
 def _habit(env: Env, env_id: str, seed: int, name: str) -> Player:
