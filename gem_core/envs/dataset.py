@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gem_core.envs._data_source import DataTable, Source, is_file, is_strict, load
-from gem_core.envs.parts import ALL, HELD_OUT, Division, Items, check_part, division
+from gem_core.envs.parts import HELD_OUT, Division, Items, check_part, division
 from gem_core.envs.single_turn import OptionError, SingleTurn
 from gem_core.errors import DataError, unknown
 
@@ -78,8 +78,7 @@ class DatasetEnv(SingleTurn):
         for role in columns or ():
             if role not in self.roles:
                 raise unknown("role of a column", role, self.roles, f"{', '.join(self.roles)}.")
-        check_part(part, held_out)
-        self.part = None if part == ALL else part
+        self.part = check_part(part, held_out)
         self.held_out = held_out
         if images not in (None, "drop"):
             raise unknown("value of images", str(images), ("drop",), "There are None and 'drop'.")

@@ -58,17 +58,20 @@ def normalise(text: str) -> str:
     return " ".join(text.split()).casefold()
 
 
-def check_part(part: str | None, held_out: float) -> None:
-    """Check the parameters of an environment.
+def check_part(part: str | None, held_out: float | None) -> str | None:
+    """Check the parameters of an environment; return the part, ``None`` for the whole.
 
     Raises:
         UnknownNameError: there is no such part.
         ValueError: the share is impossible.
     """
+    if part is None and held_out is None:
+        return None
     if part is not None and part not in (*PARTS, ALL):
         raise unknown("part", part, (*PARTS, ALL), "There are 'train', 'eval' and 'all'.")
-    if not 0 < held_out < 1:
-        raise ValueError(f"held_out must be between 0 and 1, not {held_out}.")
+    if not 0 < (held_out or 0.0) < 1:
+        raise ValueError(f"held_out must be between 0 and 1, not {held_out or 0.0}.")
+    return None if part == ALL else part
 
 
 def division(

@@ -27,7 +27,7 @@ from gem_core.envs._rg_parts import MOST_DRAWS, task_text
 from gem_core.envs._rg_solvers import solve
 from gem_core.envs._rg_tables import DEFAULT_MIXTURE, IN_WORKER, NAMES, SCORES, SLOW
 from gem_core.envs.graders.pool import DeadlineError, WorkerError, get_pool, require_pebble
-from gem_core.envs.parts import ALL, Items, check_part, in_part
+from gem_core.envs.parts import Items, check_part, in_part
 from gem_core.envs.single_turn import OptionError, SingleTurn
 from gem_core.errors import GemError, unknown
 
@@ -95,10 +95,8 @@ class ReasoningGym(SingleTurn):
         **config: Any,
     ):
         super().__init__(answer_format=answer_format, rewards=rewards, pick=pick, compat=compat)
-        if held_out is not None or part is not None:
-            check_part(part, held_out or 0.0)
         self.held_out = held_out
-        self.part = None if part == ALL else part
+        self.part = check_part(part, held_out)
         if self.part is not None and pick == "seed":
             raise ValueError(
                 f"rg:{name}: a part of the tasks is drawn at random; leave out pick='seed', or "

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gem_core.envs._data_source import Source, is_file, load
 from gem_core.envs.games.game import Game
-from gem_core.envs.parts import ALL, HELD_OUT, Items, check_part, division
+from gem_core.envs.parts import HELD_OUT, Items, check_part, division
 from gem_core.errors import DataError, MissingDependencyError, unknown
 
 try:
@@ -194,7 +194,7 @@ class WebShop(Game):
             raise unknown("split", split, SPLITS, "There are 'train' and 'test'.")
         if error_tolerance < 1:
             raise ValueError(f"error_tolerance must be at least 1, not {error_tolerance}.")
-        check_part(part, held_out)
+        part = check_part(part, held_out)
         self.rendering = rendering
         self.split = split
         self.error_tolerance = error_tolerance
@@ -206,7 +206,7 @@ class WebShop(Game):
         self._goals = [i for i in range(count) if in_test[i] == (split == "test")]
         if not self._goals:
             raise DataError(f"{dataset!r} has too few products for the split {split!r}.")
-        if part is not None and part != ALL:
+        if part is not None:
             self._goals = self._goals_of(part, held_out)
 
     @classmethod

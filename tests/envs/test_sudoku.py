@@ -8,9 +8,13 @@ import pytest
 
 import gem_core
 from gem_core.env.interface import Env
-from gem_core.envs.games.sudoku_grid import count_solutions, full_grid, layout, solution
+from gem_core.envs.games.sudoku_grid import Board, full_grid, layout, solution
 
 EASY, HARD = "game:Sudoku-v0-easy", "game:Sudoku-v0-hard"
+
+
+def count_solutions(grid: list[int], side: int, limit: int = 2) -> int:
+    return Board(layout(side), grid).solve({}, limit)
 
 
 def brute_force(grid: list[int], side: int, limit: int = 2) -> int:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from gem_core.envs.data.clues import clues
 from gem_core.envs.games.game import Game
-from gem_core.envs.games.numbers import parse_int
+from gem_core.envs.games.numbers import parse_ints, split_parts
 from gem_core.envs.games.word_grid import EMPTY, lay_words
 
 if TYPE_CHECKING:
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from gem_core.env.interface import StepResult
 
-_NUMBERS = {str(n): n for n in range(100)}
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
@@ -137,20 +136,16 @@ class Crosswords(Game):
         )
 
     def _move(self, answer: str) -> StepResult:
-        tokens = answer.split()
-        if len(tokens) != 3:
-            tokens = answer.replace(",", " ").split()
-            if len(tokens) != 3:
-                return self._malformed("it is not a row, a column and a letter")
+        tokens = split_parts(answer, 3)
+        if tokens is None:
+            return self._malformed("it is not a row, a column and a letter")
         letter = tokens[2].upper()
         if len(letter) != 1 or not "A" <= letter <= "Z":
             return self._malformed("the third part is not a letter")
-        row = _NUMBERS.get(tokens[0])
-        col = _NUMBERS.get(tokens[1])
-        if row is None or col is None:
-            row, col = (parse_int(t.strip(",")) for t in tokens[:2])
-            if row is None or col is None:
-                return self._malformed("row and column are not whole numbers")
+        place = parse_ints(tokens[:2])
+        if place is None:
+            return self._malformed("row and column are not whole numbers")
+        row, col = place
         if not (0 <= row < self._rows and 0 <= col < self._cols):
             return self._invalid(
                 f"Rows are from 0 to {self._rows - 1}, columns from 0 to {self._cols - 1}."

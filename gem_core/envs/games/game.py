@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from gem_core.env.interface import Env
 from gem_core.env.parsing import form_parser, get_parser, render, simple_answers
 from gem_core.envs.games.numbers import without_long_numbers
-from gem_core.envs.parts import ALL, Items, check_part, in_part
+from gem_core.envs.parts import Items, check_part, in_part
 from gem_core.errors import GemError, unknown
 
 if TYPE_CHECKING:
@@ -81,10 +81,8 @@ class Game(Env):
         held_out: float | None = None,
         part: str | None = None,
     ):
-        if held_out is not None or part is not None:
-            check_part(part, held_out or 0.0)
         self.held_out = held_out
-        self.part = None if part == ALL else part
+        self.part = check_part(part, held_out)
         if max_turns is not None and max_turns < 1:
             raise ValueError(f"max_turns must be at least 1, not {max_turns}.")
         if compat is not None and compat not in COMPAT:

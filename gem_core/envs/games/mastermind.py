@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from operator import eq
 from typing import TYPE_CHECKING
 
@@ -172,12 +173,6 @@ class Mastermind(Game):
         return self._answer(" ".join(self._draw(rng, len(self._code), self.duplicate_numbers)))
 
 
+@cache
 def _symbols(numbers: int) -> frozenset[str]:
-    symbols = _SYMBOLS.get(numbers)
-    if symbols is None:
-        symbols = frozenset(map(str, range(1, numbers + 1)))
-        _SYMBOLS[numbers] = symbols
-    return symbols
-
-
-_SYMBOLS: dict[int, frozenset[str]] = {}
+    return frozenset(map(str, range(1, numbers + 1)))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 from gem_core.envs.games.game import Game
-from gem_core.envs.games.numbers import parse_int
+from gem_core.envs.games.numbers import parse_ints, split_parts
 from gem_core.errors import GemError
 
 if TYPE_CHECKING:
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
 
     from gem_core.env.interface import StepResult
 
-_DIGITS = {str(n): n for n in range(30)}
 _MOST_BOARDS = 1000
 """Boards that are drawn for one that `hidden_safe` allows."""
 _PROMPT = "Enter your next move."
@@ -23,7 +23,6 @@ _GEM_RULE = (
     " To win, all mines must be flagged when the last cell without a mine is revealed: flags that "
     "are placed later do not count."
 )
-_NEIGHBOURS: dict[tuple[int, int], tuple[tuple[int, ...], ...]] = {}
 
 
 class Minesweeper(Game):
@@ -169,17 +168,13 @@ class Minesweeper(Game):
         )
 
     def _move(self, answer: str) -> StepResult:
-        tokens = answer.split()
-        if len(tokens) != 3:
-            tokens = answer.replace(",", " ").split()
-            if len(tokens) != 3:
-                return self._malformed("it is not a command, a row and a column")
-        row = _DIGITS.get(tokens[1])
-        col = _DIGITS.get(tokens[2])
-        if row is None or col is None:
-            row, col = (parse_int(t.strip(",")) for t in tokens[1:])
-            if row is None or col is None:
-                return self._malformed("row and column are not whole numbers")
+        tokens = split_parts(answer, 3)
+        if tokens is None:
+            return self._malformed("it is not a command, a row and a column")
+        place = parse_ints(tokens[1:])
+        if place is None:
+            return self._malformed("row and column are not whole numbers")
+        row, col = place
         if not (0 <= row < self._rows and 0 <= col < self._cols):
             return self._invalid(
                 f"Rows are from 0 to {self._rows - 1}, columns from 0 to {self._cols - 1}."
@@ -305,19 +300,16 @@ def _empty(rows: int, cols: int) -> str:
     return "\n".join([head, *(f"{r:2}" + "  ." * cols for r in range(rows))])
 
 
+@cache
 def _neighbours(rows: int, cols: int) -> tuple[tuple[int, ...], ...]:
     """Return for each cell the cells around it."""
-    neighbours = _NEIGHBOURS.get((rows, cols))
-    if neighbours is None:
-        neighbours = tuple(
-            tuple(
-                s * cols + d
-                for s in range(max(r - 1, 0), min(r + 2, rows))
-                for d in range(max(c - 1, 0), min(c + 2, cols))
-                if (s, d) != (r, c)
-            )
-            for r in range(rows)
-            for c in range(cols)
+    return tuple(
+        tuple(
+            s * cols + d
+            for s in range(max(r - 1, 0), min(r + 2, rows))
+            for d in range(max(c - 1, 0), min(c + 2, cols))
+            if (s, d) != (r, c)
         )
-        _NEIGHBOURS[rows, cols] = neighbours
-    return neighbours
+        for r in range(rows)
+        for c in range(cols)
+    )

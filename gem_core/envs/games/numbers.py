@@ -7,6 +7,8 @@ from sys import maxsize
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from gem_core.env.parsing import Parser
 
 _MOST_DIGITS = 4300
@@ -34,6 +36,32 @@ def parse_int(text: str) -> int | None:
     digits = digits.lstrip("0") or "0"
     size = int(digits) if len(digits) <= _MOST_DIGITS else maxsize
     return -size if text[0] == "-" else size
+
+
+_SMALL = {str(n): n for n in range(100)}
+
+
+def split_parts(answer: str, count: int) -> list[str] | None:
+    """Return the parts of an answer, with spaces or else commas between them.
+
+    ``None``: there are not ``count`` of them.
+
+    >>> split_parts("1 2", 2), split_parts("1,2", 2), split_parts("1 2", 3)
+    (['1', '2'], ['1', '2'], None)
+    """
+    parts = answer.split()
+    if len(parts) != count:
+        parts = answer.replace(",", " ").split()
+    return parts if len(parts) == count else None
+
+
+def parse_ints(parts: Sequence[str]) -> list[int] | None:
+    """Return the integers that all of the texts are, commas around them aside, or ``None``."""
+    numbers = [_SMALL.get(part) for part in parts]
+    if None in numbers:
+        numbers = [parse_int(part.strip(",")) for part in parts]
+    read = [number for number in numbers if number is not None]
+    return read if len(read) == len(parts) else None
 
 
 def without_long_numbers(parser: Parser, text: str) -> str | None:

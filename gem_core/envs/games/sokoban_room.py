@@ -6,7 +6,7 @@ that moving a set by one cell is a shift that never wraps around.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from random import Random
@@ -27,7 +27,7 @@ MAX_STATES = 300
 MAX_PULLS = 60
 
 
-class Room:
+class Room(NamedTuple):
     """A room to be solved.
 
     Attributes:
@@ -38,16 +38,11 @@ class Room:
         player: the cell of the player.
     """
 
-    __slots__ = ("boxes", "floor", "goals", "player", "width")
-
-    def __init__(
-        self, width: int, floor: int, goals: list[int], boxes: tuple[int, ...], player: int
-    ):
-        self.width = width
-        self.floor = floor
-        self.goals = goals
-        self.boxes = boxes
-        self.player = player
+    width: int
+    floor: int
+    goals: list[int]
+    boxes: tuple[int, ...]
+    player: int
 
 
 def make_room(

@@ -6,7 +6,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from gem_core.envs.games.game import Game
-from gem_core.envs.games.numbers import parse_int
+from gem_core.envs.games.numbers import parse_ints, split_parts
 from gem_core.envs.games.sudoku_grid import dig, full_grid, layout
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 _SIZES = ((4, 10, 15), (9, 50, 50))
 _SIDES = (4, 9)
 """(side, cells tried, turns) from which the random variant draws."""
-_DIGITS = {str(n): n for n in range(1, 10)}
 
 
 class Sudoku(Game):
@@ -118,19 +117,14 @@ class Sudoku(Game):
         )
 
     def _move(self, answer: str) -> StepResult:
-        tokens = answer.split()
-        if len(tokens) != 3:
-            tokens = answer.replace(",", " ").split()
-            if len(tokens) != 3:
-                return self._malformed("it is not three numbers: row, column, number")
-        row = _DIGITS.get(tokens[0])
-        col = _DIGITS.get(tokens[1])
-        number = _DIGITS.get(tokens[2])
+        tokens = split_parts(answer, 3)
+        if tokens is None:
+            return self._malformed("it is not three numbers: row, column, number")
+        numbers = parse_ints(tokens)
+        if numbers is None:
+            return self._malformed("it is not three whole numbers")
+        row, col, number = numbers
         side = self._side
-        if row is None or col is None or number is None:
-            row, col, number = (parse_int(t.strip(",")) for t in tokens)
-            if row is None or col is None or number is None:
-                return self._malformed("it is not three whole numbers")
         if not (1 <= row <= side and 1 <= col <= side and 1 <= number <= side):
             return self._invalid(f"Row, column and number must be from 1 to {side}.")
         index = (row - 1) * side + col - 1

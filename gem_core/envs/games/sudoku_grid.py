@@ -6,6 +6,7 @@ the bit ``1 << (v - 1)``.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -41,20 +42,16 @@ class Layout:
         self.members = [[1 << k for k in range(side) if m >> k & 1] for m in range(self.full + 1)]
 
 
-_LAYOUTS: dict[int, Layout] = {}
-
-
+@cache
 def layout(side: int) -> Layout:
     """Return the layout of a grid with side 4 or 9; it is cached.
 
     Raises:
         ValueError: ``side`` is another number.
     """
-    if side not in _LAYOUTS:
-        if side not in (4, 9):
-            raise ValueError(f"The side of a Sudoku must be 4 or 9, not {side}.")
-        _LAYOUTS[side] = Layout(2 if side == 4 else 3)
-    return _LAYOUTS[side]
+    if side not in (4, 9):
+        raise ValueError(f"The side of a Sudoku must be 4 or 9, not {side}.")
+    return Layout(2 if side == 4 else 3)
 
 
 class Board:
@@ -142,11 +139,6 @@ class Board:
         empty.append(cell)
         empty[at], empty[-1] = empty[-1], empty[at]
         return count
-
-
-def count_solutions(grid: list[int], side: int, limit: int = 2) -> int:
-    """Return the number of solutions of a grid, at most ``limit``."""
-    return Board(layout(side), grid).solve({}, limit)
 
 
 def solution(grid: list[int], side: int, rng: Random | None = None) -> list[int] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from random import Random
@@ -25,7 +25,7 @@ _LINK = re.compile(r"\[\[([^]|]+)(?:\|([^]]+))?\]\]")
 SAMPLE = Path(__file__).parents[1] / "data" / "wiki_sample.txt"
 
 
-class Page:
+class Page(NamedTuple):
     """An article.
 
     Attributes:
@@ -34,12 +34,9 @@ class Page:
         links: the titles that it links to, each once, without its own.
     """
 
-    __slots__ = ("links", "text", "title")
-
-    def __init__(self, title: str, text: str, links: tuple[str, ...]):
-        self.title = title
-        self.text = text
-        self.links = links
+    title: str
+    text: str
+    links: tuple[str, ...]
 
 
 class FileWiki:

@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     Placed = tuple[str, int, int]  # word, cell of its first letter, step to its next letter
 
 EMPTY = "."
-ACROSS = "across"
-DOWN = "down"
 
 
 class WordGrid:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from gem_core.envs.data.words import language, upper_words
 from gem_core.envs.games.game import Game
-from gem_core.envs.games.numbers import parse_int
+from gem_core.envs.games.numbers import parse_ints, split_parts
 from gem_core.envs.games.word_grid import EMPTY, WordGrid, lay_words, scatter_words
 from gem_core.errors import GemError
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from gem_core.env.interface import StepResult
 
-_NUMBERS = {str(n): n for n in range(100)}
 _MOST_DRAWS = 1000
 """Sets of words that are drawn for one that fits into the grid."""
 _LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -155,18 +154,14 @@ class WordSearch(Game):
         )
 
     def _move(self, answer: str) -> StepResult:
-        tokens = answer.split()
-        if len(tokens) != 4:
-            tokens = answer.replace(",", " ").split()
-            if len(tokens) != 4:
-                return self._malformed("it is not four numbers: row, column, row, column")
-        side = self._side
-        try:
-            row, col, end_row, end_col = [_NUMBERS.get(t, -1) for t in tokens]
-            if min(row, col, end_row, end_col) < 0:
-                row, col, end_row, end_col = [_read(t) for t in tokens]
-        except ValueError:
+        tokens = split_parts(answer, 4)
+        if tokens is None:
+            return self._malformed("it is not four numbers: row, column, row, column")
+        numbers = parse_ints(tokens)
+        if numbers is None:
             return self._malformed("it is not four whole numbers")
+        row, col, end_row, end_col = numbers
+        side = self._side
         if not (
             0 <= row < side and 0 <= col < side and 0 <= end_row < side and 0 <= end_col < side
         ):
@@ -214,7 +209,7 @@ class WordSearch(Game):
 
     def _board(self) -> str:
         side = self._side
-        names = _names(side)
+        names = [f"{n:2}" for n in range(side)]
         rows = [self._grid[r * side : (r + 1) * side] for r in range(side)]
         lines = [f"{name}  {'  '.join(row)}" for name, row in zip(names, rows, strict=True)]
         count = f"Words found: {len(self._found)} of {len(self._words)}. Enter your next move."
@@ -231,17 +226,6 @@ class WordSearch(Game):
         if random() < 0.5:
             return self._answer(f"{row} {col} {row} {end}")
         return self._answer(f"{row} {col} {end} {col}")
-
-
-def _read(token: str) -> int:
-    number = parse_int(token.strip(","))
-    if number is None:
-        raise ValueError(token)
-    return number
-
-
-def _names(side: int) -> list[str]:
-    return [f"{n:2}" for n in range(side)]
 
 
 def _fill(cells: str, rng: Random) -> str:
