@@ -42,38 +42,10 @@ def eval_items(
     >>> eval_items("eval:AIME24", dataset="sample", part=1, parts=10)[0]
     {'index': 1}
     """
-    indices = _indices(_make_env(env, kwargs))
+    indices = _indices(make(env, **kwargs) if isinstance(env, str) else env)
     if not 0 <= part < parts:
         raise ValueError(f"part must be from 0 to parts - 1 = {parts - 1}, not {part}.")
     return [{"index": index} for index in indices[part::parts]]
-
-
-def eval_seeds(env: str | Env, **kwargs: Any) -> range:
-    """Return the seeds -1, -2, ... of one pass through an environment with ``pick="seed"``.
-
-    Raises:
-        TypeError: the environment draws its items at random.
-    """
-    made = _make_env(env, kwargs)
-    count = len(_indices(made))
-    if getattr(made.unwrapped, "pick", None) != "seed":
-        raise TypeError(
-            f"{made!r} draws its items at random; make it with pick='seed', or use eval_items."
-        )
-    return range(-1, -1 - count, -1)
-
-
-def item_count(env: str | Env, **kwargs: Any) -> int:
-    """Return the number of items of an environment over a data set.
-
-    Raises:
-        TypeError: the environment has no numbered items.
-    """
-    return len(_indices(_make_env(env, kwargs)))
-
-
-def _make_env(env: str | Env, kwargs: dict[str, Any]) -> Env:
-    return make(env, **kwargs) if isinstance(env, str) else env
 
 
 def _indices(env: Env) -> Sequence[int]:

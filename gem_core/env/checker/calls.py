@@ -24,44 +24,43 @@ def check_api(subject: Subject) -> None:
     """``reset`` and ``step`` return what `gem_core.env.interface.Env` promises."""
     env = subject.make()
     if not isinstance(env, Env):
-        raise subject.fail("api", f"made a {type(env).__name__}, which is not a gem_core.Env.")
+        raise subject.fail(f"made a {type(env).__name__}, which is not a gem_core.Env.")
     subject.name = repr(env)
     first = env.reset(seed=subject.seeds[0])
     if not (isinstance(first, tuple) and len(first) == 2):
-        raise subject.fail("api", f"reset() must return (obs, info), not {first!r:.100}.")
-    _check_obs_info(subject, "api", "reset()", *first)
+        raise subject.fail(f"reset() must return (obs, info), not {first!r:.100}.")
+    _check_obs_info(subject, "reset()", *first)
     chooser = random.Random(0)
     for _ in range(subject.steps):
-        if _check_step(subject, "api", "step()", env.step(env.random_action(chooser))):
+        if _check_step(subject, "step()", env.step(env.random_action(chooser))):
             env.reset()
 
 
-def _check_step(subject: Subject, check: str, call: str, result: Any) -> bool:
+def _check_step(subject: Subject, call: str, result: Any) -> bool:
     """Check the result of a step; return whether it ended the episode."""
     if not (isinstance(result, tuple) and len(result) == 5):
-        raise subject.fail(check, f"{call} must return a 5-tuple, not {result!r:.100}.")
+        raise subject.fail(f"{call} must return a 5-tuple, not {result!r:.100}.")
     obs, reward, terminated, truncated, info = result
-    _check_obs_info(subject, check, call, obs, info)
+    _check_obs_info(subject, call, obs, info)
     if type(reward) not in (float, int) or not math.isfinite(reward):
-        raise subject.fail(check, f"{call}: the reward must be a finite float, not {reward!r}.")
+        raise subject.fail(f"{call}: the reward must be a finite float, not {reward!r}.")
     if type(terminated) is not bool or type(truncated) is not bool:
-        raise subject.fail(check, f"{call}: terminated and truncated must be bool.")
+        raise subject.fail(f"{call}: terminated and truncated must be bool.")
     return terminated or truncated
 
 
-def _check_obs_info(subject: Subject, check: str, call: str, obs: Any, info: Any) -> None:
+def _check_obs_info(subject: Subject, call: str, obs: Any, info: Any) -> None:
     if not isinstance(obs, str):
-        raise subject.fail(check, f"{call}: an observation must be a str, not {obs!r:.100}.")
+        raise subject.fail(f"{call}: an observation must be a str, not {obs!r:.100}.")
     if type(info) is not dict or not all(isinstance(key, str) for key in info):
-        raise subject.fail(check, f"{call}: info must be a dict with str keys: {info!r:.100}.")
+        raise subject.fail(f"{call}: info must be a dict with str keys: {info!r:.100}.")
     if not isinstance(info.get("suffix", ""), str):
-        raise subject.fail(check, f"{call}: info['suffix'] must be a str.")
+        raise subject.fail(f"{call}: info['suffix'] must be a str.")
     error = info.get("error")
     if error is not None and (not isinstance(error, str) or error not in INFO_ERRORS):
         allowed = ", ".join(map(repr, INFO_ERRORS))
         raise subject.fail(
-            check,
-            f"{call}: info['error'] is {error!r:.100}; it must be absent, or one of {allowed}.",
+            f"{call}: info['error'] is {error!r:.100}; it must be absent, or one of {allowed}."
         )
 
 
@@ -86,7 +85,7 @@ def check_malformed(subject: Subject) -> None:
     thread.start()
     thread.join(timeout=_HANG_S)
     if thread.is_alive():
-        raise subject.fail("malformed", f"step({current!r:.60}) does not return.")
+        raise subject.fail(f"step({current!r:.60}) does not return.")
     if problems:
         raise problems[0]
 
@@ -105,11 +104,11 @@ def _play_malformed(subject: Subject, env: Env, action: str, turns: int, longest
     except BaseException as error:
         if is_interruption(error):
             raise
-        raise subject.fail("malformed", f"{call} raised {shown(error)}") from error
-    _check_step(subject, "malformed", call, result)
+        raise subject.fail(f"{call} raised {shown(error)}") from error
+    _check_step(subject, call, result)
     size = len(result[0]) + len(result[4].get("suffix", ""))
     if size > longest:
-        raise subject.fail("malformed", f"{call} gave an observation of {size} chars")
+        raise subject.fail(f"{call} gave an observation of {size} chars")
 
 
 def check_episode_state(subject: Subject) -> None:
@@ -142,10 +141,8 @@ def _expect(subject: Subject, error: type[Exception], env: Env, action: Any, cal
     except BaseException as other:
         if is_interruption(other):
             raise
-        raise subject.fail(
-            "episode_state", f"{call} raised {shown(other)}, not {error.__name__}."
-        ) from other
-    raise subject.fail("episode_state", f"{call} must raise {error.__name__}.")
+        raise subject.fail(f"{call} raised {shown(other)}, not {error.__name__}.") from other
+    raise subject.fail(f"{call} must raise {error.__name__}.")
 
 
 def check_success(subject: Subject) -> None:
@@ -155,9 +152,7 @@ def check_success(subject: Subject) -> None:
         env.reset(seed=seed)
         info = play_to_end(env, random.Random(seed))
         if info is not None and type(info.get("success")) is not bool:
-            raise subject.fail(
-                "success", "info['success'] must be a bool at the end of an episode."
-            )
+            raise subject.fail("info['success'] must be a bool at the end of an episode.")
 
 
 def check_infos_kept(subject: Subject) -> None:
@@ -174,8 +169,7 @@ def check_infos_kept(subject: Subject) -> None:
             break
     if kept != copies:
         raise subject.fail(
-            "infos_kept",
-            "an info dict was changed after it was returned; make a new one each step.",
+            "an info dict was changed after it was returned; make a new one each step."
         )
 
 
@@ -194,13 +188,11 @@ def _check_one_random_action(subject: Subject, env: Env, chooser: random.Random)
     twin = deepcopy(chooser)
     action = env.random_action(chooser)
     if env.get_state() != state:
-        raise subject.fail("random_action", "random_action() changed the environment's state.")
+        raise subject.fail("random_action() changed the environment's state.")
     if env.random_action(twin) != action:
-        raise subject.fail(
-            "random_action", "random_action() depends on more than the generator given to it."
-        )
+        raise subject.fail("random_action() depends on more than the generator given to it.")
     _, _, terminated, truncated, info = env.step(action)
     if info.get("error") == "invalid_format":
-        raise subject.fail("random_action", f"random action {action!r:.60} has the wrong format.")
+        raise subject.fail(f"random action {action!r:.60} has the wrong format.")
     if terminated or truncated:
         env.reset()

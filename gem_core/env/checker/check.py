@@ -68,6 +68,7 @@ def check_env(
     for name, check in CHECKS.items():
         if name in skip:
             continue
+        subject.check = name
         try:
             check(subject)
         except EnvCheckError:
@@ -75,7 +76,7 @@ def check_env(
         except BaseException as error:  # an environment's SystemExit would end the caller
             if is_interruption(error):
                 raise
-            raise subject.fail(name, f"raised {shown(error)}") from error
+            raise subject.fail(f"raised {shown(error)}") from error
         if passed is not None:
             passed(name)
 

@@ -30,9 +30,7 @@ def check_determinism(subject: Subject) -> None:
         random.seed(seed + 1)  # an environment that reads the global generator differs now
         for other in (trace(one, seed, subject.steps), trace(two, seed, subject.steps)):
             if first != other:
-                raise subject.fail(
-                    "determinism", f"seed {seed} gave two episodes; {difference(first, other)}"
-                )
+                raise subject.fail(f"seed {seed} gave two episodes; {difference(first, other)}")
 
 
 def check_interleaved(subject: Subject) -> None:
@@ -49,8 +47,7 @@ def check_interleaved(subject: Subject) -> None:
     for seed, expected, actual in zip(subject.seeds, alone, mixed, strict=True):
         if expected != actual:
             raise subject.fail(
-                "interleaved",
-                f"seed {seed} differs among other instances; {difference(expected, actual)}",
+                f"seed {seed} differs among other instances; {difference(expected, actual)}"
             )
 
 
@@ -78,11 +75,9 @@ def check_threads(subject: Subject) -> None:
     for seed, expected in zip(subject.seeds, alone, strict=True):
         actual = played[seed]
         if isinstance(actual, BaseException):
-            raise subject.fail("threads", f"raised in a thread: {shown(actual)}") from actual
+            raise subject.fail(f"raised in a thread: {shown(actual)}") from actual
         if actual != expected:
-            raise subject.fail(
-                "threads", f"seed {seed} differs in a thread; {difference(expected, actual)}"
-            )
+            raise subject.fail(f"seed {seed} differs in a thread; {difference(expected, actual)}")
 
 
 def check_process(subject: Subject) -> None:
@@ -91,9 +86,8 @@ def check_process(subject: Subject) -> None:
         job = pickle.dumps((subject.factory, subject.seeds, subject.steps))
     except Exception as error:
         raise subject.fail(
-            "process",
             f"the factory cannot be sent to another process ({error}); use a function of a module "
-            "or skip=('process',).",
+            "or skip=('process',)."
         ) from error
     child = subprocess.run(
         [sys.executable, "-c", _CHILD, json.dumps(sys.path)],
@@ -103,13 +97,11 @@ def check_process(subject: Subject) -> None:
     )
     if child.returncode:
         output = child.stderr.decode()[-2000:]
-        raise subject.fail("process", f"failed in another process:\n{output}")
+        raise subject.fail(f"failed in another process:\n{output}")
     for seed, other in zip(subject.seeds, json.loads(child.stdout), strict=True):
         here = trace(subject.make(), seed, subject.steps)
         if here != other:
-            raise subject.fail(
-                "process", f"seed {seed} differs in another process; {difference(here, other)}"
-            )
+            raise subject.fail(f"seed {seed} differs in another process; {difference(here, other)}")
 
 
 _CHILD = """
@@ -131,11 +123,9 @@ def check_global_rng(subject: Subject) -> None:
     for seed in subject.seeds:
         trace(env, seed, subject.steps)
     if random.getstate() != before:
-        raise subject.fail(
-            "global_rng", "changed the state of the global random module; draw from self.rng."
-        )
+        raise subject.fail("changed the state of the global random module; draw from self.rng.")
     if numpy is not None and numpy.random.get_state()[1].tolist() != numpy_before:
-        raise subject.fail("global_rng", "changed the state of numpy.random; draw from self.rng.")
+        raise subject.fail("changed the state of numpy.random; draw from self.rng.")
 
 
 def _alone(subject: Subject) -> list[Trace]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from itertools import combinations
-from typing import Any
+from typing import Any, NamedTuple
 
 from gem_core.env.checker.inputs import BAD_SEEDS, FAR_SEEDS, GOOD_SEEDS, OTHER_SIGN
 from gem_core.env.checker.subject import Subject, as_json
@@ -25,7 +25,7 @@ def check_seeds(subject: Subject) -> None:
             env.reset(seed=bad)  # type: ignore[arg-type]
         except TypeError:
             continue
-        raise subject.fail("seeds", f"reset(seed={bad!r}) must raise TypeError.")
+        raise subject.fail(f"reset(seed={bad!r}) must raise TypeError.")
 
 
 def check_distinct_seeds(subject: Subject) -> None:
@@ -41,45 +41,36 @@ def check_distinct_seeds(subject: Subject) -> None:
     near = {seed: _task(env, seed) for seed in _NEAR}
     far = {seed: {k: _task(env, move(seed)) for k, move in FAR_SEEDS.items()} for seed in _NEAR}
     for one, other in combinations(near, 2):
-        if _generator(near[one]) and near[one] == near[other]:
-            raise subject.fail(
-                "distinct_seeds", f"the seeds {one} and {other} give the same generator and task."
-            )
+        if near[one].generator and near[one] == near[other]:
+            raise subject.fail(f"the seeds {one} and {other} give the same generator and task.")
     for name in FAR_SEEDS:
         pairs = [(near[seed], far[seed][name]) for seed in _NEAR[1:]]
-        if any(_generator(one) and one == other for one, other in pairs) or (
-            _varies(near)
-            and all(_shown(one) == _shown(other) for one, other in pairs)
-            and (name == OTHER_SIGN or not _generator(near[0]))
+        if any(one.generator and one == other for one, other in pairs) or (
+            len({task.shown for task in near.values()}) >= _DISTINCT
+            and all(one.shown == other.shown for one, other in pairs)
+            and (name == OTHER_SIGN or not near[0].generator)
         ):
             raise subject.fail(
-                "distinct_seeds",
-                f"a seed and {name} are treated as the same one; use every bit and the sign.",
+                f"a seed and {name} are treated as the same one; use every bit and the sign."
             )
 
 
-def _task(env: Env, seed: int) -> tuple[str, str]:
-    """Return the task of a seed, and the state of the environment's generator ("" without one)."""
+class _Task(NamedTuple):
+    """The task of a seed, and the state of the environment's generator, ``""`` without one."""
+
+    shown: str
+    generator: str
+
+
+def _task(env: Env, seed: int) -> _Task:
     shown = as_json(env.reset(seed=seed))
     state = env.get_state()
     rng = getattr(env.unwrapped, "rng", None)
     text = json.dumps([shown, _without_rng(state)], default=repr, sort_keys=True)
-    return text, "" if rng is None else repr(rng.getstate())
+    return _Task(text, "" if rng is None else repr(rng.getstate()))
 
 
 def _without_rng(state: Any) -> Any:
     if isinstance(state, dict):
         return {key: _without_rng(value) for key, value in state.items() if key != "rng"}
     return state
-
-
-def _shown(task: tuple[str, str]) -> str:
-    return task[0]
-
-
-def _generator(task: tuple[str, str]) -> str:
-    return task[1]
-
-
-def _varies(tasks: dict[int, tuple[str, str]]) -> bool:
-    return len({_shown(task) for task in tasks.values()}) >= _DISTINCT

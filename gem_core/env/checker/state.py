@@ -36,7 +36,7 @@ def _stored(subject: Subject, state: dict[str, Any]) -> Any:
     try:
         return json.loads(json.dumps(state))
     except (TypeError, ValueError) as error:
-        raise subject.fail("state", f"get_state() is not JSON data: {error}") from error
+        raise subject.fail(f"get_state() is not JSON data: {error}") from error
 
 
 def _check_branch(
@@ -50,7 +50,7 @@ def _check_branch(
         ahead = deepcopy(chooser)
         restored = [advance(other, ahead) for _ in range(subject.steps)]
         if restored != original:
-            raise subject.fail("state", f"continues differently; {difference(original, restored)}")
+            raise subject.fail(f"continues differently; {difference(original, restored)}")
 
 
 def _check_state_of_ended(subject: Subject, env: Env, chooser: random.Random) -> None:
@@ -62,7 +62,7 @@ def _check_state_of_ended(subject: Subject, env: Env, chooser: random.Random) ->
         other.step(env.random_action(chooser))
     except EpisodeStateError:
         return
-    raise subject.fail("state", "the state of an ended episode can be stepped.")
+    raise subject.fail("the state of an ended episode can be stepped.")
 
 
 def check_pickle(subject: Subject) -> None:
@@ -77,6 +77,4 @@ def check_pickle(subject: Subject) -> None:
     for other in copies:
         copied = [advance(other, deepcopy(chooser)) for _ in range(subject.steps)]
         if copied != original:
-            raise subject.fail(
-                "pickle", f"a copy continues differently; {difference(original, copied)}"
-            )
+            raise subject.fail(f"a copy continues differently; {difference(original, copied)}")

@@ -31,6 +31,7 @@ class Subject:
 
     Attributes:
         name: the environment in error messages; set by the first check.
+        check: the name of the check that runs.
     """
 
     def __init__(self, factory: Callable[[], Env], seeds: Collection[int], steps: int):
@@ -38,14 +39,15 @@ class Subject:
         self.seeds = tuple(seeds)
         self.steps = steps
         self.name = "?"
+        self.check = ""
 
     def make(self) -> Env:
         """Return a new environment."""
         return self.factory()
 
-    def fail(self, check: str, message: str) -> EnvCheckError:
-        """Build the error of the check called ``check``."""
-        return EnvCheckError(check, f"{self.name}: {message}")
+    def fail(self, message: str) -> EnvCheckError:
+        """Build the error of the check that runs."""
+        return EnvCheckError(self.check, f"{self.name}: {message}")
 
 
 def shown(error: BaseException) -> str:

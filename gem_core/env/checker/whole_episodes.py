@@ -38,10 +38,9 @@ def check_ends(subject: Subject) -> None:
     for seed in subject.seeds:
         if _turns(subject, env, seed, time.monotonic() + _LONGEST_S) is None:
             raise subject.fail(
-                "ends",
                 f"the episode of seed {seed} is not over after {_LONGEST} random actions, or "
                 f"{_LONGEST_S:.0f} s: give it a turn limit. If limits.max_turns of your recipes "
-                "ends it, leave this check out: skip=('ends',).",
+                "ends it, leave this check out: skip=('ends',)."
             )
 
 
@@ -57,7 +56,7 @@ def _turns(subject: Subject, env: Env, seed: int, deadline: float) -> int | None
             if is_interruption(error):
                 raise
             raise subject.fail(
-                "mid_game", f"seed {seed}, turn {turn}: step({action!r:.60}) raised {shown(error)}"
+                f"seed {seed}, turn {turn}: step({action!r:.60}) raised {shown(error)}"
             ) from error
         if terminated or truncated:
             return turn
@@ -88,9 +87,8 @@ def _require_few(subject: Subject, call: str, slow: list[float]) -> None:
     if len(slow) >= _SLOW_CALLS:
         seconds = ", ".join(f"{duration:.2f}" for duration in slow)
         raise subject.fail(
-            "slow",
             f"{call} took {seconds} s: set slow = True, so that it is called in a worker and holds "
-            "up no other episode.",
+            "up no other episode."
         )
 
 
