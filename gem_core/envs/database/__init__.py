@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from gem_core.envs.database.env import DatabaseEnv
-from gem_core.envs.database.tasks import TASKS, DatabaseProblem, DatabaseTask, tasks_of
+from gem_core.envs.database.tasks import TASKS, DatabaseProblem
 
-__all__ = ["TASKS", "DatabaseEnv", "DatabaseProblem", "DatabaseTask", "tasks_of"]
+__all__ = ["TASKS", "DatabaseEnv", "DatabaseProblem"]

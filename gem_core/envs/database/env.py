@@ -18,8 +18,9 @@ from gem_core.envs.database.shop import (
     tables_of,
     write_rows,
 )
-from gem_core.envs.database.tasks import TASKS, DatabaseProblem, make_expected, tasks_of
+from gem_core.envs.database.tasks import TASKS, DatabaseProblem, make_expected
 from gem_core.envs.games.game import Game
+from gem_core.envs.task_table import tasks_of
 from gem_core.errors import StateError
 from gem_core.tools.mcp.session import McpError, require_sdk
 
@@ -93,7 +94,7 @@ class DatabaseEnv(Game):
         self.output_chars = output_chars
         self.seconds = seconds
         self._varies = True
-        self._tasks = tasks_of(group, tasks)
+        self._tasks = tasks_of(TASKS, group, tasks)
         self._parse = _Parser(answer_format)
         self._database: Database | None = None
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from random import Random
 from typing import NamedTuple
 
 from gem_core.envs.database.shop import CITIES, Tables, in_memory
-from gem_core.errors import unknown
+from gem_core.envs.task_table import task_table
 
 
 class DatabaseProblem(NamedTuple):
@@ -22,20 +22,6 @@ class DatabaseProblem(NamedTuple):
 
     text: str
     solution: Sequence[str]
-
-
-class DatabaseTask(NamedTuple):
-    """A kind of task.
-
-    Attributes:
-        name: its name.
-        group: ``"insert"``, ``"update"``, ``"delete"`` or ``"report"``.
-        draw: draws a problem, given the generator and the database.
-    """
-
-    name: str
-    group: str
-    draw: Callable[[Random, sqlite3.Connection], DatabaseProblem]
 
 
 def _row(db: sqlite3.Connection, rng: Random, table: str, where: str = "1") -> tuple[object, ...]:
@@ -175,34 +161,15 @@ def report_best(rng: Random, db: sqlite3.Connection) -> DatabaseProblem:
     )
 
 
-_GROUPS: dict[str, tuple[Callable[[Random, sqlite3.Connection], DatabaseProblem], ...]] = {
-    "insert": (insert_customer, insert_order),
-    "update": (update_price, restock, ship_orders),
-    "delete": (delete_cancelled, delete_without_orders, delete_product),
-    "report": (report_cities, report_revenue, report_best),
-}  # fmt: skip
-TASKS = {
-    draw.__name__: DatabaseTask(draw.__name__, group, draw)
-    for group, draws in _GROUPS.items()
-    for draw in draws
-}
+TASKS = task_table(
+    {
+        "insert": (insert_customer, insert_order),
+        "update": (update_price, restock, ship_orders),
+        "delete": (delete_cancelled, delete_without_orders, delete_product),
+        "report": (report_cities, report_revenue, report_best),
+    }
+)
 """Name -> task."""
-
-
-def tasks_of(group: str | None, names: Sequence[str] | None) -> list[DatabaseTask]:
-    """Return the tasks of a group, or those with the given names.
-
-    Raises:
-        UnknownNameError: there is no such group or task.
-    """
-    if names:
-        for name in names:
-            if name not in TASKS:
-                raise unknown("task", name, TASKS, f"There are {', '.join(TASKS)}.")
-        return [TASKS[name] for name in names]
-    if group is not None and group not in _GROUPS:
-        raise unknown("group of tasks", group, _GROUPS, f"There are {', '.join(_GROUPS)}.")
-    return [task for task in TASKS.values() if group in (None, task.group)]
 
 
 def make_expected(tables: Tables, problem: DatabaseProblem) -> sqlite3.Connection:

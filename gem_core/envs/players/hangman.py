@@ -5,36 +5,21 @@ from __future__ import annotations
 import re
 from collections import Counter
 from functools import lru_cache
-from random import Random
 from typing import Any
 
-from gem_core.envs.data.words import upper_words
-from gem_core.envs.players.player import Player
+from gem_core.envs.players.wordle import WordPlayer
 
-_RULES = re.compile(r"word of (\d+) letters")
 _GUESS = re.compile(r"^Turn \d+: ([A-Z]+) is (?:in|not in|not|the)\b")
 
 
-class TellingLetter(Player):
-    """Guesses the most informative letter, or a word when no letter is more informative.
-
-    Args:
-        rng: the player's own generator.
-        words: the word list from which the word is drawn, or the words.
-        answer_format: the format of actions.
-    """
+class TellingLetter(WordPlayer):
+    """Guesses the most informative letter, or a word when no letter is more informative."""
 
     version = 1  # 1: reads what was played, instead of its own actions
-    env_options = ("answer_format", "words")
-
-    def __init__(self, rng: Random, words: str | list[str] = "basic", answer_format: str = "boxed"):
-        super().__init__(rng, answer_format)
-        self.words = words
 
     def reset(self, obs: str, info: dict[str, Any]) -> None:
         """List the words of this length."""
-        rules = self.find(_RULES, obs)
-        self.candidates = list(upper_words(self.words, int(rules[1])))
+        super().reset(obs, info)
         self.guessed: set[str] = set()
 
     def act(self, obs: str, info: dict[str, Any]) -> str:

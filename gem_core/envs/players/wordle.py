@@ -16,8 +16,8 @@ _LOOK = 40
 """Number of candidates that are compared for a guess."""
 
 
-class ConsistentWord(Player):
-    """Guesses an informative word that is consistent with all marks.
+class WordPlayer(Player):
+    """Knows the words of a list that have the length of the hidden one.
 
     Args:
         rng: the player's own generator.
@@ -35,6 +35,10 @@ class ConsistentWord(Player):
         """List the words of this length."""
         rules = self.find(_RULES, obs)
         self.candidates = list(upper_words(self.words, int(rules[1])))
+
+
+class ConsistentWord(WordPlayer):
+    """Guesses an informative word that is consistent with all marks."""
 
     def act(self, obs: str, info: dict[str, Any]) -> str:
         """Drop the words that the latest marks exclude, then guess."""

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from gem_core.envs.terminal.env import TerminalEnv
 from gem_core.envs.terminal.problem import TerminalProblem
-from gem_core.envs.terminal.tasks import TASKS, TerminalTask, tasks_of
+from gem_core.envs.terminal.tasks import TASKS
 
-__all__ = ["TASKS", "TerminalEnv", "TerminalProblem", "TerminalTask", "tasks_of"]
+__all__ = ["TASKS", "TerminalEnv", "TerminalProblem"]

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from gem_core.env.registration.references import check_level
 from gem_core.envs.games.game import Game
+from gem_core.envs.task_table import tasks_of
 from gem_core.envs.terminal.problem import TerminalProblem
-from gem_core.envs.terminal.tasks import TASKS, tasks_of
+from gem_core.envs.terminal.tasks import TASKS
 from gem_core.errors import StateError
 from gem_core.execution.sandbox.results import SandboxError
 from gem_core.execution.sandbox.shell import Shell, ShellLimits, ShellResult
@@ -87,7 +88,7 @@ class TerminalEnv(Game):
             raise ValueError("output_chars and seconds must be positive.")
         self.output_chars = output_chars
         self._varies = True
-        self._tasks = tasks_of(group, tasks)
+        self._tasks = tasks_of(TASKS, group, tasks)
         check_level(level)
         self._level = level
         self._limits = ShellLimits(seconds=seconds)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from random import Random
 
 from gem_core.envs.terminal.problem import TerminalProblem
@@ -160,7 +159,7 @@ def unpack_archive(rng: Random) -> TerminalProblem:
     )
 
 
-TASKS: tuple[Callable[[Random], TerminalProblem], ...] = (
+TASKS = (
     collect_logs,
     largest_file,
     rename_endings,

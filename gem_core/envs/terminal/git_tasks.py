@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from random import Random
 
 from gem_core.envs.terminal.problem import TerminalProblem
@@ -103,7 +102,7 @@ def merge_branch(rng: Random) -> TerminalProblem:
     )
 
 
-TASKS: tuple[Callable[[Random], TerminalProblem], ...] = (
+TASKS = (
     commit_changes,
     make_branch,
     find_commit,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from random import Random
 
 from gem_core.envs.terminal.problem import TerminalProblem
@@ -112,7 +111,7 @@ def _print(lines: list[str]) -> str:
     return f"printf '%s\\n' {quoted}"
 
 
-TASKS: tuple[Callable[[Random], TerminalProblem], ...] = (
+TASKS = (
     add_arguments,
     reverse_words,
     replace_multiples,

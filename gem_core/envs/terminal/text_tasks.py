@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from random import Random
 
 from gem_core.envs.terminal.problem import TerminalProblem
@@ -139,7 +138,7 @@ def busiest_hour(rng: Random) -> TerminalProblem:
     )
 
 
-TASKS: tuple[Callable[[Random], TerminalProblem], ...] = (
+TASKS = (
     count_lines,
     replace_value,
     sum_column,
