@@ -10,10 +10,8 @@ from gem_core.episodes.rollout import Request
 class PlayerPolicy:
     """Lets a scripted player act; it implements `gem_core.episodes.rollout.Policy`.
 
-    A sample of a task is played by a player with a seed of its own.
-
-    Args:
-        kind: ``"expert"`` or ``"random"``.
+    A sample of a task is played by a player with a seed of its own; ``kind`` is that of
+    `gem_core.envs.players.get_player`.
     """
 
     def __init__(self, kind: str) -> None:

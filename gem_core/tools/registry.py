@@ -51,10 +51,6 @@ def make_tool(name: str, **options: Any) -> Tool:
 def check_tool(name: str, options: Iterable[str]) -> dict[str, Any]:
     """Check that there is a tool with these options, which came as data, without making it.
 
-    Args:
-        name: of the tool.
-        options: names of options.
-
     Returns:
         The tool's options and their defaults; those that have none are left out.
 

@@ -22,12 +22,7 @@ class EnvCheckError(GemError, AssertionError):
 
 
 class Subject:
-    """The environment under test: how to make an instance, and how long to play.
-
-    Args:
-        factory: makes a new environment at each call.
-        seeds: seeds of the episodes that are played.
-        steps: steps of each trace.
+    """The environment under test: how to make an instance, and how long to play; see `check_env`.
 
     Attributes:
         name: the environment in error messages; set by the first check.

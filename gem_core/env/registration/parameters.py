@@ -88,11 +88,7 @@ class Flag(NamedTuple):
 
 
 class Choice:
-    """One of some names or numbers.
-
-    Args:
-        *values: all that there are.
-    """
+    """One of some names or numbers, of which all are given."""
 
     def __init__(self, *values: str | int) -> None:
         self.values = values

@@ -24,9 +24,6 @@ class GlobalRandom:
     Calls of all environments with such a state follow one another, also in threads: worker
     processes play them at the same time. Code elsewhere that draws from the global generators
     while a call runs in another thread is not protected.
-
-    Args:
-        seed: of the first state.
     """
 
     def __init__(self, seed: int) -> None:

@@ -13,11 +13,7 @@ from gem_core.tools.mcp.session import McpReply, McpServer, McpSession
 
 
 class Database:
-    """A database in memory. Its server is made at the first call, and ends with this object.
-
-    Args:
-        tables: its rows.
-    """
+    """A database in memory. Its server is made at the first call, and ends with this object."""
 
     def __init__(self, tables: Tables) -> None:
         self._served = InMemory(in_memory(tables), LIMITS)

@@ -40,12 +40,9 @@ class Page(NamedTuple):
 
 
 class FileWiki:
-    """Articles of a text file, one line each: ``Title | Text with [[links]].``
+    """Articles of a text file in UTF-8, one line each: ``Title | Text with [[links]].``
 
     ``[[Title|words]]`` shows the words instead of the title.
-
-    Args:
-        path: the file, UTF-8.
 
     Raises:
         ValueError: a line is malformed, or a link leads nowhere.

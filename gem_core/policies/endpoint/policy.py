@@ -198,12 +198,7 @@ class _TooLongError(Exception):
 
 
 def _read(response: Response, text: Callable[[], str]) -> dict[str, Any]:
-    """Return the answer if it has the form of a completion; raise what its status says.
-
-    Args:
-        response: the answer.
-        text: returns its beginning, for messages.
-    """
+    """Return the answer if it has the form of a completion; raise what its status says."""
     status = response.status
     if status in _NEVER:
         raise EndpointError(f"The endpoint answers {status}: {_NEVER[status]}. {text()}")

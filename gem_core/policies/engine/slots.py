@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 _PREFIXES_PER_SLOT = 8
 
 
+@dataclass(slots=True, eq=False)
 class SequenceSlot:
     """One sequence.
 
@@ -18,14 +20,11 @@ class SequenceSlot:
         used: when it was used last, as a count.
     """
 
-    __slots__ = ("busy", "filled", "index", "tokens", "used")
-
-    def __init__(self, index: int) -> None:
-        self.index = index
-        self.tokens: list[int] = []
-        self.filled = 0
-        self.busy = False
-        self.used = 0
+    index: int
+    tokens: list[int] = field(default_factory=list)
+    filled: int = 0
+    busy: bool = False
+    used: int = 0
 
 
 class SlotTable:

@@ -1,4 +1,7 @@
-"""Whether the files of a model hold all of its weights, and no code."""
+"""Whether the files of a model hold all of its weights, and no code.
+
+A model's ``source`` is a directory, or a Hugging Face id, which has a ``revision``.
+"""
 
 from __future__ import annotations
 
@@ -29,13 +32,8 @@ def require_complete(recipe: Recipe) -> None:
 
     No weight is loaded for it. A model that is not in the local cache is downloaded.
 
-    Args:
-        recipe: ``model.path`` and ``model.revision`` name the model.
-
     Raises:
-        RecipeError: weights are missing, or there is no such model.
-        MissingDependencyError: torch or transformers is missing.
-        TrustError: it brings code, see `require_no_code`.
+        GemError: as `require_weights`.
     """
     if recipe.model.path != TINY:
         require_weights(recipe.model.path, recipe.model.revision)
@@ -43,10 +41,6 @@ def require_complete(recipe: Recipe) -> None:
 
 def require_weights(source: str, revision: str | None = None) -> None:
     """Refuse a model whose files lack weights or a tokenizer, or cannot be read.
-
-    Args:
-        source: directory, or Hugging Face id.
-        revision: of a Hugging Face id.
 
     Raises:
         RecipeError: weights are missing, or there is no such model.
@@ -80,10 +74,6 @@ def require_weights(source: str, revision: str | None = None) -> None:
 
 def require_no_code(source: str | Path, revision: str | None = None) -> None:
     """Refuse a model that brings Python code: OpenRLHF, Oat and RL2 would run it unasked.
-
-    Args:
-        source: directory, or Hugging Face id.
-        revision: of a Hugging Face id.
 
     Raises:
         TrustError: its settings name code (``auto_map``), and the user gave no ``--trust``.
@@ -125,12 +115,8 @@ def _settings(file: Path) -> str:
 def require_export(trainer: str, model: Path) -> None:
     """Check that a trainer wrote a model that loads as it was trained.
 
-    Args:
-        trainer: its name.
-        model: directory that the model should be in.
-
     Raises:
-        RunError: there is none, or it lacks weights.
+        RunError: there is none in the directory, or it lacks weights.
     """
     if not (model / "config.json").exists():
         raise RunError(f"{trainer} wrote no model to {model}; see its output above.")
@@ -145,31 +131,25 @@ def require_export(trainer: str, model: Path) -> None:
 def missing_weights(source: str, revision: str | None = None) -> list[str]:
     """Return the names of a model's weights that are in none of its files, tied ones not counted.
 
-    Args:
-        source: directory, or Hugging Face id.
-        revision: of a Hugging Face id.
-
     Raises:
         RecipeError: there is no such model, or it cannot be read.
         MissingDependencyError: torch or transformers is missing.
     """
-    with reading_model(source):
-        return _missing_weights(source, revision)
-
-
-def _missing_weights(source: str, revision: str | None) -> list[str]:
-    import transformers
-    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
-
     options: dict[str, Any] = {"revision": revision} if revision else {}
-    config = transformers.AutoConfig.from_pretrained(source, **options)
-    # As the trainers choose: the text model where there is one, otherwise the one with images.
-    causal = config.model_type in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
-    auto = transformers.AutoModelForCausalLM if causal else transformers.AutoModelForImageTextToText
-    _, report = auto.from_pretrained(
-        source, config=config, device_map="meta", output_loading_info=True, **options
-    )
-    return sorted(report["missing_keys"])
+    with reading_model(source):
+        import transformers
+        from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+        config = transformers.AutoConfig.from_pretrained(source, **options)
+        # As the trainers choose: the text model where there is one, otherwise that with images.
+        if config.model_type in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
+            auto = transformers.AutoModelForCausalLM
+        else:
+            auto = transformers.AutoModelForImageTextToText
+        _, report = auto.from_pretrained(
+            source, config=config, device_map="meta", output_loading_info=True, **options
+        )
+        return sorted(report["missing_keys"])
 
 
 def _list_missing(missing: list[str]) -> str:

@@ -153,14 +153,7 @@ def mcp_tools(
     names: Sequence[str] | None = None,
     **options: Any,
 ) -> list[McpTool]:
-    """Return the tools of a server, all or those with the given names.
-
-    Args:
-        command: see `McpTool`.
-        url: see `McpTool`.
-        names: names of tools.
-        **options: the other options of `McpTool`.
-    """
+    """Return the tools of a server, all or those with the given names; see `McpTool`."""
     server = McpServer(tuple(command), url, headers=tuple((options.get("headers") or {}).items()))
     if options.get("env"):
         server = server._replace(env=tuple(sorted(options["env"].items())))

@@ -40,10 +40,6 @@ class DenseSearch:
     The score is the cosine; every text is compared, so there is no error of an approximate index,
     and a corpus of millions of texts belongs on a retrieval server.
 
-    Args:
-        documents: the documents.
-        encoder: what encodes them and the queries.
-
     Raises:
         MissingDependencyError: torch or transformers is not installed.
     """
@@ -69,10 +65,7 @@ class DenseSearch:
     def search(self, query: str, topk: int, seconds: float) -> list[Document]:
         """Return the best documents; those of equal score are in the order of the corpus.
 
-        Args:
-            query: any text.
-            topk: number of documents at most.
-            seconds: not used: it does not wait for anything.
+        It waits for nothing, whatever ``seconds`` is.
         """
         vector = self._encode([f"{self._encoder.query_prefix}{query}"])[0]
         ranked = (-(self._vectors @ vector)).argsort(kind="stable")[:topk]

@@ -17,9 +17,6 @@ _MOST_WORDS = 100
 class LocalSearch:
     """A searchable corpus.
 
-    Args:
-        documents: the documents.
-
     Raises:
         MissingDependencyError: bm25s is not installed.
     """
@@ -37,10 +34,8 @@ class LocalSearch:
     def search(self, query: str, topk: int, seconds: float) -> list[Document]:
         """Return the best documents; those of equal score are in the order of the corpus.
 
-        Args:
-            query: words; those that no document has are ignored.
-            topk: number of documents at most; without a common word there is none.
-            seconds: not used: it does not wait for anything.
+        Words that no document has are ignored; without a common word there is no document. It
+        waits for nothing, whatever ``seconds`` is.
         """
         words = [word for word in _words(query)[:_MOST_WORDS] if word in self._known]
         if not words:

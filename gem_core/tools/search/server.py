@@ -72,15 +72,13 @@ class ServerSearch:
         while batch := self._next_batch():
             try:
                 found = self._ask(batch)
-            except SearchError as error:
-                for one in batch:
-                    one.future.set_exception(error)
             except BaseException as error:
                 for one in batch:
                     one.future.set_exception(error)
-                with self._lock:
-                    self._senders -= 1
-                raise
+                if not isinstance(error, SearchError):
+                    with self._lock:
+                        self._senders -= 1
+                    raise
             else:
                 for one, documents in zip(batch, found, strict=True):
                     one.future.set_result(documents)
