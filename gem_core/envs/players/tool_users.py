@@ -30,6 +30,12 @@ class ToolUser(Player):
     """
 
     tool: str
+    asks: re.Pattern[str]
+    """What the question has, for the call."""
+    form: str
+    """The main argument of the call, with ``{}`` for each group of `asks`."""
+    tells: re.Pattern[str]
+    """Its last group (or match, without groups) in the result is the answer."""
 
     def __init__(self, rng: Random, env: Env, answer_format: str = "boxed"):
         super().__init__(rng, answer_format)
@@ -54,51 +60,37 @@ class ToolUser(Player):
 
     def call(self, question: str) -> dict[str, Any]:
         """Return the arguments of the call."""
-        raise NotImplementedError
+        match = self.find(self.asks, question)
+        return {self._tool.main_argument: self.form.format(*match.groups())}
 
     def read(self, result: str) -> str:
         """Return the answer in a result."""
-        raise NotImplementedError
+        return self.find(self.tells, result)[self.tells.groups]
 
 
 class Calculates(ToolUser):
     """Computes the remainder of a product with Python."""
 
     tool = "python"
-
-    def call(self, question: str) -> dict[str, Any]:
-        """Return a program that prints the remainder."""
-        match = self.find(_PRODUCT, question)
-        return {"code": f"print({match[1]}*{match[2]}%{match[3]})"}
-
-    def read(self, result: str) -> str:
-        """Return the number that was printed."""
-        return self.find(_NUMBER, result)[0]
+    asks = _PRODUCT
+    form = "print({}*{}%{})"
+    tells = _NUMBER
 
 
 class AddsDigits(Calculates):
     """Computes the sum of the digits of a power with Python."""
 
-    def call(self, question: str) -> dict[str, Any]:
-        """Return a program that prints the sum."""
-        match = self.find(_POWER, question)
-        return {"code": f"print(sum(map(int,str({match[1]}**{match[2]}))))"}
+    asks = _POWER
+    form = "print(sum(map(int,str({}**{}))))"
 
 
 class LooksUp(ToolUser):
-    """Searches for the lot of the question."""
+    """Searches for the lot of the question and answers its price."""
 
     tool = "search"
-
-    def call(self, question: str) -> dict[str, Any]:
-        """Return the words to search for."""
-        match = self.find(_LOT, question)
-        return {"query": f"lot {match[1]}"}
-
-    def read(self, result: str) -> str:
-        """Return the price."""
-        match = self.find(_PRICE, result)
-        return match[1]
+    asks = _LOT
+    form = "lot {}"
+    tells = _PRICE
 
 
 class FollowsLedger(ToolUser):
