@@ -9,7 +9,8 @@ from itertools import combinations, product
 import numpy as np
 import pytest
 
-from gem_core.evaluation.intervals import _t_quantile, clustered_interval
+from gem_core.evaluation import student
+from gem_core.evaluation.intervals import clustered_interval
 from gem_core.evaluation.paired import EXACT, sign_flip_p
 from gem_core.evaluation.pass_at_k import pass_at_k, pass_hat_k
 from gem_core.evaluation.stats import wilson
@@ -103,7 +104,7 @@ def test_equal_values():
     [(1, 12.7062), (2, 4.3027), (3, 3.1824), (4, 2.7764), (9, 2.2622), (30, 2.0423), (999, 1.9623)],
 )
 def test_quantiles_of_t_are_those_of_the_tables(freedom, quantile):
-    assert _t_quantile(0.975, freedom) == pytest.approx(quantile, abs=2e-4)
+    assert student.quantile(0.975, freedom) == pytest.approx(quantile, abs=2e-4)
 
 
 @pytest.mark.parametrize("seed", range(6))
