@@ -192,31 +192,29 @@ def variance_of_mean(differences: Table) -> tuple[float, float]:
     return variance, min(max(freedom, float(min(seeds, tasks) - 1)), float(free))
 
 
-def judge(cells: Mapping[str, Evidence], level: float = LEVEL) -> dict[str, CellVerdict]:
+def judge(cells: Mapping[str, Evidence]) -> dict[str, CellVerdict]:
     """Say which cells learn, with Holm's correction over all of them.
 
-    Args:
-        cells: the evidence of every cell that is judged, also of those that will not learn.
-        level: chance, at most, that any is said to learn and does not.
+    ``cells`` has the evidence of each that is judged, also of those that will not learn.
     """
     corrected = holm({name: evidence.p for name, evidence in cells.items()})
     verdicts = {}
     for name, evidence in cells.items():
-        reasons = _reasons(evidence, corrected[name], level)
+        reasons = _reasons(evidence, corrected[name])
         verdicts[name] = CellVerdict(not reasons, corrected[name], reasons, evidence.seeds)
     return verdicts
 
 
-def _reasons(evidence: Evidence, p: float, level: float) -> tuple[str, ...]:
+def _reasons(evidence: Evidence, p: float) -> tuple[str, ...]:
     reasons = []
     if evidence.seen:
         reasons.append(f"{evidence.seen} of {evidence.distinct} tasks are trained on")
     if evidence.distinct < MIN_TASKS:
         reasons.append(f"{evidence.distinct} distinct tasks, fewer than {MIN_TASKS}")
-    not_above = [d.control for d in evidence.differences if d.p > level]
+    not_above = [d.control for d in evidence.differences if d.p > LEVEL]
     if not_above:
         reasons.append(f"not above {', '.join(not_above)}")
-    elif p > level:
+    elif p > LEVEL:
         reasons.append(f"above every control only before Holm's correction (p = {p:.2f})")
     return tuple(reasons)
 
