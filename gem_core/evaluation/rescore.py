@@ -19,13 +19,13 @@ from gem_core.evaluation.evaluation import RESULT_FORMAT, provenance, result_of
 from gem_core.evaluation.folder import TRAINER, EvalDir, ItemLog
 from gem_core.evaluation.items import Item
 from gem_core.evaluation.rows import ItemRow
-from gem_core.evaluation.runner import play_items
+from gem_core.evaluation.runner import ItemPolicy, play_items
 from gem_core.policies.failures import EpisodeOver, ItemError
 from gem_core.runs.directory.run_dir import IfExists, RunDir
 from gem_core.runs.environments.data import make_for_run
 from gem_core.runs.environments.description import describe_environments, in_run
 from gem_core.runs.recipe.recipe import EnvConfig, Recipe, WorkersConfig
-from gem_core.runs.splits import env_key, split_envs
+from gem_core.runs.splits import env_key, run_envs
 from gem_core.runs.tasks import eval_task, train_task
 
 
@@ -102,13 +102,13 @@ def _read_stored(run: RunDir) -> Iterator[_Stored]:
     if run.info["trainer"] == TRAINER:
         yield from _read_evaluated(EvalDir(run.path), recipe)
         return
+    envs = run_envs(recipe)
     for number, (tags, episode) in enumerate(run.episodes()):
         split = tags["split"]
         task = eval_task if split == "eval" else train_task
         env = task(recipe, episode.index).env
         item = Item(number, number, 0, env, episode.seed or 0)
-        config = split_envs(recipe, split)[env]
-        yield _Stored(item, config, env_key(recipe, split, env), episode)
+        yield _Stored(item, *envs[split][env], episode)
 
 
 def _read_evaluated(folder: EvalDir, recipe: Recipe) -> Iterator[_Stored]:
@@ -121,7 +121,7 @@ def _read_evaluated(folder: EvalDir, recipe: Recipe) -> Iterator[_Stored]:
             yield _Stored(item, recipe.env[row.env], key, episode)
 
 
-class _Replay:
+class _Replay(ItemPolicy):
     """Plays stored actions; it is the policy of its own episodes."""
 
     def __init__(self, recipe: Recipe, stored: list[_Stored], log: ItemLog) -> None:
@@ -149,12 +149,6 @@ class _Replay:
             raise ItemError("actions_missing", "the stored actions do not end the episode")
         machine.abort(old.stop_reason, old.error, close=False)  # it was cut off here
         raise EpisodeOver("the episode was cut off here")
-
-    def finish(self, item: int) -> None:
-        """Do nothing: a stored action uses nothing."""
-
-    async def close(self) -> None:
-        """Do nothing: nothing is held open."""
 
     def _machine(self, item: Item) -> EpisodeMachine:
         one = self._stored[item.index]

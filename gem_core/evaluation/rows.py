@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from gem_core.episodes.data import Episode, StopReason
@@ -86,9 +84,3 @@ def error_row(
         usage=usage,
         error=failure,
     )
-
-
-def as_json(row: ItemRow) -> dict[str, Any]:
-    """Return plain JSON types."""
-    plain: dict[str, Any] = msgspec.to_builtins(row)
-    return plain

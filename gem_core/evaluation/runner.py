@@ -28,10 +28,12 @@ class ItemPolicy(Protocol):
         """See `gem_core.episodes.rollout.Policy`; `ItemError` gives up the item alone."""
 
     def finish(self, item: int) -> Usage | None:
-        """Return what an item used, and forget the item."""
+        """Return what an item used, and forget the item; here nothing is counted."""
+        return None
 
     async def close(self) -> None:
-        """Release what is held open."""
+        """Release what is held open; here nothing is."""
+        return
 
 
 async def play_items(

@@ -27,10 +27,11 @@ from typing import Any, NamedTuple, TypeAlias
 
 from gem_core.envs.players import get_player
 from gem_core.errors import UnknownNameError
+from gem_core.evaluation.controls.file import FitRecord
 from gem_core.evaluation.controls.players import random_legal_action
 from gem_core.runs.environments.data import make_for_run
 from gem_core.runs.recipe.recipe import EnvConfig, Recipe
-from gem_core.runs.splits import env_key, split_envs
+from gem_core.runs.splits import run_envs, split_envs
 from gem_core.runs.tasks import Task, train_task
 
 Actions: TypeAlias = tuple[str, ...]
@@ -63,25 +64,7 @@ SLOW = Effort(tasks=24, constants=8, actions=4, starts=1, sweeps=1, length=4)
 """The same for environments whose steps may block, such as those that run programs."""
 
 
-class Fit(NamedTuple):
-    """What was fitted for one environment.
-
-    Attributes:
-        constant: the best constant answer.
-        constant_success: its share of successes on the training tasks.
-        sequence: the best blind sequence.
-        sequence_success: its share of successes on the training tasks.
-        tasks: number of training tasks.
-    """
-
-    constant: str
-    constant_success: float
-    sequence: Actions
-    sequence_success: float
-    tasks: int
-
-
-def fit_blind(recipe: Recipe) -> dict[str, Fit]:
+def fit_blind(recipe: Recipe) -> dict[str, FitRecord]:
     """Fit constants and sequences for the environments of a recipe's evaluation.
 
     Only training tasks of the recipe's run are played, those of the first groups. An environment
@@ -114,10 +97,9 @@ class Arena:
     """
 
     def __init__(self, recipe: Recipe, positions: Sequence[int]) -> None:
-        self._configs = split_envs(recipe, "train")
-        self._envs = {
-            k: make_for_run(self._configs[k], env_key(recipe, "train", k)) for k in positions
-        }
+        envs = run_envs(recipe)["train"]
+        self._configs = [env.config for env in envs]
+        self._envs = {k: make_for_run(*envs[k]) for k in positions}
         self.effort = SLOW if any(env.slow for env in self._envs.values()) else FAST
         self._limits = {k: _limit(recipe, self._configs[k]) for k in positions}
         self.tasks = _tasks(recipe, set(positions), self.effort.tasks)
@@ -210,7 +192,7 @@ def _tasks(recipe: Recipe, positions: set[int], count: int) -> list[Task]:
     return tasks
 
 
-def _fit(arena: Arena) -> Fit:
+def _fit(arena: Arena) -> FitRecord:
     effort = arena.effort
     experts = arena.episodes("expert")
     random = arena.episodes("random")
@@ -225,7 +207,7 @@ def _fit(arena: Arena) -> Fit:
     choices = _choices(experts, random, [a for (a,) in constants], effort)
     ends = [_ascend(arena, start, scores[start], choices) for start in starts]
     sequence, reached = max(ends, key=lambda end: end[1])
-    return Fit(best[0], scores[best][0], sequence, reached[0], len(arena.tasks))
+    return FitRecord(best[0], scores[best][0], sequence, reached[0], len(arena.tasks))
 
 
 def _most_common(episodes: Sequence[Actions], count: int) -> list[str]:

@@ -25,11 +25,19 @@ CONTROLS = (*PLAYERS, *STARTS)
 
 
 class FitRecord(msgspec.Struct, frozen=True):
-    """What was fitted for an environment, see `gem_core.evaluation.controls.blind.Fit`."""
+    """What `gem_core.evaluation.controls.blind` fitted for an environment.
+
+    Attributes:
+        constant: the best constant answer.
+        constant_success: its share of successes on the training tasks.
+        sequence: the best blind sequence.
+        sequence_success: its share of successes on the training tasks.
+        tasks: number of training tasks.
+    """
 
     constant: str
     constant_success: float
-    sequence: list[str]
+    sequence: tuple[str, ...]
     sequence_success: float
     tasks: int
 
@@ -66,10 +74,7 @@ def write_controls(folder: Path, controls: Controls) -> None:
 
 
 def read_controls(path: Path) -> Controls:
-    """Read a file that `write_controls` wrote.
-
-    Args:
-        path: the file, or its folder.
+    """Read a file that `write_controls` wrote; ``path`` names it or its folder.
 
     Raises:
         RunError: there is none, or it is damaged.
@@ -79,7 +84,4 @@ def read_controls(path: Path) -> Controls:
         data = run_files.read_object(file)
     except FileNotFoundError:
         raise RunError(f"There is no {file}: `gem-core controls` makes it.") from None
-    try:
-        return msgspec.convert(data, Controls)
-    except msgspec.ValidationError as error:
-        raise RunError(f"{file} is damaged: {error}") from None
+    return run_files.convert(data, Controls, str(file))

@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
 from msgspec.structs import replace
 
 from gem_core.errors import GemError
 from gem_core.evaluation.contenders import Contender, LocalModel
-from gem_core.evaluation.controls.blind import Fit, fit_blind
+from gem_core.evaluation.controls.blind import fit_blind
 from gem_core.evaluation.controls.file import (
     CONTROLS,
     FORMAT,
@@ -116,7 +115,7 @@ def play_controls(
     return controls
 
 
-def _contenders(fits: Mapping[str, Fit], start: str | None) -> dict[str, Contender]:
+def _contenders(fits: Mapping[str, FitRecord], start: str | None) -> dict[str, Contender]:
     constants = {env: [fit.constant] for env, fit in fits.items()}
     contenders: dict[str, Contender] = {
         "random": RandomLegalPlayer(),
@@ -134,7 +133,9 @@ def _greedy(subject: EvaluationSubject) -> EvaluationSubject:
     return subject._replace(recipe=replace(recipe, eval=greedy))
 
 
-def _collect(trained: Trained, fits: Mapping[str, Fit], start: str | None, out: Path) -> Controls:
+def _collect(
+    trained: Trained, fits: Mapping[str, FitRecord], start: str | None, out: Path
+) -> Controls:
     played = [name for name in CONTROLS if start is not None or name not in STARTS]
     outcomes = {name: _outcomes(EvalDir(out / name)) for name in played}
     origin = provenance(EvalDir(out / played[-1]).run)
@@ -146,7 +147,7 @@ def _collect(trained: Trained, fits: Mapping[str, Fit], start: str | None, out: 
         tasks=list(trained.counts),
         outcomes=outcomes,
         success={name: float(task_means(texts).mean()) for name, texts in outcomes.items()},
-        fit={env: msgspec.convert(fit._asdict(), FitRecord) for env, fit in fits.items()},
+        fit=dict(fits),
         start=None if start is None else Path(start).name,
         **origin,
     )

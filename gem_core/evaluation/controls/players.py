@@ -13,7 +13,7 @@ from gem_core.episodes.data import Completion
 from gem_core.episodes.rollout import Request
 from gem_core.evaluation.contenders import play_without_tokens
 from gem_core.evaluation.items import Item
-from gem_core.evaluation.runner import Record
+from gem_core.evaluation.runner import ItemPolicy, Record
 from gem_core.runs.recipe.recipe import Recipe
 
 DRAWS = 50
@@ -65,7 +65,7 @@ class RandomLegalPlayer:
         play_without_tokens(recipe, items, _RandomLegal(), record)
 
 
-class _Blind:
+class _Blind(ItemPolicy):
     """`gem_core.evaluation.runner.ItemPolicy` of `BlindPlayer`."""
 
     def __init__(self, sequences: Sequences) -> None:
@@ -75,24 +75,12 @@ class _Blind:
         actions = self._sequences[request.machine.env_id]
         return Completion([], text=actions[request.machine.turn % len(actions)])
 
-    def finish(self, item: int) -> None:
-        """Do nothing: an item has no state."""
 
-    async def close(self) -> None:
-        """Do nothing: nothing is held open."""
-
-
-class _RandomLegal:
+class _RandomLegal(ItemPolicy):
     """`gem_core.evaluation.runner.ItemPolicy` of `RandomLegalPlayer`."""
 
     async def complete(self, request: Request) -> Completion:
         return Completion([], text=random_legal_action(request.machine.env, Random(request.seed)))
-
-    def finish(self, item: int) -> None:
-        """Do nothing: an item has no state."""
-
-    async def close(self) -> None:
-        """Do nothing: nothing is held open."""
 
 
 def random_legal_action(env: Env, rng: Random) -> str:

@@ -59,14 +59,14 @@ def own_corpus(recipe: Recipe) -> list[str]:
     """
     from gem_core.runs.environments.data import make_for_run
     from gem_core.runs.recipe.templates import recipe_template
-    from gem_core.runs.splits import env_key, split_envs
+    from gem_core.runs.splits import run_envs
 
     of_chat = recipe.context.template == "chat"
     template = get_template("qwen3_general") if of_chat else recipe_template(recipe.context)
     texts = []
-    for number, config in enumerate(split_envs(recipe, "train")):
+    for config, key in run_envs(recipe)["train"]:
         for episode in range(OWN_EPISODES):
-            env = make_for_run(config, env_key(recipe, "train", number))
+            env = make_for_run(config, key)
             texts.append(_half_expert(env, config.id, template, _OWN_SEED - episode))
             env.close()
     return texts
