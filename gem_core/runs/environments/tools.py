@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
 from gem_core.env.interface import Env, Wrapper
@@ -66,21 +66,14 @@ def _made(name: str, options: dict[str, Any], key: str, native: bool) -> Tool:
 
 def native_functions(env: Env) -> list[dict[str, Any]]:
     """Return what the chat template is to describe: the tools of `ToolUse.native`, else none."""
-    layer = env
-    while isinstance(layer, Wrapper):
-        if isinstance(layer, ToolEnv):
-            return layer.functions if layer.native else []
-        layer = layer.env
-    return []
+    outermost = next(_tool_layers(env), None)
+    return outermost.functions if outermost is not None and outermost.native else []
 
 
 def count_tokens_with(env: Env, encode: Callable[[str], list[int]]) -> None:
     """Let the budgets of tools' results be counted in tokens of the model."""
-    layer = env
-    while isinstance(layer, Wrapper):
-        if isinstance(layer, ToolEnv):
-            layer.count_tokens = _Count(encode)
-        layer = layer.env
+    for layer in _tool_layers(env):
+        layer.count_tokens = _Count(encode)
 
 
 class _Count:
@@ -127,12 +120,16 @@ def tools_key(config: EnvConfig) -> str:
 
 
 def _tools_of(env: Env) -> list[Tool]:
-    layer = env
-    while isinstance(layer, Wrapper):
-        if isinstance(layer, ToolEnv):
-            return list(layer.tools.values())
-        layer = layer.env
-    return []
+    outermost = next(_tool_layers(env), None)
+    return [] if outermost is None else list(outermost.tools.values())
+
+
+def _tool_layers(env: Env) -> Iterator[ToolEnv]:
+    """Yield the wrappers that have tools, the outermost first."""
+    while isinstance(env, Wrapper):
+        if isinstance(env, ToolEnv):
+            yield env
+        env = env.env
 
 
 def _digest(data: Any) -> str:
