@@ -7,7 +7,6 @@ that a user is told is the line that is checked.
 from __future__ import annotations
 
 import re
-import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,11 +14,6 @@ from typing import Any
 import msgspec
 
 from gem_core.errors import unknown
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 FILE = Path(__file__).with_name("install.toml")
 DRIVERS = {"12": "525", "13": "580"}
@@ -92,7 +86,7 @@ def requirement(extra: str) -> str:
 @cache
 def stacks() -> dict[str, Stack]:
     """Return the stack of every trainer in the file, by the trainer's name."""
-    data: dict[str, Any] = tomllib.loads(FILE.read_text(encoding="utf-8"))
+    data: dict[str, Any] = msgspec.toml.decode(FILE.read_bytes())
     for name, table in data.items():
         by_name, wanted = f"gem-core[{name}]", requirement(name)
         table["lines"] = [line.replace(by_name, wanted) for line in table["lines"]]

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from gem_core.env.registration.entry_points import list_entry_points
 from gem_core.errors import RecipeError, did_you_mean
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
 
 LISTS = ("env", "eval.env")
 """The keys of a recipe that are lists of tables."""
@@ -185,8 +180,9 @@ def parse_override(text: str) -> dict[str, Any]:
     key = re.sub(r"[+~][\w+~-]*", lambda part: f'"{part[0]}"', key)
     for candidate in (value, f'"{value}"'):
         try:
-            return tomllib.loads(f"{key} = {candidate}")
-        except tomllib.TOMLDecodeError:
+            parsed: dict[str, Any] = msgspec.toml.decode(f"{key} = {candidate}")
+            return parsed
+        except msgspec.DecodeError:
             continue
     raise RecipeError(f"Override {text!r}: {value!r} is not a TOML value.")
 
@@ -216,7 +212,7 @@ def is_recipe_file(name: str | Path) -> bool:
 def _reader(suffix: str) -> Callable[[str], dict[str, Any]] | None:
     """Return what reads the text of a recipe with this ending, if there is something."""
     if suffix == ".toml":
-        return tomllib.loads
+        return msgspec.toml.decode
     for point in list_entry_points(FORMATS):
         if point.name == suffix.removeprefix("."):
             loaded: Callable[[str], dict[str, Any]] = point.load()
@@ -236,7 +232,7 @@ def _read(source: str | Path, kind: str) -> dict[str, Any]:
         known = shipped(kind)
         if str(source) not in known:
             raise RecipeError(_no_such_recipe(str(source), kind, known))
-        path, reader = known[str(source)], tomllib.loads
+        path, reader = known[str(source)], msgspec.toml.decode
     try:
         return reader(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -244,7 +240,7 @@ def _read(source: str | Path, kind: str) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         place = f"byte 0x{error.object[error.start]:02x} at position {error.start}"
         raise RecipeError(f"{path} is not UTF-8 text ({place}): save it as UTF-8.") from None
-    except tomllib.TOMLDecodeError as error:
+    except msgspec.DecodeError as error:
         raise RecipeError(f"{path} is not valid TOML: {error}.") from None
     except RecipeError as error:
         raise RecipeError(f"{path}: {error}") from None
