@@ -6,7 +6,6 @@ evaluation (`gem_core.runs.tasks.eval_task`).
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -14,7 +13,7 @@ import msgspec
 import numpy as np
 
 from gem_core.errors import GemError
-from gem_core.runs.directory.files import open_to_append
+from gem_core.runs.directory.files import append_line
 from gem_core.runs.directory.run_dir import RunDir
 
 FILE = "outcomes.jsonl"
@@ -36,8 +35,7 @@ class TaskOutcome(msgspec.Struct, frozen=True):
 
 def add_outcome(run: RunDir, outcome: TaskOutcome) -> None:
     """Append a line to the file of a run."""
-    with os.fdopen(open_to_append(run.path / FILE), "ab") as file:
-        file.write(msgspec.json.encode(outcome) + b"\n")
+    append_line(run.path / FILE, msgspec.to_builtins(outcome))
 
 
 def read_outcomes(run: RunDir) -> dict[tuple[str, bool], TaskOutcome]:

@@ -7,8 +7,6 @@ line that it wrote to ``metrics.jsonl``.
 
 from __future__ import annotations
 
-import json
-import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -17,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gem_core.errors import RunError, error_line
-from gem_core.runs.directory.files import open_to_append
+from gem_core.runs.directory.files import append_line
 from gem_core.runs.directory.records import SessionLine, StepLine
 from gem_core.runs.directory.run_dir import SESSIONS_FILE, RunDir
 from gem_core.runs.hardware import installed_versions
@@ -100,9 +98,7 @@ class SessionLog:
 
     def _append(self, event: str, data: dict[str, Any], when: float | None = None) -> None:
         line = {"event": event, "time": time.time() if when is None else when, **data}
-        descriptor = open_to_append(self._run.path / SESSIONS_FILE)
-        with os.fdopen(descriptor, "a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
+        append_line(self._run.path / SESSIONS_FILE, line)
 
 
 @contextmanager

@@ -88,6 +88,12 @@ def open_to_append(path: str | Path) -> int:
     return descriptor
 
 
+def append_line(path: Path, data: Any) -> None:
+    """Append a line of JSON to a file, see `open_to_append`."""
+    with os.fdopen(open_to_append(path), "a", encoding="utf-8") as file:
+        file.write(json.dumps(data) + "\n")
+
+
 def refuse_link(path: Path) -> Path:
     """Return ``path``, a file of a run that something else writes.
 

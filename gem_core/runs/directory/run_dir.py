@@ -243,7 +243,8 @@ class RunDir:
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         """Append the metrics of training step ``step`` (1-based: after that many updates)."""
-        self._append("metrics.jsonl", {"step": step, "time": time.time(), **metrics})
+        row = {"step": step, "time": time.time(), **metrics}
+        run_files.append_line(self.path / "metrics.jsonl", row)
 
     def log_eval(
         self, step: int, when: str, metrics: Mapping[str, Any], engine: str | None = None
@@ -257,7 +258,8 @@ class RunDir:
             engine: name and version of what played it; ``None`` = the trainer's own engine.
         """
         named = {} if engine is None else {"engine": engine}
-        self._append("evals.jsonl", {"step": step, "when": when, **named, **metrics})
+        row = {"step": step, "when": when, **named, **metrics}
+        run_files.append_line(self.path / "evals.jsonl", row)
 
     def log_episodes(
         self,
@@ -381,10 +383,6 @@ class RunDir:
             raise RunError(
                 f"{self.path} has no {name}: it is not a run directory, or the run did not finish."
             ) from None
-
-    def _append(self, name: str, row: Mapping[str, Any]) -> None:
-        with os.fdopen(run_files.open_to_append(self.path / name), "a", encoding="utf-8") as file:
-            file.write(json.dumps(row) + "\n")
 
 
 def continue_from(recipe: Recipe, run: RunDir) -> Recipe:
