@@ -40,11 +40,9 @@ class _Sender:
         self.name = name
         self.error = ""
         self._run = run
-        state = _read(run).get(name, {})
-        self._step: int = state.get("step", 0)
-        self._evals: list[str] = state.get("evals", [])
+        self._state = _read(run).get(name, _State())
         params = {"trainer": run.info["trainer"], **flatten(run.recipe.to_dict())}
-        facts = RunFacts(run.path.name, project, run.path, params, state.get("id", ""))
+        facts = RunFacts(run.path.name, project, run.path, params, self._state.id)
         self._tracker: Tracker = open_tracker(name, facts)
 
     def send(self) -> None:
@@ -71,24 +69,24 @@ class _Sender:
 
         A step that a resumed run repeats is not sent again: trackers keep the first values.
         """
-        rows = [(row["step"], "", row) for row in self._run.metrics() if row["step"] > self._step]
+        rows = [
+            (row["step"], "", row) for row in self._run.metrics() if row["step"] > self._state.step
+        ]
         for row in self._run.evals():
             key = f"{row['when']} {row['step']}"
-            if key not in self._evals:
+            if key not in self._state.evals:
                 rows.append((row["step"], key, row))
         for step, key, row in sorted(rows, key=lambda entry: entry[:2]):
             self._tracker.log(step, _numbers(row, "eval/" if key else ""))
             if key:
-                self._evals.append(key)
+                self._state.evals.append(key)
             else:
-                self._step = step
+                self._state.step = step
 
     def _write(self) -> None:
-        state = {**_read(self._run), self.name: self._state()}
-        write_object(self._run.path / STATE, state)
-
-    def _state(self) -> dict[str, Any]:
-        return {"id": self._tracker.id, "step": self._step, "evals": self._evals}
+        self._state.id = self._tracker.id
+        states = {**_read(self._run), self.name: self._state}
+        write_object(self._run.path / STATE, msgspec.to_builtins(states))
 
 
 @contextmanager
@@ -147,13 +145,11 @@ def _numbers(row: Mapping[str, Any], prefix: str) -> dict[str, float]:
     }
 
 
-def _read(run: RunDir) -> dict[str, Any]:
+def _read(run: RunDir) -> dict[str, _State]:
     path = run.path / STATE
     try:
-        state = read_object(path)
-        convert(state, dict[str, _State], str(path))
+        return convert(read_object(path), dict[str, _State], str(path))
     except FileNotFoundError:
         return {}
     except RunError as error:
         raise RunError(f"{error} Delete it, and everything is sent again.") from error
-    return state
