@@ -10,16 +10,18 @@ from gem_core.errors import MissingDependencyError, RunError
 from gem_core.runs.directory.run_dir import RunDir
 
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")  # Okabe and Ito
+WINDOW = 10
+"""Steps of the running mean."""
 _PALETTE = 96  # colours: a quarter of the file size without a visible difference
 _NAMES = {"success/mean": "success rate", "reward/mean": "return (undiscounted)"}
 
 
 def learning_curve(
-    runs: Iterable[RunDir], path: str | Path, *, metric: str = "success/mean", window: int = 10
+    runs: Iterable[RunDir], path: str | Path, *, metric: str = "success/mean"
 ) -> Path:
     """Draw a training metric over the steps, one colour per trainer and recipe, and save the plot.
 
-    The thick line is the mean of the last ``window`` steps over the seeds of its colour; thin lines
+    The thick line is the mean of the last `WINDOW` steps over the seeds of its colour; thin lines
     are the single seeds, or the single steps where there is one seed. Points with bars are
     evaluations and their 95 % intervals.
 
@@ -27,7 +29,6 @@ def learning_curve(
         runs: at least one run with metrics.
         path: the file; its suffix determines the format.
         metric: a name in ``metrics.jsonl``.
-        window: number of steps of the running mean.
 
     Raises:
         MissingDependencyError: matplotlib is missing.
@@ -38,7 +39,7 @@ def learning_curve(
         groups.setdefault(_label(run), []).append(run)
     figure, ((axes,),) = new_figure()
     for colour, (label, members) in zip(_cycle(len(groups)), groups.items(), strict=True):
-        _draw(axes, members, label, colour, metric, window)
+        _draw(axes, members, label, colour, metric)
     axes.set_xlabel("training step")
     axes.set_ylabel(_NAMES.get(metric, metric))
     if metric == "success/mean":
@@ -60,16 +61,14 @@ def running_mean(values: Sequence[float], window: int) -> list[float]:
     return means
 
 
-def _draw(
-    axes: Any, runs: Sequence[RunDir], label: str, colour: str, metric: str, window: int
-) -> None:
+def _draw(axes: Any, runs: Sequence[RunDir], label: str, colour: str, metric: str) -> None:
     curves = []
     for run in runs:
         start = run.recipe.train.start  # a run that continues another one is drawn after it
         points = {start + row["step"]: row[metric] for row in run.metrics() if metric in row}
         if not points:
             raise RunError(f"{run.path} has no metric {metric!r} in metrics.jsonl.")
-        curve = dict(zip(points, running_mean(list(points.values()), window), strict=True))
+        curve = dict(zip(points, running_mean(list(points.values()), WINDOW), strict=True))
         thin = points if len(runs) == 1 else curve
         axes.plot(list(thin), list(thin.values()), color=colour, lw=0.8, alpha=0.4)
         _draw_evaluations(axes, run, colour, metric)

@@ -76,21 +76,18 @@ def make_backend(
     return backend
 
 
-def get_shared_backend(
-    level: str | None = None, *, programs: bool = False, backend: str | None = None
-) -> Backend:
+def get_shared_backend(level: str | None = None, *, programs: bool = False) -> Backend:
     """Return the back end that the parts of this process share, made at the first call.
 
     Args:
         level: the level that is needed, see `make_backend`.
         programs: see `make_backend`; such a back end is another one.
-        backend: its name; ``None``: see `choose_backend`.
 
     Raises:
         SandboxUnavailable: this machine does not offer it.
         SandboxError: see `make_backend`.
     """
-    name = choose_backend(backend)
+    name = choose_backend()
     needed = choose_level(level)
     with _lock:
         key = (os.getpid(), name, needed, programs)

@@ -25,9 +25,6 @@ LEVELS = {
 DEFAULTS = ("strict", "confined", "limited")
 """The levels of which the strongest that the machine offers is the default."""
 
-SERVED = ("strict", "confined", "limited", "container")
-"""The levels with a server: those that have sessions."""
-
 
 def choose_level(level: str | None) -> str | None:
     """Return the level that is asked for, by an argument or by `VARIABLE`; ``None``: the default.

@@ -7,7 +7,6 @@ from typing import Any
 
 from gem_core.env.remote.env import RemoteCallsEnv
 from gem_core.env.remote.outcome import Outcome
-from gem_core.env.spec import EnvSpec
 from gem_core.errors import EpisodeStateError
 from gem_core.execution.workers.pool import WorkerPool
 from gem_core.execution.workers.records import Answer
@@ -28,7 +27,6 @@ class WorkerEnv(RemoteCallsEnv):
         deadline_s: wall seconds of one call.
         answer: ``answer(name, value)`` is what the environment gets from
             `gem_core.execution.workers.child.ask`; it is called in a thread of this process.
-        spec: what is shown as `spec` until the first reset.
     """
 
     def __init__(
@@ -38,12 +36,10 @@ class WorkerEnv(RemoteCallsEnv):
         *,
         deadline_s: float = DEADLINE_S,
         answer: Answer | None = None,
-        spec: EnvSpec | None = None,
     ) -> None:
         super().__init__(deadline_s)
         self._pool = pool
         self._handle = pool.handle(builder, answer)
-        self.spec = spec
 
     @property
     def pool(self) -> WorkerPool:
