@@ -22,12 +22,12 @@ def with_result(call: WorkerCall, facts: bytes | None, result: bytes) -> Callabl
 
 def with_error(call: WorkerCall, error: BaseException) -> Callable[[], None]:
     """Return what makes a call raise an error."""
-    return partial(_set_error, call.future, error)
+    return partial(call.future.set_exception, error)
 
 
 def without_result(call: WorkerCall) -> Callable[[], None]:
     """Return what ends a call whose result nobody waits for."""
-    return partial(_set_value, call.future, (None, None))
+    return partial(call.future.set_result, (None, None))
 
 
 def _set_result(future: Outcome[Any], facts: bytes | None, result: bytes) -> None:
@@ -35,14 +35,6 @@ def _set_result(future: Outcome[Any], facts: bytes | None, result: bytes) -> Non
         value = pickle.loads(result), None if facts is None else pickle.loads(facts)
     except BaseException as error:  # classes of the environment, in the thread of the pool
         text = f"what the environment returned cannot be read here: {error_line(error)}"
-        _set_error(future, TypeError(text))
+        future.set_exception(TypeError(text))
     else:
-        _set_value(future, value)
-
-
-def _set_value(future: Outcome[Any], value: tuple[Any, dict[str, Any] | None]) -> None:
-    future.set_result(value)
-
-
-def _set_error(future: Outcome[Any], error: BaseException) -> None:
-    future.set_exception(error)
+        future.set_result(value)
