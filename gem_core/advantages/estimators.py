@@ -12,7 +12,12 @@ import numpy as np
 
 from gem_core.advantages._arrays import BoolArray, FloatArray, IntArray
 from gem_core.advantages.batch import TurnBatch, on_valid_turns
-from gem_core.advantages.registry import register_estimator
+from gem_core.advantages.registry import (
+    EstimatorNeeds,
+    check_needs,
+    register_estimator,
+    require_unit,
+)
 from gem_core.advantages.stats import (
     FLOOR,
     Moments,
@@ -24,13 +29,12 @@ from gem_core.advantages.stats import (
     normalise,
     sums_by,
 )
-from gem_core.errors import AdvantageError
 
 
 @on_valid_turns
 def discounted_returns(batch: TurnBatch, gamma: float) -> FloatArray:
     """Return G_t = r_t + gamma * G_{t+1} for each turn, float64 [N]; ``bootstrap`` is not read."""
-    return _backward(batch.rewards, batch.ends, _unit("gamma", gamma))
+    return _backward(batch.rewards, batch.ends, require_unit("gamma", gamma))
 
 
 @register_estimator("reinforce", ignores=("lam",))
@@ -164,13 +168,9 @@ def gae(
     Raises:
         AdvantageError: the batch has turns but no values.
     """
-    if batch.values is None and len(batch):
-        raise AdvantageError(
-            "gae needs TurnBatch.values: V(s_t) at the last prompt token of each turn. "
-            "Without a critic, use 'rebn' or 'reinforce'."
-        )
-    gamma = _unit("gamma", gamma)
-    lam = _unit("lam", lam)
+    check_needs("gae", EstimatorNeeds(values=True), batch)
+    gamma = require_unit("gamma", gamma)
+    lam = require_unit("lam", lam)
     ends = batch.ends
     values = np.zeros(len(batch)) if batch.values is None else batch.values
     after = np.append(values[1:], 0.0)[: len(batch)]
@@ -250,11 +250,7 @@ def _group_deviations(
     batch: TurnBatch, name: str, floor: float
 ) -> tuple[IntArray, IntArray, FloatArray, Moments]:
     """Return the episode of each turn [N], the group and R - mean of each episode [E], moments."""
-    if batch.group is None and len(batch):
-        raise AdvantageError(
-            f"{name} needs TurnBatch.group: without it, each episode is alone in its group and all "
-            "advantages are 0. Give the initial state of each episode, several episodes per state."
-        )
+    check_needs(name, EstimatorNeeds(groups=True), batch)
     starts = batch.starts
     of_turn = np.cumsum(starts) - 1
     returns = sums_by(of_turn, batch.rewards, int(starts.sum()))
@@ -262,9 +258,3 @@ def _group_deviations(
     m = moments(returns, groups, int(groups.max(initial=-1)) + 1)
     deviation = np.where(is_constant(m, floor)[groups], 0.0, returns - m.mean[groups])
     return of_turn, groups, deviation, m
-
-
-def _unit(name: str, number: float) -> float:
-    if not 0.0 <= number <= 1.0:
-        raise AdvantageError(f"{name} must be in [0, 1], got {number!r}.")
-    return float(number)

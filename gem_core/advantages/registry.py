@@ -194,11 +194,10 @@ def compute_advantages(
         )
     estimator = get_estimator(name)
     check_options(name, options)
-    for label, number in (("gamma", gamma), ("lam", lam)):
-        if not 0.0 <= number <= 1.0:
-            raise AdvantageError(f"{label} must be in [0, 1], got {number!r}.")
+    require_unit("gamma", gamma)
+    require_unit("lam", lam)
     valid = batch.valid()
-    _check_needs(name, _declared(estimator), valid)
+    check_needs(name, _declared(estimator), valid)
     result = np.asarray(
         estimator(valid, gamma=gamma, lam=lam, reduce=reduce, **options), dtype=np.float64
     )
@@ -293,7 +292,14 @@ def _declared(estimator: object) -> EstimatorNeeds:
     return needs
 
 
-def _check_needs(name: str, needs: EstimatorNeeds, batch: TurnBatch) -> None:
+def require_unit(name: str, number: float) -> float:
+    """Return a number if it is in [0, 1]; else raise AdvantageError."""
+    if not 0.0 <= number <= 1.0:
+        raise AdvantageError(f"{name} must be in [0, 1], got {number!r}.")
+    return float(number)
+
+
+def check_needs(name: str, needs: EstimatorNeeds, batch: TurnBatch) -> None:
     """Raise AdvantageError where ``batch`` has turns, and lacks what the estimator needs."""
     if needs.values and batch.values is None and len(batch):
         raise AdvantageError(
