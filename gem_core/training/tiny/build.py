@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import torch
 import transformers
 from safetensors.torch import save_file
 
+from gem_core.evaluation.local import one_torch_thread
 from gem_core.runs.recipe.recipe import Recipe
 from gem_core.training.tiny.corpus import corpus, own_corpus
 from gem_core.training.tiny.model import initial_model, write_config
@@ -41,21 +39,10 @@ def build(recipe: Recipe, settings: dict[str, Any], folder: Path) -> None:
     guessed: Counter[str] = Counter()
     imitation = imitation_of(recipe)
     episodes = expert_episodes(recipe, hf, imitation.steps * imitation.batch, guessed)
-    with _one_thread():
+    with one_torch_thread():  # the matrices are tiny
         model = initial_model(folder, recipe.seed)
         losses = clone(model, episodes, imitation)
     weights = {name: w.detach().contiguous() for name, w in model.named_parameters()}
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     (folder / "model.safetensors").chmod(0o644)  # safetensors writes 0600
     write_record(folder, settings, episodes, guessed, losses, time.perf_counter() - began)
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Use one torch thread: the matrices are tiny, and sums are the same on every machine."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
