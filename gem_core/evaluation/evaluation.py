@@ -19,6 +19,7 @@ from gem_core.evaluation.rows import ItemRow
 from gem_core.evaluation.summary import summarise_rows
 from gem_core.runs.directory.run_dir import IfExists, RunDir
 from gem_core.runs.environments.description import describe_environments, in_run
+from gem_core.runs.hardware import made_with
 from gem_core.runs.recipe.recipe import Recipe
 
 RESULT_FORMAT = 1
@@ -137,10 +138,4 @@ def result_of(rows: Sequence[ItemRow], samples: int) -> dict[str, Any]:
 def provenance(run: RunDir) -> dict[str, Any]:
     """Return where a result was made."""
     info = run.info
-    return {
-        "data": info.get("environments"),
-        "versions": info["versions"],
-        "hardware": {key: info[key] for key in ("platform", "processor", "cores", "gpus")},
-        "python": info["python"],
-        "commit": info["commit"],
-    }
+    return {"data": info.get("environments"), **made_with(info)}

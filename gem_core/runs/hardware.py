@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,16 @@ def describe_machine() -> dict[str, Any]:
         "commit": commit(),
         "command": redact_command(sys.argv),
         "started": time.time(),
+    }
+
+
+def made_with(info: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a result keeps of ``run.json``: versions, hardware and commit."""
+    return {
+        "versions": info["versions"],
+        "hardware": {key: info[key] for key in ("platform", "processor", "cores", "gpus")},
+        "python": info["python"],
+        "commit": info["commit"],
     }
 
 

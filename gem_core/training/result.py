@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from gem_core.runs.directory.run_dir import RunDir
+from gem_core.runs.hardware import made_with
 from gem_core.runs.recipe.recipe import Recipe
 from gem_core.training.greedy import greedy_figures
 from gem_core.training.sessions import read_sessions, total_seconds
@@ -59,8 +60,5 @@ def training_result(
         # Of all sessions; rollout, update and sync without the steps that a later one repeated.
         "seconds": {phase: round(value, 2) for phase, value in seconds.items()},
         "sessions": [session.summary() for session in sessions],
-        "versions": info["versions"],
-        "hardware": {key: info[key] for key in ("platform", "processor", "cores", "gpus")},
-        "python": info["python"],
-        "commit": info["commit"],
+        **made_with(info),
     }
