@@ -47,20 +47,10 @@ def evaluate(
         `gem_core.episodes.metrics.episode_metrics` and ``success/low``, ``success/high`` (95 %
         Wilson interval), ``seconds``.
     """
-    return play_and_summarise(recipe, model_dir, episodes)[1]
-
-
-def play_and_summarise(
-    recipe: Recipe,
-    model_dir: str | Path,
-    episodes: int | None = None,
-    envs: RunEnvs | None = None,
-) -> tuple[list[Episode], dict[str, float]]:
-    """Do what `evaluate` does, with its environments where they are known; return episodes, too."""
     began = time.perf_counter()
-    played = evaluation_episodes(recipe, model_dir, episodes, envs)
+    played = evaluation_episodes(recipe, model_dir, episodes)
     release_memory()  # a trainer that runs next in this process needs it
-    return played, {**summarise(played), "seconds": time.perf_counter() - began}
+    return {**summarise(played), "seconds": time.perf_counter() - began}
 
 
 def evaluation_episodes(
@@ -69,7 +59,7 @@ def evaluation_episodes(
     episodes: int | None = None,
     envs: RunEnvs | None = None,
 ) -> list[Episode]:
-    """Play evaluation episodes with a saved model; arguments as of `play_and_summarise`.
+    """Play evaluation episodes with a saved model; arguments as of `evaluate`.
 
     Raises:
         GemError: more than half of the episodes failed.
@@ -90,10 +80,7 @@ def load_policy(
 ) -> Iterator[tuple[MachineFactory, HFPolicy, int]]:
     """Load a saved model; yield what makes machines, the policy, and its sequences per pass.
 
-    Args:
-        recipe: environments, context, limits, ``sampling`` and ``eval``.
-        model_dir: Hugging Face directory or id, including a tokenizer.
-        envs: the environments, where they are known.
+    The model is a Hugging Face directory or id, including a tokenizer.
 
     Raises:
         RecipeError: there is no such model, or its files cannot be read.

@@ -8,6 +8,8 @@ from time import perf_counter
 from typing import NamedTuple
 
 from gem_core.evaluation.outcomes import as_text
+from gem_core.evaluation.stats import summarise
+from gem_core.policies.gpu import release_memory
 from gem_core.runs.recipe.recipe import Recipe
 from gem_core.runs.splits import RunEnvs
 
@@ -32,35 +34,23 @@ def measure(
 ) -> Measurement:
     """Play the evaluation episodes of a recipe with a saved model, by its ``eval.engine``.
 
-    Args:
-        recipe: the experiment.
-        model_dir: Hugging Face directory or id, including a tokenizer.
-        log: gets what an engine in a process of its own prints.
-        envs: the environments, where they are known (`gem_core.runs.splits.run_envs`).
+    ``log`` gets what an engine in a process of its own prints.
 
     Raises:
         GemError: more than half of the episodes failed, or the engine's process did.
     """
-    if recipe.eval.engine == "vllm":
-        return _by_vllm(recipe, model_dir, log)
-    from gem_core.evaluation.local import play_and_summarise
-
-    episodes, metrics = play_and_summarise(recipe, model_dir, envs=envs)
-    outcomes = as_text(episode.success for episode in episodes)
-    return Measurement(metrics, f"transformers {version('transformers')}", outcomes)
-
-
-def _by_vllm(recipe: Recipe, model_dir: str | Path, log: Path) -> Measurement:
-    from gem_core.evaluation.child import episodes_by_vllm
-    from gem_core.evaluation.stats import summarise
-
     began = perf_counter()
-    answer = episodes_by_vllm(recipe, model_dir, log)
-    metrics = {
-        **summarise(answer.episodes),
-        "time/load": answer.load_s,
-        "time/engine": answer.engine_s,
-        "seconds": perf_counter() - began,
-    }
-    outcomes = as_text(episode.success for episode in answer.episodes)
-    return Measurement(metrics, f"vllm {answer.version}", outcomes)
+    if recipe.eval.engine == "vllm":
+        from gem_core.evaluation.child import episodes_by_vllm
+
+        answer = episodes_by_vllm(recipe, model_dir, log)
+        episodes, engine = answer.episodes, f"vllm {answer.version}"
+        times = {"time/load": answer.load_s, "time/engine": answer.engine_s}
+    else:
+        from gem_core.evaluation.local import evaluation_episodes
+
+        episodes = evaluation_episodes(recipe, model_dir, envs=envs)
+        engine, times = f"transformers {version('transformers')}", {}
+        release_memory()  # a trainer that runs next in this process needs it
+    metrics = {**summarise(episodes), **times, "seconds": perf_counter() - began}
+    return Measurement(metrics, engine, as_text(episode.success for episode in episodes))
