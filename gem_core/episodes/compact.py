@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, TypeAlias
-
 import msgspec
 
-from gem_core.errors import KindError
+from gem_core.episodes.limits import AtLeastOne, require_kinds
 
-_AtLeastOne: TypeAlias = Annotated[int, msgspec.Meta(ge=1)]
 PROMPT = (
     "The earlier turns will be removed. Sum up what you need from them to go on: what you know, "
     "what you have tried, and what you want to do next."
@@ -19,19 +16,15 @@ PROMPT = (
 class Compact(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The settings of ``history = "compact"``."""
 
-    budget: _AtLeastOne
+    budget: AtLeastOne
     """Tokens that a prompt may have; instead of a longer one the policy gets the request."""
     prompt: str = PROMPT
     """The request, in the place of the observation."""
-    max_tokens: _AtLeastOne = 256
+    max_tokens: AtLeastOne = 256
     """Tokens that the policy may sample in a summary."""
     trained: bool = True
     """Whether summaries are trained on; if not, they are masked and in no statistic."""
 
     def __post_init__(self) -> None:
         """Check the values. Raises KindError: one is of another kind, or out of its range."""
-        for field in msgspec.structs.fields(self):  # msgspec checks only what it decodes
-            try:
-                msgspec.convert(getattr(self, field.name), field.type)
-            except msgspec.ValidationError as error:
-                raise KindError(f"Compact({field.name}=): {error}.") from None
+        require_kinds(self)

@@ -10,20 +10,20 @@ import msgspec
 
 from gem_core.errors import KindError
 
-_AtLeastOne: TypeAlias = Annotated[int, msgspec.Meta(ge=1)]
+AtLeastOne: TypeAlias = Annotated[int, msgspec.Meta(ge=1)]
 _Seconds: TypeAlias = Annotated[float, msgspec.Meta(gt=0, le=sys.float_info.max)]
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Limits on one episode. None of them is part of the task."""
 
-    max_tokens_per_turn: _AtLeastOne = 4096
+    max_tokens_per_turn: AtLeastOne = 4096
     """Tokens that the policy may sample in one turn."""
-    max_turns: _AtLeastOne | None = None
+    max_turns: AtLeastOne | None = None
     """Turns of an episode; ``None`` = the environment alone decides."""
-    max_context_tokens: _AtLeastOne | None = None
+    max_context_tokens: AtLeastOne | None = None
     """Tokens of the prompt and the completion of any turn: the model's context."""
-    max_episode_tokens: _AtLeastOne | None = None
+    max_episode_tokens: AtLeastOne | None = None
     """Tokens after the first prompt, actions and observations, in the whole episode."""
     turn_deadline_s: _Seconds | None = None
     """Wall seconds of one call of the environment; ``None`` = 60, and no limit for environments of
@@ -38,13 +38,22 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     def __post_init__(self) -> None:
         """Check the values. Raises KindError: one is of another kind, or out of its range."""
-        for name, kind in _kinds():  # msgspec checks only what it decodes
-            try:
-                msgspec.convert(getattr(self, name), kind)
-            except msgspec.ValidationError as error:
-                raise KindError(f"Limits({name}=): {error}.") from None
+        require_kinds(self)
+
+
+def require_kinds(settings: msgspec.Struct) -> None:
+    """Check the values of settings that were made here: msgspec checks only what it decodes.
+
+    Raises:
+        KindError: one is of another kind, or out of its range.
+    """
+    for name, kind in _kinds(type(settings)):
+        try:
+            msgspec.convert(getattr(settings, name), kind)
+        except msgspec.ValidationError as error:
+            raise KindError(f"{type(settings).__name__}({name}=): {error}.") from None
 
 
 @cache
-def _kinds() -> tuple[tuple[str, Any], ...]:
-    return tuple((field.name, field.type) for field in msgspec.structs.fields(Limits))
+def _kinds(table: type[msgspec.Struct]) -> tuple[tuple[str, Any], ...]:
+    return tuple((field.name, field.type) for field in msgspec.structs.fields(table))
