@@ -11,6 +11,7 @@ from hashlib import blake2b
 from typing import Literal, TypeAlias
 
 Split: TypeAlias = Literal["train", "eval"]
+"""What an episode is played for."""
 SEED_BITS = 63
 """Seeds are below ``2 ** 63``: vLLM and sglang keep them in signed integers of 64 bits."""
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 from gem_core.env.remote.errors import EnvDeadlineError, RemoteError, remote_error
 from gem_core.execution.server_client.async_client import AsyncClient
 from gem_core.execution.server_client.connecting import ServerError
 from gem_core.execution.server_client.opening import Opener, Wanted
+from gem_core.execution.workers.fleet import Restart
 
-Restart: TypeAlias = Literal["replay", "fail"]
 Answered: TypeAlias = tuple[Any, Any]
 """What a method returned, and after a reset the `EnvSpec` of the environment, else ``None``."""
 REPEAT_S = 120.0
@@ -28,11 +28,6 @@ class RemoteSession:
     ``"replay"``: a new session repeats the calls so far, which gives the same state, because seed
     and actions decide an episode.
 
-    Args:
-        wanted: the environment.
-        opener: opens sessions.
-        restart: what becomes of it when its connection is lost between two calls.
-
     Attributes:
         task: the call under way.
     """
@@ -48,12 +43,9 @@ class RemoteSession:
         self._given_up = False
 
     async def call(self, method: str, data: dict[str, Any], deadline_s: float) -> Answered:
-        """Call a method of the environment.
+        """Call ``reset``, ``step``, ``get_state`` or ``set_state`` of the environment.
 
-        Args:
-            method: ``reset``, ``step``, ``get_state`` or ``set_state``.
-            data: of the message.
-            deadline_s: seconds for the answer, from when it was sent.
+        The answer must come within ``deadline_s`` seconds of when it was sent.
 
         Raises:
             EnvDeadlineError: no answer in time.

@@ -13,7 +13,8 @@ from gem_core.env.remote.outcome import Outcome
 from gem_core.execution.server_client.directory import Directory
 from gem_core.execution.server_client.file_limit import raise_file_limit
 from gem_core.execution.server_client.opening import Opener, Wanted
-from gem_core.execution.server_client.remote_session import Answered, RemoteSession, Restart
+from gem_core.execution.server_client.remote_session import Answered, RemoteSession
+from gem_core.execution.workers.fleet import Restart
 from gem_core.execution.workers.open_pools import OpenPools
 
 SESSIONS = 2048
@@ -26,12 +27,8 @@ class SessionPool:
     """Environments behind servers, each in a session and a connection of its own.
 
     `submit` returns at once; one thread with an event loop serves all connections. New sessions go
-    to the server that has the fewest of this pool and can be reached.
-
-    Args:
-        addresses: the servers.
-        restart: what becomes of an environment whose connection is lost between two calls: its
-            calls are repeated in another session, or its state is lost.
+    to the server that has the fewest of this pool and can be reached. Where a connection is lost
+    between two calls, ``restart`` says whether the calls are repeated in another session.
     """
 
     def __init__(self, addresses: Sequence[str], *, restart: Restart = "replay") -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from gem_core.episodes.machine import Limits
+from gem_core.episodes.request_seed import Split
 from gem_core.runs.recipe.ranges import RunSeed, Text
 from gem_core.runs.recipe.tables import (
     AlgorithmConfig,
@@ -23,7 +24,6 @@ from gem_core.runs.recipe.tables import (
     LoraConfig,
     ModelConfig,
     SamplingConfig,
-    Split,
     Table,
     TinyConfig,
     ToolUse,

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 import msgspec
 
@@ -24,9 +24,6 @@ from gem_core.runs.recipe.ranges import (
     UnitInterval,
     VocabSize,
 )
-
-Split: TypeAlias = Literal["train", "eval"]
-"""What an episode is played for."""
 
 
 class Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
