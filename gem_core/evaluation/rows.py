@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from gem_core.episodes.data import Episode, StopReason
@@ -51,12 +53,7 @@ def row_of(item: Item, episode: Episode, seconds: float, usage: Usage | None = N
         return error_row(item, episode.env_id, failure, seconds, usage)
     tools = [turn.info for turn in episode.turns if "tool_calls" in turn.info]
     return ItemRow(
-        item=item.index,
-        task=item.task,
-        sample=item.sample,
-        env=item.env,
-        env_id=episode.env_id,
-        seed=item.seed,
+        **_place(item, episode.env_id),
         success=episode.success,
         reward=episode.total_reward,
         turns=len(episode.acts),
@@ -73,14 +70,10 @@ def error_row(
     item: Item, env_id: str, failure: Failure, seconds: float, usage: Usage | None = None
 ) -> ItemRow:
     """Return the row of an item without a result."""
-    return ItemRow(
-        item=item.index,
-        task=item.task,
-        sample=item.sample,
-        env=item.env,
-        env_id=env_id,
-        seed=item.seed,
-        seconds=seconds,
-        usage=usage,
-        error=failure,
-    )
+    return ItemRow(**_place(item, env_id), seconds=seconds, usage=usage, error=failure)
+
+
+def _place(item: Item, env_id: str) -> dict[str, Any]:
+    """Return the fields that say which item it is."""
+    named = {"task": item.task, "sample": item.sample, "env": item.env, "seed": item.seed}
+    return {"item": item.index, "env_id": env_id, **named}

@@ -11,6 +11,7 @@ import msgspec
 
 from gem_core.evaluation.outcomes import FILE as OUTCOMES
 from gem_core.evaluation.outcomes import read_outcomes
+from gem_core.runs.directory.files import write_object
 from gem_core.runs.directory.run_dir import RunDir
 
 METRICS = (
@@ -54,8 +55,7 @@ def record(run: RunDir, target: str | Path) -> RunDir:
         recipe["model"]["path"] = "/".join(Path(recipe["model"]["path"]).parts[-2:])
         result = {**result, "model": recipe["model"]["path"]}
     for name, data in {"result.json": result, "run.json": info, "recipe.json": recipe}.items():
-        text = json.dumps(data, indent=1, sort_keys=True) + "\n"
-        (kept.path / name).write_text(text, encoding="utf-8")
+        write_object(kept.path / name, data)
     _write_lines(kept.path / "evals.jsonl", run.evals())
     outcomes = read_outcomes(run).values()
     if outcomes:

@@ -17,12 +17,7 @@ class SessionEnv(RemoteCallsEnv):
     """An environment whose calls are made by a server, in a session of its own.
 
     The same seed gives the same episode as the environment here. Its session is opened at the first
-    call and ends with `close`.
-
-    Args:
-        pool: the sessions of this process.
-        wanted: the environment.
-        deadline_s: seconds for the answer to a call.
+    call and ends with `close`. A call must be answered within ``deadline_s`` seconds.
     """
 
     def __init__(self, pool: SessionPool, wanted: Wanted, *, deadline_s: float) -> None:
@@ -71,22 +66,10 @@ def _reset(*, seed: int | None = None, options: dict[str, Any] | None = None) ->
     return {"seed": seed} if options is None else {"seed": seed, "options": options}
 
 
-def _step(action: str) -> dict[str, Any]:
-    return {"text": action}
-
-
-def _set_state(state: dict[str, Any]) -> dict[str, Any]:
-    return dict(state)
-
-
-def _get_state() -> dict[str, Any]:
-    return {}
-
-
 _DATA: dict[str, Callable[..., dict[str, Any]]] = {
     "reset": _reset,
-    "step": _step,
-    "get_state": _get_state,
-    "set_state": _set_state,
+    "step": lambda action: {"text": action},
+    "get_state": dict,
+    "set_state": dict,
 }
 """The data of the message for each method."""

@@ -126,7 +126,10 @@ def read_object(path: Path, kind: type[Any] | None = None) -> dict[str, Any]:
     """
     with open_file(path, OBJECT_BYTES) as file:
         text = file.read(OBJECT_BYTES + 1)
-    return checked(_parse(text, str(path)), kind, str(path))
+    data = _parse(text, str(path))
+    if kind is not None:
+        convert(data, kind, str(path))
+    return data
 
 
 def read_lines(path: Path, *kinds: Any, at_most: int | None = None) -> Iterator[dict[str, Any]]:
@@ -183,17 +186,6 @@ def _parse(text: bytes, where: str) -> dict[str, Any]:
         raise RunError(f"{where} has a number with too many digits.") from None
     if not isinstance(data, dict):
         raise RunError(f"{where} is not a JSON object.")
-    return data
-
-
-def checked(data: dict[str, Any], kind: type[Any] | None, where: str) -> dict[str, Any]:
-    """Return ``data`` if it has the fields of ``kind``.
-
-    Raises:
-        RunError: it has not.
-    """
-    if kind is not None:
-        convert(data, kind, where)
     return data
 
 

@@ -27,10 +27,8 @@ _TRY_S = 0.05
 def exclusive(run: str | Path) -> Iterator[None]:
     """Hold the lock of a run directory; the system releases it when the process ends, or is killed.
 
-    After an exception a directory with nothing but the lock is deleted.
-
-    Args:
-        run: the run directory; it is created if it does not exist.
+    After an exception a directory with nothing but the lock is deleted. The directory is created if
+    it does not exist.
 
     Raises:
         RunError: another process holds the lock; the message says which.

@@ -170,7 +170,8 @@ class RunDir:
         """
         data = self._read("result.json")
         kind = EvaluationFile if "kind" in data else ResultFile
-        return run_files.checked(data, kind, str(self.path / "result.json"))
+        run_files.convert(data, kind, str(self.path / "result.json"))
+        return data
 
     @property
     def checkpoints(self) -> Path:
@@ -185,11 +186,8 @@ class RunDir:
     def metrics(self, at_most: int | None = None) -> list[dict[str, Any]]:
         """Return the metrics of every step; of a step that was repeated, those of the last time.
 
-        Args:
-            at_most: size of the file in bytes; ``None`` = any.
-
         Raises:
-            RunError: the file is damaged, or larger.
+            RunError: the file is damaged, or larger than ``at_most`` bytes.
         """
         lines = run_files.read_lines(
             self.path / "metrics.jsonl", StepLine, Figures, at_most=at_most
@@ -200,11 +198,8 @@ class RunDir:
     def evals(self, at_most: int | None = None) -> list[dict[str, Any]]:
         """Return the evaluations in the order they were made; a repeated one counts once.
 
-        Args:
-            at_most: size of the file in bytes; ``None`` = any.
-
         Raises:
-            RunError: the file is damaged, or larger.
+            RunError: the file is damaged, or larger than ``at_most`` bytes.
         """
         lines = run_files.read_lines(self.path / "evals.jsonl", EvalLine, at_most=at_most)
         return list({(row["step"], row["when"]): row for row in lines}.values())
