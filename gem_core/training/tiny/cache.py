@@ -64,12 +64,6 @@ def model_source(recipe: Recipe, path: str | None = None) -> str:
 
 
 def _check(config: TinyConfig, context: int | None) -> None:
-    unit = 2 * config.heads
-    if config.hidden % unit:
-        raise RecipeError(
-            f"model.tiny.hidden: {config.hidden} is not a multiple of {unit}: {config.heads} heads "
-            "divide it, and rotary positions need an even number per head."
-        )
     if context is None or context > config.max_positions:
         raise RecipeError(
             f"limits.max_context_tokens: the tiny model has {config.max_positions} positions, so "
