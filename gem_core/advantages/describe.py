@@ -15,10 +15,7 @@ def describe(
 ) -> dict[str, float]:
     """Summarise a batch over all ranks; the figures reveal a batch that trains nothing.
 
-    Args:
-        batch: the turns of this rank.
-        advantages: float64 [N], as `compute_advantages` returned them.
-        reduce: the sum over ranks; called six times, also on a rank without turns.
+    ``reduce`` is called six times, also on a rank without turns.
 
     Returns:
         ``turns`` and ``episodes`` that are not masked, ``masked_turns``, ``groups``,

@@ -97,12 +97,8 @@ def _deviation_sums(
 def sums_by(cell: npt.NDArray[Any] | None, weights: FloatArray | None, cells: int) -> FloatArray:
     """Sum ``weights`` [N] per cell, one number after the other; float64 [cells].
 
-    ``numpy.sum`` adds in another order, so that its last digits differ.
-
-    Args:
-        cell: in ``0 .. cells - 1``; None is one cell for all.
-        weights: None counts.
-        cells: number of cells.
+    ``numpy.sum`` adds in another order, so that its last digits differ. Without ``cell`` there is
+    one cell; without ``weights`` it counts.
     """
     if cell is None:
         if weights is None or not weights.size:

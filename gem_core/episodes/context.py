@@ -151,10 +151,8 @@ class Context:
     def fold(self, summary: str, observation: str, info: dict[str, Any]) -> str:
         """Begin the conversation again with a summary; return the prompt as a text to encode.
 
-        Args:
-            summary: the policy's answer to the request, as it wrote it.
-            observation: the environment's last observation, which the summary has not seen.
-            info: of that observation, see `extend`.
+        The summary has not seen the observation, which is the environment's last; ``info`` is as of
+        `extend`.
         """
         parts = [self._instructions, summary, with_suffix(observation, info)]
         return self._begin("\n".join(parts))

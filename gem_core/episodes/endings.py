@@ -22,12 +22,7 @@ def end_episode(
 ) -> None:
     """Fill in the end of an episode.
 
-    Args:
-        episode: the record.
-        reason: why it ends.
-        error: what went wrong.
-        unanswered: its last turn, if the environment has returned no result for it.
-        train_on_failed: see `gem_core.episodes.limits.Limits`.
+    ``unanswered`` is its last turn, if the environment has returned no result for it.
     """
     episode.stop_reason = reason
     episode.error = error

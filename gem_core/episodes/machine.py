@@ -147,12 +147,8 @@ class EpisodeMachine(EpisodeState):
     def resume(self, answer: Callable[[], Any]) -> list[int] | None:
         """Go on with what the environment answers to a reset or a step, as `start` and `feed` do.
 
-        Args:
-            answer: returns what the environment returned, or raises what it raised.
-
-        Returns:
-            The next prompt's ids; ``None`` at the end of the episode, which leaves the environment
-            open.
+        ``answer`` returns what the environment returned, or raises what it raised. At the end of
+        the episode there is no next prompt, and the environment is left open.
         """
         self._busy = True
         began = time.perf_counter()

@@ -22,11 +22,7 @@ if TYPE_CHECKING:
 
 
 class MachineCall(ABC):
-    """One call of a machine, which calls its environment; see the module docstring.
-
-    Args:
-        machine: the episode.
-    """
+    """One call of a machine, which calls its environment; see the module docstring."""
 
     __slots__ = ("_submitted", "machine")
 

@@ -19,11 +19,7 @@ _FIRST, _MOST = 4, 256
 
 
 class Pace:
-    """The queue of one event loop, see `pace`.
-
-    Args:
-        loop: the event loop.
-    """
+    """The queue of one event loop, see `pace`."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop

@@ -129,10 +129,7 @@ async def play_all(
 ) -> list[Episode]:
     """Play all ``machines`` as `play_many` does, each when ``gate`` lets it.
 
-    Args:
-        machines: what is played.
-        policy: the engine.
-        gate: bounds the episodes that are played at the same time, also over several calls.
+    The gate bounds the episodes that are played at the same time, also over several calls.
 
     Raises:
         KindError: an argument is of another kind.

@@ -39,9 +39,6 @@ def _special_texts(hf: Any) -> set[str]:
 class SpecialTokens:
     """The special tokens of a Hugging Face tokenizer.
 
-    Args:
-        hf: the tokenizer.
-
     Attributes:
         ids: the id of each special token, by its text.
     """

@@ -27,13 +27,6 @@ class EpisodeState:
 
     A subclass calls the environment. `begin` precedes the reset and `accept` each step; what these
     return goes to `_read_answer`. `_end` may come at any time.
-
-    Args:
-        episode: the record to fill in.
-        context: renders the prompts.
-        limits: what may end it besides the task.
-        run_seed: of the run, see `gem_core.episodes.request_seed`.
-        split: whether it is trained on.
     """
 
     def __init__(

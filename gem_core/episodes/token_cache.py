@@ -18,10 +18,6 @@ class TokenCache:
 
     A text that would take more than a sixteenth of the cache is not kept.
 
-    Args:
-        encode: the function whose results are kept.
-        max_bytes: estimated memory of all texts and ids.
-
     Attributes:
         used_bytes: estimated memory of the entries.
     """

@@ -16,11 +16,6 @@ if TYPE_CHECKING:
 class Transcript:
     """Writes prompts and actions into the segments of one episode, and counts their tokens.
 
-    Args:
-        context: renders the prompts.
-        limits: of the tokens.
-        segments: those of the episode; they are filled in.
-
     Attributes:
         text: the prompt as text.
     """

@@ -48,11 +48,8 @@ def performance_profile(scores: Table, thresholds: Sequence[float]) -> list[floa
 def probability_of_improvement(ours: Table, theirs: Table) -> float:
     """Return the chance that a run of ours beats one of theirs, mean over the baselines.
 
-    A tie counts half, as in the statistic of Mann and Whitney.
-
-    Args:
-        ours: shape (seeds, baselines).
-        theirs: the same baselines; the number of seeds may be another.
+    A tie counts half, as in the statistic of Mann and Whitney. Both have the same baselines; the
+    number of seeds may differ.
 
     Raises:
         GemError: they have other baselines.
@@ -74,13 +71,6 @@ def stratified_interval(
     seed: int = 0,
 ) -> tuple[float, float]:
     """Return the interval of a statistic, by the percentiles of the stratified bootstrap.
-
-    Args:
-        statistic: of as many tables as there are.
-        tables: each of shape (seeds, baselines).
-        level: the confidence level.
-        resamples: bootstrap samples.
-        seed: of the bootstrap.
 
     Raises:
         GemError: a table has one seed, of which no interval over seeds can be given.

@@ -66,11 +66,7 @@ def episodes_by_vllm(
 ) -> Answer:
     """Play evaluation episodes with a saved model in a process with vLLM, and wait for its end.
 
-    Args:
-        recipe: environments, context, limits, ``sampling`` and ``eval``.
-        model_dir: Hugging Face directory or id, including a tokenizer.
-        log: the file to which the process prints.
-        episodes: number of episodes; ``None`` = ``eval.episodes``.
+    What the process prints is appended to ``log``.
 
     Raises:
         GemError: the process failed, was ended or left no answer; the message has the end of its

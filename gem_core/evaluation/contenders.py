@@ -37,12 +37,7 @@ class Contender(Protocol):
 
 
 class ScriptedPlayer:
-    """A player of `gem_core.envs.players`.
-
-    Args:
-        kind: ``"expert"`` or ``"random"``.
-        concurrency: episodes at a time.
-    """
+    """A player of `gem_core.envs.players`: ``"expert"``, ``"random"``, or another of its names."""
 
     def __init__(self, kind: str, concurrency: int = 64) -> None:
         self.name = f"player:{kind}"
@@ -60,13 +55,7 @@ class ScriptedPlayer:
 
 
 class EndpointModel:
-    """A model behind an OpenAI-compatible endpoint.
-
-    Args:
-        config: how it is asked.
-        key: the API key; it is never stored.
-        price: what its tokens cost.
-        concurrency: requests at a time.
+    """A model behind an OpenAI-compatible endpoint; its API key is never stored.
 
     Raises:
         GemError: the address or its proxy cannot be used.
@@ -133,9 +122,7 @@ class EndpointModel:
 class LocalModel:
     """A model on this machine, played by the ``eval.engine`` of the recipe.
 
-    Args:
-        model_dir: Hugging Face directory or id.
-        concurrency: episodes of a batch; ``None`` = as the device allows.
+    ``concurrency`` counts the episodes of a batch; ``None`` = as the device allows.
     """
 
     def __init__(self, model_dir: str, concurrency: int | None = None) -> None:
@@ -175,12 +162,7 @@ def play_without_tokens(
 ) -> None:
     """Play items in this process with a policy that answers with texts, without a tokenizer.
 
-    Args:
-        recipe: the environments and limits; those of tokens do not apply.
-        items: what is played.
-        policy: who answers.
-        record: receives each item that is over.
-        concurrency: episodes at a time.
+    The recipe's limits of tokens do not apply.
     """
     factory = MachineFactory(_without_tokens(_without_history(recipe)), inline=True)
     _play(factory, items, policy, record, concurrency)

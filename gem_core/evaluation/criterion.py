@@ -172,10 +172,8 @@ def compare(name: str, trained: Table, control: Table) -> ControlDifference:
 def variance_of_mean(differences: Table) -> tuple[float, float]:
     """Return the variance of the mean over crossed seeds and tasks, and its degrees of freedom.
 
-    With one seed it is the variance over tasks alone.
-
-    Args:
-        differences: shape (seeds, tasks), at least two tasks.
+    With one seed it is the variance over tasks alone. The differences have the shape (seeds,
+    tasks), with at least two tasks.
     """
     seeds, tasks = differences.shape
     of_tasks = float(differences.mean(axis=0).var(ddof=1)) / tasks

@@ -41,20 +41,11 @@ def run_evaluation(
     retry_errors: bool = False,
     progress: Progress,
 ) -> dict[str, Any]:
-    """Play every item that is not over, and write the result.
+    """Play every item that is not over; write the result and return it, as in ``result.json``.
 
-    Args:
-        subject: what is evaluated.
-        counts: number of tasks of each environment.
-        contender: who plays.
-        out: the directory.
-        samples: samples of each task.
-        if_exists: what to do with a directory that holds an evaluation; ``resume`` continues it.
-        retry_errors: whether a resumed evaluation plays the items with an error again.
-        progress: shows how far it is.
-
-    Returns:
-        The result, as in ``result.json``.
+    ``counts`` has the number of tasks of each environment, each played ``samples`` times.
+    ``resume`` continues an evaluation; with ``retry_errors`` its items with an error are played
+    again.
 
     Raises:
         GemError: it cannot be begun, or not continued; what is over by then is kept.

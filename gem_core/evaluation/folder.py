@@ -39,11 +39,7 @@ _SYNC_S = 1.0
 
 
 class EvalDir:
-    """An evaluation on disk.
-
-    Args:
-        path: the directory.
-    """
+    """An evaluation on disk."""
 
     def __init__(self, path: str | Path) -> None:
         self.run = RunDir(path)
@@ -128,11 +124,7 @@ class EvalDir:
 
 
 class ItemLog:
-    """Appends items and their episodes.
-
-    Args:
-        run: the directory.
-    """
+    """Appends items and their episodes."""
 
     def __init__(self, run: RunDir) -> None:
         self._run = run

@@ -36,12 +36,8 @@ def clustered_interval(
     The percentiles of the bootstrap are those of T. Hesterberg ("What teachers should know about
     the bootstrap", 2015, section 4): wider than the plain ones, which cover too little for few
     tasks. If all tasks have the same value, the bootstrap has no width; for a proportion, which is
-    then 0 or 1, the interval is Wilson's, with one trial per task.
-
-    Args:
-        groups: the tasks' means, one list per environment.
-        proportion: whether the values are shares, from 0 to 1.
-        seed: of the bootstrap.
+    then 0 or 1, the interval is Wilson's, with one trial per task. ``groups`` has the tasks' means,
+    one list per environment.
 
     Raises:
         ValueError: there is no task.

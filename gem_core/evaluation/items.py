@@ -38,12 +38,7 @@ class Item:
 
 
 def all_items(counts: Sequence[int], samples: int) -> Iterator[Item]:
-    """Yield every item.
-
-    Args:
-        counts: number of tasks of each environment.
-        samples: samples of each task.
-    """
+    """Yield every item: ``samples`` of each task, ``counts`` tasks of each environment."""
     total = sum(counts)
     for sample in range(samples):
         for task, (env, seed) in enumerate(tasks_in_turn(counts)):

@@ -60,13 +60,7 @@ def as_text(successes: Iterable[bool]) -> str:
 
 
 def task_means(samples: Sequence[str]) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Return the share of successes of each task.
-
-    Args:
-        samples: one text per sample of all tasks.
-
-    Returns:
-        float64, shape (tasks,).
+    """Return the share of successes of each task, float64 [tasks], of one text per sample.
 
     Raises:
         GemError: there is no sample or no task, or a text has another length or other characters.

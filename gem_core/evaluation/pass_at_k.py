@@ -6,15 +6,10 @@ from math import comb
 
 
 def pass_at_k(samples: int, successes: int, k: int) -> float:
-    """Return the share of sets of ``k`` samples with at least one success.
+    """Return the share of sets of ``k`` samples of a task with at least one success.
 
     It is the unbiased estimator of M. Chen et al. ("Evaluating large language models trained on
     code", 2021, section 2.1), computed with whole numbers.
-
-    Args:
-        samples: number of samples of the task.
-        successes: how many of them succeeded.
-        k: size of the set, at most ``samples``.
 
     Raises:
         ValueError: the counts are impossible.

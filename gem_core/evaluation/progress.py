@@ -42,9 +42,7 @@ class _State:
 def show_progress(done: int, every: int) -> Iterator[Callable[[ItemRow], None]]:
     """Show how far it is on stderr; yield what is told of each item that is over.
 
-    Args:
-        done: items that were over before.
-        every: all items.
+    Of ``every`` item, ``done`` were over before.
     """
     state = _State(done, every)
     if on_terminal():

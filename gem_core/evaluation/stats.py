@@ -15,10 +15,7 @@ Z_95 = 1.959963984540054
 def wilson(successes: int, count: int, z: float = Z_95) -> tuple[float, float]:
     """Return Wilson's score interval of a proportion (E. B. Wilson, JASA 22, 1927, eq. 1).
 
-    Args:
-        successes: number of successes.
-        count: number of trials, at least 1.
-        z: normal quantile of the confidence level.
+    ``z`` is the normal quantile of the confidence level.
 
     Raises:
         ValueError: the counts are impossible.

@@ -16,12 +16,8 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(200)
 def upper_tail(t: float, freedom: float) -> float:
     """Return the probability of more than ``t``.
 
-    Args:
-        t: a finite number, or an infinite one.
-        freedom: degrees of freedom, at least 1.
-
     Raises:
-        ValueError: there are fewer degrees of freedom.
+        ValueError: there is less than one degree of freedom.
 
     >>> round(upper_tail(2.776445, 4), 6)
     0.025
@@ -39,11 +35,7 @@ def upper_tail(t: float, freedom: float) -> float:
 
 
 def quantile(probability: float, freedom: float) -> float:
-    """Return a quantile in the upper half, by bisection.
-
-    Args:
-        probability: from 0.5 up to less than 1.
-        freedom: degrees of freedom, at least 1.
+    """Return the quantile of a probability from 0.5 up to less than 1, by bisection.
 
     Raises:
         ValueError: a number is outside of its range.

@@ -20,10 +20,6 @@ def summarise_rows(rows: Sequence[ItemRow], samples: int) -> dict[str, Any]:
     Means are over tasks: the samples of a task are averaged first. An item without a result is in
     none of them; ``errors`` counts it by its kind.
 
-    Args:
-        rows: the items that are over.
-        samples: samples of each task, for pass@k.
-
     Returns:
         ``metrics`` of all items, ``environments`` (one entry per environment: position, id,
         metrics), ``errors``, ``first_errors`` (the first message of each kind), ``usage``.

@@ -12,9 +12,6 @@ def count_failures(evaluation: Mapping[str, float]) -> dict[str, int]:
 
     A failure is not the policy's decision: an environment that raised or did not answer, an abort.
 
-    Args:
-        evaluation: its figures, as in ``evals.jsonl`` and ``result.json``.
-
     >>> count_failures({"episodes": 200.0, "stop/deadline": 0.255, "stop/terminated": 0.745})
     {'deadline': 51}
     """

@@ -25,11 +25,6 @@ def learning_curve(
     are the single seeds, or the single steps where there is one seed. Points with bars are
     evaluations and their 95 % intervals.
 
-    Args:
-        runs: at least one run with metrics.
-        path: the file; its suffix determines the format.
-        metric: a name in ``metrics.jsonl``.
-
     Raises:
         MissingDependencyError: matplotlib is missing.
         RunError: no run has the metric.

@@ -14,9 +14,7 @@ def checkout() -> Path | None:
 def cpu_line(trainer: str, otherwise: str) -> str:
     """Return the line that makes an environment in which a trainer trains on a CPU.
 
-    Args:
-        trainer: its name.
-        otherwise: the line for a trainer of another package.
+    ``otherwise`` is the line for a trainer of another package.
     """
     from gem_core.runs.install import stacks
 

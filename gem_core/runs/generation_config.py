@@ -12,12 +12,7 @@ _NAME = "generation_config.json"
 def read_eos_ids(hf: Any, revision: str | None = None) -> list[int]:
     """Return ``eos_token_id`` of the ``generation_config.json`` next to a tokenizer, if any.
 
-    Args:
-        hf: a Hugging Face tokenizer; its ``name_or_path`` is a folder or a Hugging Face id.
-        revision: revision of the model, if it is a Hugging Face id.
-
-    Returns:
-        The ids; none where there is no such file, or it names none.
+    Its ``name_or_path`` is a folder, or a Hugging Face id, of which ``revision`` is meant.
     """
     path = _find_file(str(getattr(hf, "name_or_path", "") or ""), revision)
     if path is None:

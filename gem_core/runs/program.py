@@ -32,11 +32,7 @@ def run_program(
 ) -> None:
     """Run ``command`` to its end; on Linux it also ends when this process ends, however that ends.
 
-    Args:
-        name: name of the trainer, for the message.
-        command: the program and its arguments.
-        environment: all of its environment variables.
-        log: the file to which its output is appended.
+    ``environment`` has all of its variables. Its output is appended to ``log``.
 
     Raises:
         GemError: it ended with an error; the message contains the last lines of ``log``.
@@ -59,11 +55,8 @@ def run_process(
 
     A signal for the group of this process, as from ``timeout``, does not reach it: this process
     decides what becomes of it. On Linux it is ended when this process ends, however that ends.
-
-    Args:
-        command: the program and its arguments.
-        environment: all of its environment variables; ``None`` = those of this process.
-        output: receives what it prints; ``None`` = where this process prints.
+    Without ``environment`` it has the variables of this process, and without ``output`` it prints
+    where this process prints.
 
     Raises:
         GemError: there is no such program.

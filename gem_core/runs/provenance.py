@@ -71,11 +71,7 @@ def check_option(parser: argparse.ArgumentParser, arguments: argparse.Namespace)
 
 
 def require_clean(allow_dirty: bool = False, checkout: Path = CHECKOUT) -> None:
-    """Refuse to make results that no commit would name.
-
-    Args:
-        allow_dirty: make them nevertheless; their commit ends with ``+``.
-        checkout: a checkout.
+    """Refuse to make results that no commit would name; ``allow_dirty`` makes them nevertheless.
 
     Raises:
         RunError: there are uncommitted changes.

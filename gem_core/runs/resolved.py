@@ -57,11 +57,8 @@ def resolve_run(
 ) -> ResolvedRun:
     """Work out what a run is; every environment is made once for it.
 
-    Args:
-        recipe: the experiment.
-        name: of the trainer.
-        resumed: a run that continues; its data must be those that it began with.
-        native: what the trainer's ``translate`` returned, where it was called before.
+    With ``resumed``, a run that continues, its data must be those that it began with. ``native`` is
+    what the trainer's ``translate`` returned, where it was called before.
 
     Raises:
         DataError: data are not available, or changed since the run began.

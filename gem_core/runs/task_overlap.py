@@ -38,10 +38,6 @@ def task_overlap(recipe: Recipe, envs: RunEnvs | None = None) -> dict[str, int] 
     the first move, counts as one task. Tasks of an earlier run (``train.start``) and of the tiny
     model's warm start are not counted.
 
-    Args:
-        recipe: the experiment.
-        envs: what `run_envs` returned for it; ``None`` = it is asked here.
-
     Returns:
         ``episodes`` of the evaluation, ``distinct`` tasks among them, ``seen_in_training`` of
         these, ``training_tasks`` of the run (one per group) and how many were ``compared``.

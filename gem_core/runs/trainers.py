@@ -132,11 +132,8 @@ def check(
 ) -> Status:
     """Check whether ``trainer`` can run here, without importing anything of it.
 
-    Args:
-        trainer: the trainer.
-        python: version of the interpreter; ``None`` = this one's.
-        version_of: gives the version of an installed distribution; ``None`` = of those here.
-        has_module: says whether a module can be found; ``None`` = here.
+    The other arguments answer for another machine: its Python, the version of an installed
+    distribution, and whether a module can be found.
     """
     problems = []
     here = python or sys.version_info[:2]
@@ -175,11 +172,7 @@ def _has_module(name: str) -> bool:
 
 
 def require(trainer: Trainer, device: str = "gpu") -> None:
-    """Check that ``trainer`` can run here.
-
-    Args:
-        trainer: the trainer.
-        device: ``"cpu"`` or ``"gpu"``, for which the solutions are.
+    """Check that ``trainer`` can run here; the solutions are for ``device``, ``cpu`` or ``gpu``.
 
     Raises:
         MissingDependencyError: it cannot; the message has every problem and its solution.

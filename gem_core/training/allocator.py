@@ -22,8 +22,7 @@ _SETTINGS = {
 def keep_freed_memory() -> bool:
     """Let this process, and those it starts, keep freed memory for later tensors.
 
-    Returns:
-        Whether the setting was made; ``False`` where the C library is not glibc.
+    Return whether the setting was made; ``False`` where the C library is not glibc.
     """
     if platform.libc_ver()[0] != "glibc":
         return False

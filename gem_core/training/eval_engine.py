@@ -21,16 +21,7 @@ def wants_vllm(recipe: Recipe) -> bool:
 def missing_vllm(
     recipe: Recipe, trainer: str, has_module: Callable[[str], bool]
 ) -> tuple[str, str] | None:
-    """Return what is missing for the evaluations, and the line that fixes it.
-
-    Args:
-        recipe: the experiment.
-        trainer: name of the trainer, whose environment it is.
-        has_module: says whether a module can be found.
-
-    Returns:
-        ``None`` if nothing is missing.
-    """
+    """Return what is missing for the evaluations, and the line that fixes it; else ``None``."""
     if not wants_vllm(recipe) or has_module("vllm"):
         return None
     stack = stacks().get(trainer)

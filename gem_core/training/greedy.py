@@ -20,13 +20,6 @@ def evaluate_greedily(
 
     Nothing is done where the run has that evaluation already, or where there is none.
 
-    Args:
-        run: the run.
-        resolved: what it is.
-        model: directory or id of the model.
-        when: ``before`` or ``after`` training.
-        log: receives a line with the success.
-
     Raises:
         GemError: the evaluation failed.
     """
@@ -45,11 +38,7 @@ def evaluate_greedily(
 
 
 def greedy_figures(run: RunDir) -> dict[str, dict[str, float]] | None:
-    """Return the success of the greedy evaluations with 95 % Wilson intervals, by ``when``.
-
-    Returns:
-        ``None`` where there are none.
-    """
+    """Return the success of greedy evaluations with 95 % Wilson intervals, by ``when``, if any."""
     outcomes = read_outcomes(run).items()
     found = {when: _figures(line.success) for (when, greedy), line in outcomes if greedy}
     return found or None

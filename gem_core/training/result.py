@@ -22,15 +22,7 @@ def training_result(
     before: dict[str, float] | None,
     after: dict[str, float] | None,
 ) -> dict[str, Any]:
-    """Return what ``result.json`` keeps of a trained run.
-
-    Args:
-        run: the run directory.
-        recipe: its recipe.
-        source: the model that training started from.
-        before: figures of the evaluation before training; ``None`` if there was none.
-        after: the same after training.
-    """
+    """Return what ``result.json`` keeps of a run that was trained from the model ``source``."""
     info = run.info
     sessions = read_sessions(run)
     sessions[-1].outcome = "finished"

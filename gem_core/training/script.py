@@ -30,12 +30,10 @@ class ScriptCall(NamedTuple):
 def read_command_line(
     documentation: str, arguments: Sequence[str] | None = None, *, shows: str = ""
 ) -> ScriptCall:
-    """Read the command line of a script.
+    """Read the command line of a script, whose docstring is ``documentation``.
 
-    Args:
-        documentation: the script's docstring, whose first line describes it.
-        arguments: the words of the command line; ``None``: those of this process.
-        shows: what ``--print`` shows; empty: the script has no such option.
+    ``arguments`` are the words of the command line, ``None``: those of this process. Only with
+    ``shows``, which names it, there is an option ``--print``.
 
     Raises:
         RecipeError: there is no such baseline, profile or key.

@@ -32,13 +32,7 @@ _NOTICE = (
 
 
 class RunStopped(RunError):
-    """A run that ended before its last step because it was asked to, with a checkpoint.
-
-    Args:
-        run: path of the run directory.
-        step: the training step of the checkpoint.
-        steps: those of the whole run.
-    """
+    """A run that ended before its last step because it was asked to, with a checkpoint."""
 
     exit_code = EXIT_CODE
 

@@ -89,12 +89,7 @@ def fit_blind(recipe: Recipe) -> dict[str, FitRecord]:
 
 
 class Arena:
-    """Training tasks, on which sequences are played without an episode machine.
-
-    Args:
-        recipe: the experiment.
-        positions: the training environments whose tasks are played.
-    """
+    """Training tasks, on which sequences are played without an episode machine."""
 
     def __init__(self, recipe: Recipe, positions: Sequence[int]) -> None:
         envs = run_envs(recipe)["train"]
@@ -123,11 +118,7 @@ class Arena:
         return wins / len(self.tasks), reward / len(self.tasks)
 
     def episodes(self, kind: str) -> list[Actions]:
-        """Return the actions of a player in each task; none without an expert.
-
-        Args:
-            kind: ``"expert"`` or ``"random"``.
-        """
+        """Return a player's actions in each task; none without an expert."""
         try:
             return [self._actions(kind, task) for task in self.tasks]
         except UnknownNameError:

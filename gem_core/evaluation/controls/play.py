@@ -49,13 +49,7 @@ def read_trained(
     overrides: Sequence[str] = (),
     episodes: int | None = None,
 ) -> Trained:
-    """Read a run or a recipe.
-
-    Args:
-        source: run directory, baseline or TOML file.
-        profile: merged over a baseline.
-        overrides: ``dotted.key=value``.
-        episodes: evaluation tasks; ``None`` = ``eval.episodes``.
+    """Read a run or a recipe; see `read_subject` and `count_tasks`.
 
     Raises:
         GemError: there is no such thing.
@@ -85,15 +79,8 @@ def play_controls(
     """Play every control, each into a folder of its own below ``out``, and write ``controls.json``.
 
     The random player and the sampled model play ``samples`` samples of each task, the others one:
-    they play every sample of a task alike.
-
-    Args:
-        trained: what is trained.
-        start: directory or id of the model before training; ``None``: only players without a model.
-        out: the directory.
-        samples: samples of each task.
-        if_exists: what to do with the evaluations that ``out`` holds already.
-        progress: shows how far it is.
+    they play every sample of a task alike. Without ``start``, the directory or id of the model
+    before training, only the players without a model are played.
 
     Raises:
         GemError: a control cannot be played, or an item of it has no result.

@@ -26,11 +26,7 @@ class BlindPlayer:
     """Plays a fixed sequence of actions, from its beginning again when it is over.
 
     It is a `gem_core.evaluation.contenders.Contender`. A sequence of one action is a constant
-    answer. Neither observations nor rewards reach it.
-
-    Args:
-        name: in tables.
-        sequences: a non-empty sequence for every environment that is played.
+    answer. Neither observations nor rewards reach it. Every environment that is played has one.
     """
 
     def __init__(self, name: str, sequences: Sequences) -> None:

@@ -24,12 +24,7 @@ CLOSE_S = 5.0
 
 
 class AsyncClient:
-    """One connection, which is one session of the server, for `.session_pool`.
-
-    Args:
-        address: the server: ``http://127.0.0.1:8000``.
-        socket: the connection, see `connect`.
-    """
+    """One connection, which is one session of the server, for `.session_pool`."""
 
     def __init__(self, address: str, socket: Any) -> None:
         self.address = address

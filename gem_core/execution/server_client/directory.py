@@ -10,11 +10,7 @@ DOWN_S = 5.0
 
 
 class Directory:
-    """The addresses of servers and how many sessions are open on each.
-
-    Args:
-        addresses: at least one.
-    """
+    """The addresses of servers and how many sessions are open on each."""
 
     def __init__(self, addresses: Sequence[str]) -> None:
         self.addresses = tuple(dict.fromkeys(addresses))

@@ -41,11 +41,7 @@ class Wanted(NamedTuple):
 
 
 class Opener:
-    """Opens and counts sessions; used from one event loop only.
-
-    Args:
-        directory: the servers.
-    """
+    """Opens and counts sessions; used from one event loop only."""
 
     def __init__(self, directory: Directory) -> None:
         self.directory = directory

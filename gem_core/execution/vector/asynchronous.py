@@ -63,12 +63,8 @@ class _Arrivals:
 class AsyncVectorEnv(VectorEnv):
     """A vector whose environments are called at the same time.
 
-    Args:
-        slots: the environments.
-        ids: the id of each.
-        autoreset: see `Autoreset`.
-        end: called when the vector is closed, after its environments.
-        together: a context inside which many calls are submitted, which sends them at its end.
+    ``end`` is called when the vector is closed, after its environments. Inside of the context
+    ``together`` many calls are submitted, which are sent at its end.
     """
 
     def __init__(

@@ -73,9 +73,7 @@ class Threads:
     """Daemon threads for calls that may block; one that hangs is replaced.
 
     Futures and locks, which `gem_core.episodes.env_threads` has, cost more than many steps.
-
-    Args:
-        size: largest number of calls that run at the same time.
+    ``size`` calls run at the same time, at most.
     """
 
     def __init__(self, size: int) -> None:
@@ -116,12 +114,7 @@ class Threads:
 class ThreadSlot:
     """An environment of this process; one that may block is called in a thread.
 
-    One whose call passed its deadline is given up with its thread, and made anew.
-
-    Args:
-        make: makes the environment.
-        threads: the threads.
-        deadline_s: wall seconds of one call.
+    One whose call passed its deadline (wall seconds) is given up with its thread, and made anew.
     """
 
     def __init__(self, make: Callable[[], Env], threads: Threads, deadline_s: float) -> None:
@@ -183,13 +176,7 @@ class ThreadSlot:
 
 
 class ProcessSlot:
-    """An environment in a worker process, whose pool ends late calls itself.
-
-    Args:
-        pool: the workers.
-        builder: how a worker makes the environment, see `worker_builder`.
-        deadline_s: wall seconds of one call.
-    """
+    """An environment in a worker process, whose pool ends late calls itself."""
 
     def __init__(self, pool: WorkerPool, builder: bytes, deadline_s: float) -> None:
         self._env = WorkerEnv(pool, builder, deadline_s=deadline_s)

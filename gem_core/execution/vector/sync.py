@@ -44,13 +44,7 @@ def _reset_of(env: Env) -> Callable[[], tuple[str, dict[str, Any]]]:
 
 
 class SyncVectorEnv(VectorEnv):
-    """The fastest vector for environments that do not wait for anything.
-
-    Args:
-        envs: the environments.
-        ids: the id of each.
-        autoreset: see `Autoreset`.
-    """
+    """The fastest vector for environments that do not wait for anything."""
 
     def __init__(self, envs: Sequence[Env], ids: Sequence[str], autoreset: Autoreset) -> None:
         super().__init__(ids, autoreset)

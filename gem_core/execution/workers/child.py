@@ -48,12 +48,7 @@ _current = threading.local()
 
 
 def ask(name: str, value: Any) -> Any:
-    """Ask the parent process during a call of an environment; return its answer.
-
-    Args:
-        name: of the callback, see `gem_core.execution.workers.env.WorkerEnv`.
-        value: its argument.
-    """
+    """Ask the parent process during a call of an environment; see `WorkerEnv`."""
     child: Child = _current.child
     return child.ask(_current.call, name, value)
 
@@ -71,12 +66,7 @@ def build(
 
 
 class Child:
-    """The environments of this process and the calls of them.
-
-    Args:
-        connection: the socket to the parent.
-        marks: where the parent looks for calls under way; ``None``: it gets messages.
-    """
+    """The environments of this process and the calls of them; without marks it sends messages."""
 
     def __init__(self, connection: socket.socket, marks: Marks | None = None) -> None:
         self._connection = connection

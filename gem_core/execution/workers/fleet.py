@@ -118,11 +118,8 @@ class Fleet:
         """Give a call to the worker of its environment.
 
         An environment without one gets the worker with the fewest environments that has time for
-        it, or waits for one: a call in the queue of a worker cannot go to another one.
-
-        Args:
-            call: the call.
-            first: before those that wait already.
+        it, or waits for one: a call in the queue of a worker cannot go to another one. ``first``
+        lets it wait before those that wait already.
         """
         worker = call.handle.worker or self._choose(call)
         if worker is not None:
@@ -314,9 +311,7 @@ class Fleet:
     def replace_dead(self, worker: Worker, how: str) -> None:
         """Let the calls under way of a worker that ended by itself fail, and its others continue.
 
-        Args:
-            worker: the worker, after `Worker.look`.
-            how: it ended, for messages.
+        The worker's calls were looked at (`Worker.look`); ``how`` it ended is for messages.
         """
         self._last_end = how
         suspects = [call for call in worker.calls.values() if call.ends_at is not None]

@@ -17,10 +17,6 @@ class JobThreads:
 
     A thread that takes a job wakes another one for the next, and goes on itself if that has not
     come: jobs that return at once need one thread and no switches between threads.
-
-    Args:
-        size: threads at most.
-        first_slot: the slot of the first thread; the next ones have those that follow.
     """
 
     def __init__(self, size: int, first_slot: int) -> None:

@@ -22,23 +22,13 @@ _SIZE = SLOTS * _SLOT.size
 
 
 class Marks:
-    """The slots of one worker, in the worker or in its parent.
-
-    Args:
-        number: the file descriptor of the memory, see `create_memory`.
-    """
+    """The slots of one worker, in the worker or in its parent; see `create_memory`."""
 
     def __init__(self, number: int) -> None:
         self._memory = mmap.mmap(number, _SIZE)
 
     def begin(self, slot: int, call: int, *, builds: bool) -> None:
-        """Note that a thread begins a call, or the building of the call's environment.
-
-        Args:
-            slot: of the thread.
-            call: its number, from 1.
-            builds: whether the environment is built first.
-        """
+        """Note that a thread begins a call, or builds its environment; calls count from 1."""
         # The old call goes first: at no time has a call the beginning of another one.
         self.end(slot)
         _SLOT.pack_into(self._memory, slot * _SLOT.size, time.monotonic(), builds, call)

@@ -75,10 +75,8 @@ class WorkerPool:
     def handle(self, builder: bytes, answer: Answer | None = None) -> Handle:
         """Return the handle of a new environment; its worker builds it at the first call.
 
-        Args:
-            builder: how it is made, see `Builder.pack`.
-            answer: called in the pool's thread with what the environment asks, see
-                `gem_core.execution.workers.child.ask`.
+        ``answer`` is called in the pool's thread with what the environment asks, see
+        `gem_core.execution.workers.child.ask`.
         """
         with self._lock:
             self._next_key += 1

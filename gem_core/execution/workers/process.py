@@ -59,14 +59,7 @@ class Process(Channel):
         return None if self._process is None else self._process.pid
 
     def kill(self, *, ended: bool = False) -> str:
-        """End it with everything that it started.
-
-        Args:
-            ended: whether it has ended by itself, or is about to.
-
-        Returns:
-            How it ended, for messages.
-        """
+        """See `Channel.kill`."""
         self.forget()
         if self._process is None:
             return "it was not started"
@@ -87,9 +80,7 @@ class Process(Channel):
 def end_session(process: subprocess.Popen[bytes], *, ended: bool) -> str:
     """End a process with the session whose first one it is; return how it ended.
 
-    Args:
-        process: a child of this one.
-        ended: whether it has ended by itself, or is about to.
+    ``ended``: it has ended by itself, or is about to.
     """
     if ended:
         _wait_for_end(process.pid)

@@ -33,13 +33,10 @@ class Launcher:
         path: Sequence[str],
         variables: Mapping[str, str],
     ) -> int:
-        """Start the process, which connects to the pool; return its id.
+        """Start the process, which connects to the pool by the token; return its id.
 
-        Args:
-            address: where the pool listens.
-            token: tells the pool that it is its worker.
-            path: where the pool's process finds modules; those of this node follow.
-            variables: of its environment that differ from the actor's.
+        ``path`` is where the pool's process finds modules; those of this node follow. ``variables``
+        of its environment differ from the actor's.
         """
         places = list(dict.fromkeys([*path, *sys.path]))
         arguments = [address[0], str(address[1]), str(os.getpid()), json.dumps(places)]
@@ -56,11 +53,7 @@ class Launcher:
         return self._process.pid
 
     def end(self, ended: bool) -> str:
-        """End the process with everything that it started; return how it ended.
-
-        Args:
-            ended: whether it has ended by itself, or is about to.
-        """
+        """End the process with everything that it started; see `Channel.kill`."""
         if self._process is None:
             return "it was not started"
         return end_session(self._process, ended=ended)

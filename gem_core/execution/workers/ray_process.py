@@ -221,14 +221,7 @@ class RayProcess(Channel):
         return hmac.compare_digest(said, self._token.encode())
 
     def kill(self, *, ended: bool = False) -> str:
-        """End it with everything that it started, and its actor.
-
-        Args:
-            ended: whether it has ended by itself, or is about to.
-
-        Returns:
-            How it ended, for messages.
-        """
+        """See `Channel.kill`; its actor is kept for another process."""
         import ray
         from ray.exceptions import GetTimeoutError, RayError
 

@@ -83,13 +83,7 @@ class Handle:
 
 
 class WorkerCall:
-    """One call of an environment.
-
-    Args:
-        handle: the environment.
-        method: of the environment.
-        arguments: positional and named ones, pickled.
-        seconds: wall seconds that it may take from when the worker begins it.
+    """One call of an environment, its arguments pickled, for ``seconds`` of wall time.
 
     Attributes:
         future: what the method returns, and after a reset what is known of the environment.

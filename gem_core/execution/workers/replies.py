@@ -18,11 +18,7 @@ HELD_S = 0.0005
 
 
 class Replies:
-    """The sending side of a worker's socket; any thread may use it.
-
-    Args:
-        connection: the socket.
-    """
+    """The sending side of a worker's socket; any thread may use it."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection

@@ -21,13 +21,7 @@ GRACE_S = 2.0
 
 
 class Service:
-    """A fleet of workers and the thread that serves it.
-
-    Args:
-        number: of workers.
-        restart: what becomes of the other environments of a worker that ended.
-        max_restarts: workers that may be replaced before the run is stopped.
-        new_process: makes a worker's process, which is not started yet.
+    """A fleet of workers (see `Fleet`) and the thread that serves it.
 
     Attributes:
         lock: must be held for every use of the fleet.

@@ -27,12 +27,7 @@ from gem_core.runs.recipe.recipe import EnvConfig
 
 
 class RunData:
-    """The environments of a run as they were recorded, and what is made here compared with them.
-
-    Args:
-        rows: the environments, see `describe_environments`; none where nothing is recorded.
-        source: where they are recorded, for messages.
-    """
+    """The environments of a run as they were recorded, and what is made here compared with them."""
 
     def __init__(self, rows: Sequence[Row] = (), source: str = "") -> None:
         self.source = source
@@ -125,10 +120,6 @@ class RunData:
 
 def make_for_run(config: EnvConfig, key: str) -> Env:
     """Make an environment as every part of a run makes it; outside of a run, data are strict too.
-
-    Args:
-        config: id and parameters.
-        key: of its table in the recipe (``env.0``), for messages: `gem_core.runs.splits.env_key`.
 
     Raises:
         DataError: its data are not available, or are not those of the run.

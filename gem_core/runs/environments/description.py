@@ -27,12 +27,8 @@ def describe_environments(
 ) -> list[Row]:
     """Make every environment of a recipe, which checks its parameters and its data.
 
-    With ``workers.backend = "server"`` the servers make them, and say what they are.
-
-    Args:
-        recipe: the experiment.
-        resumed: a run that continues; its data must be those that it began with.
-        envs: what `run_envs` returned for the recipe; ``None`` = it is asked here.
+    With ``workers.backend = "server"`` the servers make them, and say what they are. With
+    ``resumed``, a run that continues, the data must be those that it began with.
 
     Returns:
         One row per environment of the training, in the recipe's order, then those that only the
@@ -75,10 +71,6 @@ def describe_environments(
 @contextmanager
 def in_run(run: RunDir, rows: Sequence[Row] | None = None) -> Iterator[None]:
     """Record the environments of a run; inside the block its processes make them from these data.
-
-    Args:
-        run: the run directory.
-        rows: its environments, if `describe_environments` was called before.
 
     Raises:
         DataError: as `describe_environments`.

@@ -27,10 +27,8 @@ def new_session_pool(workers: WorkersConfig) -> SessionPool:
 class Accept:
     """Takes what a server says of its environment, once for each of its answers that differ.
 
-    Args:
-        config: the environment's table.
-        key: of the table in the recipe (``env.0``), for messages.
-        compare: takes what the environment is; raises `DataError` if the run recorded another.
+    ``compare`` raises `DataError` if the run recorded another environment; ``key`` is that of the
+    table in the recipe (``env.0``), for messages.
     """
 
     def __init__(
@@ -98,12 +96,6 @@ def described_there(
     workers: WorkersConfig, wanted: Wanted, key: str, deadline_s: float | None
 ) -> tuple[EnvSpec, Facts]:
     """Start an episode on every server of a run; return what its environment is.
-
-    Args:
-        workers: the table of the recipe.
-        wanted: the environment.
-        key: of its table, for messages.
-        deadline_s: ``limits.turn_deadline_s``.
 
     Raises:
         DataError: a server has another environment than the recipe, the run or another server.

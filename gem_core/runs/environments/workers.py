@@ -26,10 +26,7 @@ _COUNT = "count_tokens"
 def run_builder(config: EnvConfig, key: str, *, counts: bool) -> bytes:
     """Return how a worker makes an environment of a run.
 
-    Args:
-        config: its table.
-        key: of its table in the recipe, for messages.
-        counts: whether the trainer's process counts the tokens of tools' results.
+    ``counts`` says whether the trainer's process counts the tokens of tools' results.
     """
     registered = spec(config.id)
     arguments = (config, key, registered, counts, trusted())
@@ -65,14 +62,7 @@ def worker_env(
     deadline_s: float | None,
     encode: Callable[[str], list[int]] | None,
 ) -> WorkerEnv:
-    """Return a new environment in a worker of this process.
-
-    Args:
-        workers: the table of the recipe.
-        builder: see `run_builder`.
-        deadline_s: ``limits.turn_deadline_s``.
-        encode: the tokenizer, which stays in this process.
-    """
+    """Return a new environment in a worker of this process; the tokenizer stays in this process."""
 
     def answer(name: str, value: Any) -> int:
         if name != _COUNT or encode is None:

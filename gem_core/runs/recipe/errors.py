@@ -16,12 +16,7 @@ from gem_core.runs.recipe.recipe import EnvConfig, Recipe, recipe_keys
 
 
 def explain(message: str, data: Mapping[str, Any]) -> str:
-    """Return a message of msgspec with the dotted key, and what may have been meant.
-
-    Args:
-        message: the message.
-        data: the recipe that could not be converted.
-    """
+    """Return a message of msgspec with the dotted key of ``data``, and what may have been meant."""
     place = re.search(r" - at `\$\.?(.*?)`$", message)
     table = re.sub(r"\[(\d+)\]", r".\1", place.group(1)) if place else ""
     unknown_field = re.search(r"unknown field `(.*?)`", message)

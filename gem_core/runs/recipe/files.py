@@ -27,10 +27,7 @@ def read_tables(
 ) -> dict[str, Any]:
     """Return the merged tables of a baseline, a profile and overrides; nothing is validated.
 
-    Args:
-        baseline: a file (TOML or YAML), or the name of a shipped baseline.
-        profile: a file, or the name of a shipped profile.
-        overrides: ``dotted.key=value`` strings.
+    The arguments are those of `gem_core.runs.recipe.load.load_recipe`.
 
     Raises:
         RecipeError: there is no such file, it cannot be read, or an override is malformed.
@@ -45,10 +42,6 @@ def read_tables(
 
 def read_own_profile(baseline: str | Path, profile: str) -> dict[str, Any]:
     """Return what a baseline, or its base, sets in a profile; empty if it sets nothing.
-
-    Args:
-        baseline: a file (TOML or YAML), or the name of a shipped baseline.
-        profile: the name of a profile.
 
     Raises:
         RecipeError: there is no such file, or it cannot be read.

@@ -9,11 +9,7 @@ from gem_core.runs.recipe.recipe import ContextConfig
 
 
 def recipe_template(context: ContextConfig, tokenizer: Any = None) -> Template:
-    """Return the template that ``context.template`` names.
-
-    Args:
-        context: table of a recipe.
-        tokenizer: the Hugging Face tokenizer of the model; ``chat`` needs it.
+    """Return the template that ``context.template`` names; ``chat`` needs the model's tokenizer.
 
     Raises:
         UnknownNameError: there is no such template.

@@ -9,11 +9,7 @@ from gem_core.runs.recipe.tables import EnvConfig
 
 
 def wanted_tools(config: EnvConfig, key: str) -> list[tuple[str, dict[str, Any]]]:
-    """Return name and options of each tool of an environment.
-
-    Args:
-        config: the environment's table.
-        key: of the table in the recipe (``env.0``), for messages.
+    """Return name and options of each tool of an environment; ``key`` is that of its table.
 
     Raises:
         RecipeError: an entry has no name, or one is named twice.

@@ -115,11 +115,7 @@ def tracked(run: RunDir, log: Callable[[str], None]) -> Iterator[None]:
 
 
 def send(run: RunDir, names: Sequence[str], project: str, log: Callable[[str], None]) -> bool:
-    """Send a whole run to trackers; what they have received before is not sent again.
-
-    Returns:
-        Whether all of them received everything.
-    """
+    """Send to trackers what they have not received of a run; return whether they have all."""
     senders = [_Sender(name, run, project) for name in names]
     _close(senders, run, log)
     return not any(sender.error for sender in senders)

@@ -23,10 +23,7 @@ _LINES = 10
 def progress(run: RunDir, steps: int, log: Callable[[str], None]) -> Iterator[None]:
     """Show the training inside the ``with`` block: a bar on a terminal, else a line each tenth.
 
-    Args:
-        run: the run directory to which the trainer logs.
-        steps: training steps of the whole run.
-        log: receives each line; a bar is drawn only if it is `print`.
+    A bar is drawn only if ``log``, which receives each line, is `print`.
     """
     files = [run.path / "metrics.jsonl"]
     if log is print and on_terminal():

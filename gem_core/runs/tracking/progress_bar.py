@@ -18,12 +18,7 @@ def on_terminal() -> bool:
 
 @contextmanager
 def progress_bar(total: int, done: int = 0) -> Iterator[Update]:
-    """Draw a bar on stderr while the block runs; lines that are printed meanwhile go above it.
-
-    Args:
-        total: when it is full.
-        done: what was done before.
-    """
+    """Draw a bar on stderr while the block runs; lines that are printed meanwhile go above it."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
     from rich.text import Text

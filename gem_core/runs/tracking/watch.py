@@ -12,10 +12,8 @@ from pathlib import Path
 def watched(files: Sequence[Path], changed: Callable[[], None], every_s: float) -> Iterator[None]:
     """Call ``changed`` inside the ``with`` block whenever the size of a file has changed.
 
-    Args:
-        files: what is followed; none of them need exist yet.
-        changed: called in a thread; a last time after the block if there is still something new.
-        every_s: seconds between two looks at the files.
+    It is called in a thread, a last time after the block if there is still something new. The
+    files, which need not exist yet, are looked at every ``every_s`` seconds.
     """
     over = threading.Event()
 

@@ -22,12 +22,9 @@ from gem_core.training.warm_start.imitation import imitation_of
 
 
 def build(recipe: Recipe, settings: dict[str, Any], folder: Path) -> None:
-    """Build the tiny model of ``recipe`` into ``folder``, in Hugging Face format.
+    """Build the tiny model of ``recipe`` into ``folder``, an empty one, in Hugging Face format.
 
-    Args:
-        recipe: the experiment; ``model.tiny``, ``seed``, the environments and the context are used.
-        settings: recorded in ``warm_start.json`` with the loss curve.
-        folder: an existing empty directory.
+    The settings are recorded in ``warm_start.json`` with the loss curve.
     """
     began = time.perf_counter()
     config = recipe.model.tiny

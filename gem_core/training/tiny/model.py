@@ -16,15 +16,7 @@ _INITIAL_STD = 0.125  # 1 / sqrt(64); with 0.02, the short warm start learns hal
 
 
 def write_config(config: TinyConfig, vocab: int, eos: int, pad: int, folder: Path) -> None:
-    """Write ``config.json`` and ``generation_config.json``.
-
-    Args:
-        config: the sizes.
-        vocab: number of rows of the embedding.
-        eos: id that ends a turn.
-        pad: id of padding.
-        folder: the directory of the model.
-    """
+    """Write ``config.json`` and ``generation_config.json``."""
     ids = {"bos_token_id": None, "eos_token_id": eos, "pad_token_id": pad}
     write_json(
         folder / "config.json",

@@ -39,12 +39,10 @@ _CHAT = (
 
 
 def train_tokenizer(texts: Iterable[str], vocab: int, pieces: str = "digits") -> Tokenizer:
-    """Train the tokenizer.
+    """Train the tokenizer on whole episodes, with special tokens as text.
 
-    Args:
-        texts: whole episodes, including special tokens as text.
-        vocab: upper bound of the vocabulary, which always has the 256 bytes and the special tokens.
-        pieces: what is never merged, a key of `PIECES`.
+    ``vocab`` is the upper bound of the vocabulary, which always has the 256 bytes and the special
+    tokens; ``pieces``, a key of `PIECES`, says what is never merged.
     """
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(

@@ -22,13 +22,9 @@ from gem_core.training.warm_start.imitation import imitation_of
 
 
 def build_pretrained(recipe: Recipe, source: Path, settings: dict[str, Any], folder: Path) -> None:
-    """Give the model in ``source`` the recipe's warm start and write it into ``folder``.
+    """Give the model in ``source`` the recipe's warm start and write it into the empty ``folder``.
 
-    Args:
-        recipe: the experiment.
-        source: directory of the pretrained model.
-        settings: recorded in ``warm_start.json`` with the loss curve.
-        folder: an existing empty directory.
+    The settings are recorded in ``warm_start.json`` with the loss curve.
     """
     began = time.perf_counter()
     imitation = imitation_of(recipe)

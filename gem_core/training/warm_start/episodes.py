@@ -45,13 +45,8 @@ def expert_episodes(
     The episodes depend only on the recipe's environments, context, seed, turn limit and players
     (`gem_core.training.warm_start.imitation`). Requests for a summary are answered with an empty
     one, which is not imitated: no player sums up. Answers to single questions that a slow grader
-    would judge are not graded.
-
-    Args:
-        recipe: the experiment.
-        hf_tokenizer: a Hugging Face tokenizer.
-        count: number of episodes.
-        guessed: counts, per environment, the random actions for want of an expert or a solution.
+    would judge are not graded. ``guessed`` counts, per environment, the random actions for want of
+    an expert or a solution.
 
     Raises:
         GemError: an environment failed.

@@ -25,10 +25,6 @@ BUILD = 1
 def warm_started(recipe: Recipe, envs: RunEnvs | None = None) -> str:
     """Return ``model.path``, or with ``model.warm_start`` the folder of the model after it.
 
-    Args:
-        recipe: the experiment; its model is not the tiny one.
-        envs: its environments, where they are known.
-
     Raises:
         MissingDependencyError: torch, transformers or tokenizers is missing.
         RecipeError: the model cannot be read.
@@ -50,13 +46,7 @@ def warm_started(recipe: Recipe, envs: RunEnvs | None = None) -> str:
 
 
 def start_settings(recipe: Recipe, envs: RunEnvs, files: dict[str, str]) -> dict[str, Any]:
-    """Return everything that the weights depend on.
-
-    Args:
-        recipe: the experiment.
-        envs: its environments.
-        files: the SHA-256 of each file of the model.
-    """
+    """Return everything that the weights depend on, with the SHA-256 of each file of the model."""
     return {
         "build": BUILD,
         **({"device": "gpu"} if recipe.hardware.device == "gpu" else {}),

@@ -13,12 +13,7 @@ from gem_core.training.warm_start.imitation import Imitation, imitation_of
 
 
 def play_settings(recipe: Recipe, envs: RunEnvs) -> dict[str, Any]:
-    """Return what the imitated episodes depend on, long texts as hashes.
-
-    Args:
-        recipe: the experiment.
-        envs: its environments.
-    """
+    """Return what the imitated episodes depend on, long texts as hashes."""
     from gem_core.runs.environments.data import task_fingerprint
 
     imitation = imitation_of(recipe)
