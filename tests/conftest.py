@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 # Before any test imports torch, transformers or ray. A value that the caller set is kept.
 for _key, _value in {
@@ -37,6 +38,10 @@ if "RAY_TMPDIR" not in os.environ:
     # whose paths must be short.
     os.environ["RAY_TMPDIR"] = tempfile.mkdtemp(prefix="gem-ray-", dir="/tmp")
     atexit.register(shutil.rmtree, os.environ["RAY_TMPDIR"], ignore_errors=True)
+
+# An example that takes long says something about the machine, not about the code.
+settings.register_profile("untimed", settings.default, deadline=None)
+settings.load_profile("untimed")
 
 DISTRIBUTIONS = {
     "trl": "trl",
