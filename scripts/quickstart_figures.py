@@ -19,8 +19,6 @@ from learn_tables import seeds_in_words  # noqa: E402
 from learn_verdicts import Judged, group_cells, judge_experiments  # noqa: E402
 
 BASELINE, TRAINER, ALGORITHM = "sokoban-easy", "trl", "rebn"
-PHASES = ("model", "eval_before", "train", "eval_after")
-"""What the quickstart does; the study also plays the controls."""
 CONTROLS = {
     "random": "the random player",
     "constant": "the best constant answer",
@@ -59,8 +57,7 @@ def in_words(judged: Judged, to_root: str = "") -> str:
         f"The {evidence.tasks} episodes have {evidence.distinct} distinct tasks, "
         f"{evidence.seen or 'none'} of them trained on.\n"
         f"Verdict by [the criterion]({page}) of this project: **{judged.verdict}**"
-        f"{'; one run says nothing about other seeds' if evidence.seeds == 1 else ''}. "
-        f"{time_in_words(judged.cells)}\n"
+        f"{'; one run says nothing about other seeds' if evidence.seeds == 1 else ''}.\n"
     )
 
 
@@ -79,11 +76,3 @@ def rates_in_words(cells: Sequence[LearnCell]) -> str:
     worst = min(range(len(cells)), key=lambda k: rates[k][1])
     low, high = rates[worst]
     return f"{text}; the worst seed, {cells[worst].seed}: {low:.2f} before, {high:.2f} after."
-
-
-def time_in_words(cells: Sequence[LearnCell]) -> str:
-    """Return how long the runs took, without their controls."""
-    minutes = sorted(sum(cell.seconds[phase] for phase in PHASES) / 60 for cell in cells)
-    low, high = (f"{minutes[place]:.1f}" for place in (0, -1))
-    took = f"{low} minutes" if low == high else f"{low} to {high} minutes"
-    return f"Model, training and evaluations took {took}{' each' if len(cells) > 1 else ''}."
