@@ -69,8 +69,8 @@ def check_part(part: str | None, held_out: float | None) -> str | None:
         return None
     if part is not None and part not in (*PARTS, ALL):
         raise unknown("part", part, (*PARTS, ALL), "There are 'train', 'eval' and 'all'.")
-    if not 0 < (held_out or 0.0) < 1:
-        raise ValueError(f"held_out must be between 0 and 1, not {held_out or 0.0}.")
+    if held_out is None or not 0 < held_out < 1:
+        raise ValueError(f"held_out must be between 0 and 1, not {held_out}.")
     return None if part == ALL else part
 
 

@@ -39,16 +39,17 @@ def measure(
     Raises:
         GemError: more than half of the episodes failed, or the engine's process did.
     """
-    began = perf_counter()
     if recipe.eval.engine == "vllm":
         from gem_core.evaluation.child import episodes_by_vllm
 
+        began = perf_counter()
         answer = episodes_by_vllm(recipe, model_dir, log)
         episodes, engine = answer.episodes, f"vllm {answer.version}"
         times = {"time/load": answer.load_s, "time/engine": answer.engine_s}
     else:
         from gem_core.evaluation.local import evaluation_episodes
 
+        began = perf_counter()  # the first evaluation of a process imports torch
         episodes = evaluation_episodes(recipe, model_dir, envs=envs)
         engine, times = f"transformers {version('transformers')}", {}
         release_memory()  # a trainer that runs next in this process needs it

@@ -30,7 +30,7 @@ def model_path(recipe: Recipe, envs: RunEnvs | None = None) -> str:
 
     Raises:
         MissingDependencyError: torch, transformers or tokenizers is missing.
-        RecipeError: the sizes do not fit together.
+        RecipeError: the context is longer than the tiny model's positions.
         GemError: an environment of the warm start failed.
     """
     if recipe.model.path != "tiny":
