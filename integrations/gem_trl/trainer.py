@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from accelerate import DistributedDataParallelKwargs
-from transformers import PrinterCallback, TrainerCallback
+from transformers import AutoConfig, PrinterCallback, TrainerCallback
 
 from gem_adapters.estimate import needs_critic
 from gem_adapters.rollout_correction import truncated_weights
@@ -36,7 +36,7 @@ from gem_trl.ranks import hold_rank
 from gem_trl.rollout import engine_policy, episode_return, rollout, sampling_at, task_rows
 from gem_trl.row_passes import RowPasses
 from gem_trl.updates import Updates
-from gem_trl.vllm import engine_options, require_server
+from gem_trl.vllm import engine_length, engine_options, require_server
 from gem_trl.weights import lora_config, save_merged
 
 if TYPE_CHECKING:
@@ -141,12 +141,17 @@ class GemTrainer(RowPasses):
         """
         envs, native = (resolved.envs, resolved.native) if resolved else (None, None)
         machines = MachineFactory(recipe, tokenizer, envs=envs)
+        arguments = native_config(recipe, machines.stop_ids, folder, native)
+        if arguments.use_vllm:
+            config = AutoConfig.from_pretrained(model, revision=recipe.model.revision or "main")
+            longest = engine_length(recipe, arguments.vllm_max_model_length, config)
+            arguments.vllm_max_model_length = longest
         return cls(
             recipe,
             machines,
             model=model,
             callbacks=callbacks,
-            args=native_config(recipe, machines.stop_ids, folder, native),
+            args=arguments,
             train_dataset=task_rows(recipe),
             rollout_func=rollout,
             reward_funcs=episode_return,

@@ -10,6 +10,7 @@ from typing import Any
 
 from gem_core.errors import RunError
 from gem_core.runs.recipe.recipe import Recipe
+from gem_trl.values import model_length
 
 CPU_VARIABLE = "GEM_TRL_TEST_VLLM_ON_CPU"
 """Environment variable that allows ``hardware.engine = "vllm"`` on a CPU; ``1`` in the tests with
@@ -49,6 +50,26 @@ def engine_options(dtype: str, device: str) -> Iterator[None]:
         yield
     finally:
         vllm_generation.LLM = original
+
+
+def engine_length(recipe: Recipe, longest: int | None, config: Any) -> int | None:
+    """Return the longest sequence of the engine: no more than the model has positions for.
+
+    Args:
+        recipe: the experiment.
+        longest: what TRL was asked for, its ``vllm_max_model_length``.
+        config: the model's configuration, of transformers.
+
+    vLLM refuses more than the positions. A turn at the end of a full context ends with them. The
+    recipe's context is never cut: positions that the model scales (``rope_scaling``) are not known
+    here, and vLLM decides about them. So it does about a length that the recipe names itself.
+    """
+    positions = getattr(config.get_text_config(), "max_position_embeddings", None)
+    if longest is None or longest != model_length(recipe) or positions is None:
+        return longest
+    context = recipe.limits.max_context_tokens
+    assert context is not None  # there is a length only where there is a context
+    return max(context, min(longest, positions))
 
 
 def require_server(recipe: Recipe, info: dict[str, Any], longest: int | None) -> None:

@@ -7,15 +7,18 @@ import sys
 from types import ModuleType, SimpleNamespace
 
 import pytest
+from transformers import AutoTokenizer, PreTrainedConfig
 from trl.generation import vllm_generation
 from trl.generation.vllm_generation import VLLMGeneration
 
 from gem_core.episodes.rollout import Request
 from gem_core.errors import RecipeError, RunError
 from gem_core.runs.recipe.load import load_recipe
+from gem_core.training.tiny import model_path
 from gem_trl.config import translate
 from gem_trl.stepping import SteppingPolicy, can_step
-from gem_trl.vllm import CPU_VARIABLE, awake, engine_options, require_server
+from gem_trl.trainer import GemTrainer
+from gem_trl.vllm import CPU_VARIABLE, awake, engine_length, engine_options, require_server
 
 SERVER = {
     "dtype": "torch.float32",
@@ -150,6 +153,46 @@ def test_a_server_that_samples_otherwise_is_refused(make_recipe, key, value):
     require_server(recipe, {"model_config": SERVER}, 520)
     with pytest.raises(RunError, match=f"{key} {value}.*--max-model-len 520"):
         require_server(recipe, {"model_config": SERVER | {key: value}}, 520)
+
+
+@pytest.mark.parametrize(
+    ("positions", "asked", "length"),
+    [
+        (None, 520, 520),  # nothing is known
+        (1024, 520, 520),
+        (516, 520, 516),  # the last turn ends with the positions
+        (512, 520, 512),
+        (256, 520, 512),  # the context of the recipe is not cut, vLLM decides
+        (512, 600, 600),  # a length of the recipe's own
+        (512, None, None),
+    ],
+)
+def test_the_engine_has_no_more_than_the_models_positions(
+    make_recipe, monkeypatch, positions, asked, length
+):
+    monkeypatch.setenv(CPU_VARIABLE, "1")
+    keys = ("limits.max_context_tokens=512", "limits.max_tokens_per_turn=8")
+    recipe = make_recipe("hardware.engine=vllm", *keys)
+    config = PreTrainedConfig()
+    if positions is not None:
+        config.max_position_embeddings = positions
+    assert translate(recipe)["vllm_max_model_length"] == 520
+    assert engine_length(recipe, asked, config) == length
+
+
+def test_the_engine_is_asked_for_the_models_positions(make_recipe, monkeypatch, tmp_path):
+    monkeypatch.setenv(CPU_VARIABLE, "1")
+    positions = make_recipe().model.tiny.max_positions
+    recipe = make_recipe("hardware.engine=vllm", f"limits.max_context_tokens={positions}")
+    source = model_path(recipe)
+    made = {}
+
+    class Asked(GemTrainer):
+        def __init__(self, recipe, machines, *, args, **_):
+            made["length"] = args.vllm_max_model_length
+
+    Asked.from_recipe(recipe, source, AutoTokenizer.from_pretrained(source), tmp_path)
+    assert translate(recipe)["vllm_max_model_length"] > positions == made["length"]
 
 
 def test_vllm_on_a_cpu_is_for_tests(make_recipe, monkeypatch):
