@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from difflib import get_close_matches
-from pathlib import PurePath
 from types import CodeType
 
 _BOUND = re.compile(r"python_version\s*(<=|>=|<|>)\s*[\"'](\d+)\.(\d+)[\"']")
@@ -80,6 +79,8 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     >>> did_you_mean("rebm", ["rebn", "grpo"])
     " Did you mean 'rebn'?"
     """
+    from difflib import get_close_matches  # only a misspelt name needs it
+
     names = list(known)
     lower = {n.lower(): n for n in names}
     matches = get_close_matches(name.lower(), list(lower), n=3, cutoff=0.6)
@@ -192,7 +193,7 @@ def place_of(error: BaseException) -> str:
         return ""
     while place.tb_next is not None:
         place = place.tb_next
-    return f" ({PurePath(place.tb_frame.f_code.co_filename).name}:{place.tb_lineno})"
+    return f" ({os.path.basename(place.tb_frame.f_code.co_filename)}:{place.tb_lineno})"
 
 
 @contextmanager
