@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from gem_core.errors import unknown
 
 
-class Task(NamedTuple):
+class TaskKind(NamedTuple):
     """A kind of task.
 
     Attributes:
@@ -22,15 +22,17 @@ class Task(NamedTuple):
     draw: Callable[..., Any]
 
 
-def task_table(groups: Mapping[str, Sequence[Callable[..., Any]]]) -> dict[str, Task]:
+def task_table(groups: Mapping[str, Sequence[Callable[..., Any]]]) -> dict[str, TaskKind]:
     """Return name -> task, given the functions of each group."""
-    tasks = (Task(draw.__name__, group, draw) for group, draws in groups.items() for draw in draws)
+    tasks = (
+        TaskKind(draw.__name__, group, draw) for group, draws in groups.items() for draw in draws
+    )
     return {task.name: task for task in tasks}
 
 
 def tasks_of(
-    table: Mapping[str, Task], group: str | None, names: Sequence[str] | None
-) -> list[Task]:
+    table: Mapping[str, TaskKind], group: str | None, names: Sequence[str] | None
+) -> list[TaskKind]:
     """Return the tasks of a group (``None``: all), or those with the given names.
 
     Raises:
