@@ -17,8 +17,8 @@ PPO = """\
 Success after training, with 95 % intervals of the evaluation, of the baselines that have runs of
 PPO; first seed. It compares trainers, and does not show learning (see above). PPO trains a critic,
 which begins with V = 0 in every trainer. *same steps*: as above, of all trainers but verl, whose
-rate differs within a step in these runs, too. In the three experiments of `benchmarks/lockstep`,
-which have a constant rate, its runs are those of the others token by token (ReBN twice, PPO once).
+rate differs within a step in these runs, too. In the experiments of `benchmarks/lockstep`,
+which have a constant rate, its runs are those of the others token by token (one with PPO).
 """
 ALGORITHMS = ("rebn", "ppo")
 
