@@ -34,12 +34,11 @@ def main() -> int:
     )
     check = parser.parse_args().check
     old = {path: text for path, text in generated().items() if current(path) != text}
-    if not check:
-        for path, text in old.items():
-            path.write_text(text, encoding="utf-8")
-    if check:
-        for path in old:
+    for path, text in old.items():
+        if check:
             print(f"{path} is out of date: run python scripts/readme.py")
+        else:
+            path.write_text(text, encoding="utf-8")
     return int(check and bool(old))
 
 
