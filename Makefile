@@ -159,7 +159,7 @@ docs: env-core env-docs  ## the site in build/site; a warning, a wrong link or a
 	$(call stage,docs,$(CORE_PY) scripts/stage_site.py && rm -rf build/site && $(ENVS)/docs/bin/zensical build --strict && \
 		$(CORE_PY) scripts/check_site.py)
 
-.PHONY: check-docs check-release dist test-wheel
+.PHONY: check-docs check-release dist test-wheel test-wheel-conformance
 check-docs: env-core  ## links, names and generated parts of the pages
 	$(call stage,check-docs,$(CORE_PY) scripts/install_lines.py --check && $(CORE_PY) $(PYTEST) --trainer none \
 		tests/test_docs.py tests/test_map.py tests/test_references.py tests/release/test_install_lines.py)
@@ -169,6 +169,8 @@ dist: env-core  ## build the files of a release in dist/
 	$(call stage,dist,rm -rf dist && $(CORE_PY) -m hatchling build -d dist)
 test-wheel: env-core  ## install the wheel (WHEEL=file, or a new one) in an environment away from here and use it; needs the package index
 	$(call stage,test-wheel,$(CORE_PY) scripts/try_wheel.py $(WHEEL))
+test-wheel-conformance: env-core  ## the same, and then the extra conformance alone, with a whole `gem-core conform` (minutes)
+	$(call stage,test-wheel-conformance,$(CORE_PY) scripts/try_wheel.py --conformance $(WHEEL))
 
 .PHONY: drift
 drift: env-core  ## what moved in the newest releases of the trainers, of what the adapters use; needs the package index

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from quickstart_figures import in_words, judged_quickstart
 from quickstart_picture import picture
+from release import REPOSITORY, with_absolute_links
 
 from gem_compare.lockstep.page import headline, title
 from gem_core.results import markdown_table
@@ -52,6 +53,8 @@ def generated() -> dict[Path, str]:
         docs / "start.md": {"quickstart": in_words(found, "../")},
     }
     texts = {path: filled(path, current(path), named) for path, named in pages.items()}
+    front = ROOT / "README.md"
+    texts[front] = with_absolute_links(texts[front], REPOSITORY)
     return {**texts, docs / "pictures" / "quickstart.svg": picture(found)}
 
 
@@ -93,6 +96,7 @@ def lockstep() -> str:
     pairs = [pair for summary in read.values() for pair in summary["pairs"]]
     relative = max(pair["weights"]["relative"] for pair in pairs)
     second = max(pair["drift"][1] for pair in pairs)
+    whole = max(size for pair in pairs for size in pair["drift"] if size is not None)
     seen = [f"{row['change']}: {row['drift'][1]:.0e}" for row in controls]
     first = next(iter(read.values()))
     if not all(
@@ -102,10 +106,10 @@ def lockstep() -> str:
     return (
         f"![success of the five trainers: the curves coincide]({folder / 'guess.png'})\n\n"
         f"On a CPU, with a two-layer model in float32:\n{title(first)}: {headline(first)}\n"
-        f"So did they in {len(read) - 1} more recipes. "
-        f"The trained weights of two trainers differ by {relative:.0e} at most (relative L2). A "
-        f"change of one trainer is seen in\nthe log-probabilities of its second step, where two "
-        f"trainers differ by {second:.0e} at most: " + "; ".join(seen) + ".\n"
+        f"So did they in {len(read) - 1} more recipes (PPO, another game, rewritten histories). "
+        f"The trained weights of two trainers differ by {relative:.0e} at most (relative L2),\n"
+        f"the log-probabilities by {second:.0e} at most in the second step and by {whole:.0e} in "
+        "any. A change of one trainer is seen in its second step: " + "; ".join(seen) + ".\n"
         f"Every step, every difference: [{folder}]({folder / 'README.md'}). What this proves and "
         "what not: [docs/compare.md](docs/compare.md).\n"
     )

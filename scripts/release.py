@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Whether the checkout is one release, and the addresses that its metadata name.
 
-    python scripts/release.py                 # write [project.urls] from REPOSITORY
-    python scripts/release.py --check         # the version is the same everywhere, urls are written
+    python scripts/release.py                 # write what follows from REPOSITORY
+    python scripts/release.py --check         # the version is the same everywhere, that is written
     python scripts/release.py --tag v0.1.0    # the tag is that version, and the changelog has it
 
 docs/release.md has the whole process.
@@ -19,6 +19,8 @@ ROOT = Path(__file__).resolve().parent.parent
 REPOSITORY = ""
 """Public address of the repository, without a final slash; "" as long as there is none."""
 PART = re.compile(r"(# urls: scripts/release\.py\n).*?(# /urls\n)", flags=re.DOTALL)
+LINK = re.compile(r"(!?\[(?:[^\[\]]|\[[^\]]*\])*\]\()(?!https?:|mailto:|#)([^)\s]+\))")
+CODE = re.compile(r"^repository-code: .*\n", flags=re.MULTILINE)
 VERSIONS = {
     "pyproject.toml": r'^version = "([^"]+)"$',
     "gem_core/__init__.py": r'^__version__ = "([^"]+)"$',
@@ -33,15 +35,51 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="write nothing")
     parser.add_argument("--tag", help="the tag of the release, v and the version")
     options = parser.parse_args()
-    path = ROOT / "pyproject.toml"
-    wanted = with_urls(path.read_text(encoding="utf-8"), REPOSITORY)
-    if not options.check and options.tag is None:
-        path.write_text(wanted, encoding="utf-8")
     wrong = problems(ROOT, options.tag)
-    if path.read_text(encoding="utf-8") != wanted:
-        wrong.append("pyproject.toml: [project.urls] is old: run python scripts/release.py")
+    for path, text in addressed(ROOT, REPOSITORY).items():
+        if not options.check and options.tag is None:
+            path.write_text(text, encoding="utf-8")
+        elif path.read_text(encoding="utf-8") != text:
+            wrong.append(f"{path.name} has no or other addresses: run python scripts/release.py")
     print("\n".join(wrong) or f"version {versions(ROOT)['pyproject.toml']}: nothing to correct")
     return int(bool(wrong))
+
+
+def addressed(root: Path, repository: str) -> dict[Path, str]:
+    """Return the three files that name the address of the repository, as they should be."""
+    changes = {
+        "pyproject.toml": with_urls,
+        "CITATION.cff": with_code,
+        "README.md": with_absolute_links,
+    }
+    paths = {root / name: change for name, change in changes.items()}
+    return {
+        path: change(path.read_text(encoding="utf-8"), repository) for path, change in paths.items()
+    }
+
+
+def with_code(text: str, repository: str) -> str:
+    """Return CITATION.cff with the address of ``repository``, without one where it is ""."""
+    line = f"repository-code: {repository}\n" if repository else ""
+    return CODE.sub("", text) + line
+
+
+def with_absolute_links(text: str, repository: str) -> str:
+    """Return README.md with links that lead somewhere on the package index, too.
+
+    Without an address the links stay relative; an absolute one is not changed back.
+
+    >>> with_absolute_links("![x](a.png) [y](b.md#c) [z](#d)", "https://a.example")
+    '![x](https://a.example/raw/main/a.png) [y](https://a.example/blob/main/b.md#c) [z](#d)'
+    """
+    if not repository:
+        return text
+    return LINK.sub(
+        lambda found: (
+            f"{found[1]}{repository}/{'raw' if found[1][0] == '!' else 'blob'}/main/{found[2]}"
+        ),
+        text,
+    )
 
 
 def with_urls(text: str, repository: str) -> str:

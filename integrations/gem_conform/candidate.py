@@ -30,6 +30,7 @@ ON_A_CPU = {
     "CUDA_VISIBLE_DEVICES": "",  # some trainers train on a GPU that they see, whatever is asked
     "HF_HUB_OFFLINE": "1",
     "TOKENIZERS_PARALLELISM": "false",
+    "OMP_NUM_THREADS": "1",  # the matrices are tiny: more threads only wait for each other
 }
 """Environment variables of the checks and of their runs; those that are set stay."""
 TIMEOUT_S = 900

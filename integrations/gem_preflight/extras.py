@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Sequence
-from importlib.metadata import requires
+from importlib.metadata import metadata, requires
 from typing import NamedTuple
 
 from gem_core.errors import how_to_install, python_needed
@@ -67,6 +67,8 @@ def find_extras(
     lines = (requires("gem-core") or []) if declared is None else declared
     here = python or sys.version_info[:2]
     members: dict[str, list[str]] = {}
+    if declared is None:  # an extra may need nothing more, and no requirement names it then
+        members = {name: [] for name in metadata("gem-core").get_all("Provides-Extra") or ()}
     for line in lines:
         for name in _EXTRA.findall(line):
             members.setdefault(name, []).append(line)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from gem_core.cli import main
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted((ROOT / "docs" / "write").glob("*.md"))
@@ -60,3 +63,14 @@ def test_a_block_that_is_wrong_or_that_nothing_runs_is_found(
     page.write_text(text)
     done = run(page, tmp_path)
     assert done.returncode != 0 and message in done.stdout + done.stderr
+
+
+def test_the_environment_that_the_readme_shows_passes_the_checks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    (tmp_path / "shown_by_readme.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))  # the checks play in other processes, too
+    status = main(["check", "shown_by_readme:HigherLower"])
+    assert status == 0 and "checks passed" in capsys.readouterr().out

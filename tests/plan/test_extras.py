@@ -28,6 +28,12 @@ def test_every_declared_extra_is_known_and_none_is_empty_or_misspelt():
     assert found == set(metadata("gem-core").get_all("Provides-Extra"))
 
 
+def test_an_extra_that_needs_nothing_more_is_installed():
+    extras = {extra.name: extra for extra in find_extras(version_of=lambda _: None)}
+    assert PROJECT["optional-dependencies"]["view"] == []
+    assert extras["view"].state == "installed" and extras["yaml"].state == "missing: pyyaml"
+
+
 @pytest.mark.parametrize(
     ("python", "name", "needs"),
     [

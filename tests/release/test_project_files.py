@@ -110,11 +110,27 @@ def test_a_target_that_does_not_exist_is_found() -> None:
 
 def test_the_checkout_is_one_version_with_its_addresses() -> None:
     assert release.problems(ROOT) == []
+    for path, text in release.addressed(ROOT, release.REPOSITORY).items():
+        assert path.read_text(encoding="utf-8") == text
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    assert release.with_urls(text, release.REPOSITORY) == text
     assert ("[project.urls]" in text) == bool(release.REPOSITORY)
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     assert {"cff-version", "message", "title", "authors", "version"} <= set(citation)
+
+
+def test_one_switch_gives_the_project_its_addresses() -> None:
+    home = "https://code.example/gem/core"
+    once = {path.name: text for path, text in release.addressed(ROOT, home).items()}
+    assert f'Source = "{home}"' in once["pyproject.toml"]
+    assert yaml.safe_load(once["CITATION.cff"])["repository-code"] == home
+    links = re.findall(r"\]\(([^)]+)\)", once["README.md"])
+    assert len(links) > 20 and all(link.startswith("https://") for link in links)
+    inside = [link.removeprefix(f"{home}/") for link in links if link.startswith(home)]
+    paths = [re.sub(r"^(blob|raw)/main/|#.*$", "", link) for link in inside]
+    assert not [path for path in paths if not (ROOT / path).exists()]
+    assert sum(link.startswith("raw/") for link in inside) == once["README.md"].count("![")
+    assert release.with_absolute_links(once["README.md"], home) == once["README.md"]
+    assert release.with_code(once["CITATION.cff"], home) == once["CITATION.cff"]
 
 
 def test_what_keeps_a_checkout_from_being_a_release_is_said(tmp_path: Path) -> None:
