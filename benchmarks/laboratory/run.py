@@ -4,8 +4,9 @@
     .venvs/core/bin/python benchmarks/laboratory/run.py --estimator NAME   # one, printed
     .venvs/core/bin/python benchmarks/laboratory/run.py --page-only        # from the results
 
-NAME is any estimator that gem-core knows: its own, or that of an installed package (entry point
-``gem_core.advantages``). It is measured on every process beside `reinforce`, on the same batches,
+NAME is any estimator that `compute_advantages` takes: one of gem-core's, that of an installed
+package (entry point ``gem_core.advantages``), or ``module:function``, with PYTHONPATH for a module
+that is not installed. It is measured on every process beside `reinforce`, on the same batches,
 and nothing is written. Everything takes about ten minutes on two cores; of that the first gradients
 of the trainers, each in its own environment, take half.
 """
@@ -28,8 +29,8 @@ from page import PAGE, PICTURE, draw, page
 from processes import PROCESSES
 
 from gem_compare.runner import trainer_python
-from gem_core.advantages import estimator_needs, list_estimators
-from gem_core.errors import unknown
+from gem_core.advantages import estimator_needs
+from gem_core.errors import GemError
 from gem_core.results import markdown_table
 from gem_core.runs import provenance
 from gem_core.runs.hardware import describe_machine
@@ -60,7 +61,10 @@ def main() -> int:
     provenance.add_option(parser)
     arguments = parser.parse_args()
     if arguments.estimator:
-        print(table_of(arguments.estimator, arguments.episodes), end="")
+        try:
+            print(table_of(arguments.estimator, arguments.episodes), end="")
+        except GemError as error:
+            raise SystemExit(str(error)) from None
         return 0
     if not arguments.page_only:
         provenance.check_option(parser, arguments)
@@ -136,13 +140,11 @@ def table_of(estimator: str, episodes: int) -> str:
     """Return a table of one estimator and `reinforce`, on every process.
 
     Raises:
-        UnknownNameError: gem-core knows no estimator of this name.
+        GemError: there is no estimator of this name, or it cannot be loaded.
     """
-    if estimator not in list_estimators():
-        known = list_estimators()
-        raise unknown("estimator", estimator, known, f"Known: {', '.join(known)}.")
+    needs = estimator_needs(estimator)  # it is found as `compute_advantages` finds it
     cases = [Case("reinforce"), Case(estimator)]
-    if estimator_needs(estimator).values:
+    if needs.values:
         cases.append(Case(estimator, critic="zero"))
     rows = []
     for process in PROCESSES.values():

@@ -15,6 +15,7 @@ from gem_core.cli.output import progress_lines, wants_tracebacks
 from gem_core.env.checker import CHECKS, EnvCheckError, check_env
 from gem_core.env.interface import Env
 from gem_core.env.registration import check_kwargs, list_envs, make, spec
+from gem_core.env.registration.own_class import importing, missing_module
 from gem_core.env.registration.references import CodeReferenceError, TrustError
 from gem_core.errors import GemError, UnknownNameError, unknown
 
@@ -34,6 +35,7 @@ def check(arguments: argparse.Namespace) -> int:
             steps=arguments.steps,
             skip=arguments.skip,
             passed=lambda name: tell(f"passed   {name}: {_says(name)}"),
+            noted=lambda text: tell(f"note     {text}"),
         )
     except EnvCheckError as failure:
         if wants_tracebacks() and failure.__cause__ is not None:
@@ -72,18 +74,18 @@ def _factory(name: str, kwargs: dict[str, Any]) -> Callable[[], Env]:
     except (UnknownNameError, TrustError, CodeReferenceError) as not_registered:
         module, _, attribute = name.partition(":")
         if not is_module(module):
-            raise unknown(
-                "environment",
-                name,
-                list_envs(),
-                "`gem-core list` lists all ids; a class is named module:Class.",
-            ) from not_registered
+            known_ids = list_envs()
+            listing = "`gem-core list` lists all ids; a class is named module:Class."
+            listing = missing_module(name, known_ids) + listing
+            raise unknown("environment", name, known_ids, listing) from not_registered
     else:
         check_kwargs(name, kwargs)
         return partial(make, known.id, **kwargs)
-    made = getattr(import_module(module), attribute, None)
+    with importing(name):
+        made = getattr(import_module(module), attribute, None)
     if not callable(made):
         raise GemError(f"Module {module!r} has no class {attribute!r}: write module:Class.")
+    check_kwargs(name, kwargs, made)
     return partial(made, **kwargs)
 
 

@@ -39,9 +39,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 def _browse(verbs: Verbs) -> None:
     verb = verbs(
-        "list",
-        "browse:list_names",
-        "list environments, baselines, trainers and other names",
+        "list", "browse:list_names", "list environments, baselines, trainers and other names"
     )
     verb.add_argument("pattern", nargs="?", help="part of a name, or a pattern: game:*-easy")
     verb.add_argument(
@@ -79,11 +77,7 @@ def _browse(verbs: Verbs) -> None:
     )
     verb.add_argument("--plain", action="store_true", help="plain lines, also on a terminal")
 
-    verb = verbs(
-        "check",
-        "check:check",
-        "check that an environment behaves as trainers need it to",
-    )
+    verb = verbs("check", "check:check", "check that an environment behaves as trainers need it to")
     add_check_options(verb)
 
 
@@ -121,9 +115,7 @@ def _experiment(verbs: Verbs) -> None:
 
 def _report(verbs: Verbs) -> None:
     verb = verbs(
-        "report",
-        "experiment:report",
-        "print a table of runs and draw their learning curves",
+        "report", "experiment:report", "print a table of runs and draw their learning curves"
     )
     verb.add_argument("runs", nargs="+", type=Path, metavar="RUN")
     verb.add_argument(

@@ -23,7 +23,7 @@ def show(arguments: argparse.Namespace) -> int:
 
     As JSON: ``name``, ``recipe`` (key -> value and source; null for an environment) and
     ``environments``: id, fingerprint, text, parameters, those that a client of a server may set,
-    template, first prompt, and what the scripted players reach.
+    template, first prompt, what is wrong with it, and what the scripted players reach.
     """
     name = arguments.name
     if name in shipped("baselines") or is_recipe_file(name):
@@ -89,10 +89,14 @@ def _environment(
     recipe: Recipe, split: Split, number: int, arguments: argparse.Namespace
 ) -> dict[str, Any]:
     """Return what is shown of one environment of a recipe."""
+    from gem_core.envs.players import player_names
+    from gem_core.runs.recipe.templates import answer_conflict
+
     config = (recipe.env if split == "train" else recipe.eval.env)[number]
     env = make_from_data(config.id, config.kwargs)
     assert env.spec is not None  # make() sets it
     prompt, note = _prompt(recipe, split, number, arguments.model)
+    conflict = answer_conflict(recipe.context, config, env)
     return {
         "id": config.id,
         "fingerprint": env.spec.fingerprint(),
@@ -104,9 +108,10 @@ def _environment(
         "template": recipe.context.template,
         "prompt": prompt,
         "note": note,
+        "warning": conflict or "",
         "players": {
             kind: _score(config.id, config.kwargs, kind, arguments.episodes)
-            for kind in ("random", "expert")
+            for kind in player_names(config.id, env)
         },
     }
 
@@ -121,12 +126,15 @@ def _print_environment(shown: dict[str, Any]) -> None:
     print(f"\n--- {header} ---\n{shown['prompt']}\n---\n")
     if shown["note"]:
         print(f"{shown['note']}\n")
+    if shown["warning"]:
+        print(f"Warning: {shown['warning']}\n")
+    width = max(map(len, shown["players"]))
     for kind, score in shown["players"].items():
         if score is None:
-            print(f"{kind:6}  not available for this environment")
+            print(f"{kind:{width}}  not available for this environment")
         else:
             print(
-                f"{kind:6}  success {score['success']:.3f}  reward {score['reward']:.3f}  "
+                f"{kind:{width}}  success {score['success']:.3f}  reward {score['reward']:.3f}  "
                 f"turns {score['turns']:.2f}  ({score['episodes']} episodes)"
             )
 
@@ -189,16 +197,20 @@ def _chat_prompt(recipe: Recipe, split: Any, number: int, model: str | None) -> 
 def _score(
     env_id: str, kwargs: dict[str, object], kind: str, episodes: int
 ) -> dict[str, float] | None:
-    """Return the mean results of a scripted player over ``episodes`` seeds; ``None``: no player."""
+    """Return the mean results of a scripted player over ``episodes`` seeds.
+
+    ``None``: there is none, it needs a tool, or the data have no right answer.
+    """
     from gem_core.envs.players import get_player, play_episode
+    from gem_core.envs.players.tool_users import MissingToolError
 
     env = make_from_data(env_id, kwargs)
     env.reset(seed=0)
     try:
         player = get_player(kind, env_id, seed=0, env=env)
-    except UnknownNameError:
+        results = [play_episode(env, player, seed=seed) for seed in range(episodes)]
+    except (UnknownNameError, NotImplementedError, MissingToolError):
         return None
-    results = [play_episode(env, player, seed=seed) for seed in range(episodes)]
     return {
         "success": sum(r.success for r in results) / episodes,
         "reward": sum(r.reward for r in results) / episodes,

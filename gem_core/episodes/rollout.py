@@ -17,25 +17,13 @@ import time
 from collections.abc import Iterable, Sequence
 
 from gem_core.episodes.data import Episode, StopReason
-from gem_core.episodes.env_calls import (
-    call_deadline,
-    call_env,
-    close_env,
-    seconds_left,
-    step_all,
-)
+from gem_core.episodes.env_calls import call_deadline, call_env, close_env, seconds_left, step_all
 from gem_core.episodes.health import failed_fraction, require_healthy
 from gem_core.episodes.machine import EpisodeMachine
 from gem_core.episodes.machine_calls import CloseCall, FeedCall, StartCall
 from gem_core.episodes.micro_batcher import MicroBatcher
 from gem_core.episodes.pacing import pace
-from gem_core.episodes.policy import (
-    BatchPolicy,
-    Policy,
-    Request,
-    check_batch_policy,
-    check_policy,
-)
+from gem_core.episodes.policy import BatchPolicy, Policy, Request, check_batch_policy, check_policy
 from gem_core.errors import require_kind
 
 __all__ = [

@@ -154,11 +154,7 @@ class LocalModel:
 
 
 def play_without_tokens(
-    recipe: Recipe,
-    items: Iterable[Item],
-    policy: ItemPolicy,
-    record: Record,
-    concurrency: int = 64,
+    recipe: Recipe, items: Iterable[Item], policy: ItemPolicy, record: Record, concurrency: int = 64
 ) -> None:
     """Play items in this process with a policy that answers with texts, without a tokenizer.
 
@@ -187,11 +183,7 @@ def _play(
     concurrency: int,
 ) -> None:
     playing = play_items(
-        items,
-        lambda item: factory(item.as_task()),
-        policy,
-        record,
-        concurrency=concurrency,
+        items, lambda item: factory(item.as_task()), policy, record, concurrency=concurrency
     )
     asyncio.run(playing)
 

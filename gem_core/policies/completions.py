@@ -56,11 +56,7 @@ def to_completion(
 
 
 def vllm_completion(
-    output: Any,
-    stop_ids: Collection[int],
-    max_tokens: int,
-    *,
-    reports_logprobs: bool = True,
+    output: Any, stop_ids: Collection[int], max_tokens: int, *, reports_logprobs: bool = True
 ) -> Completion:
     """Convert a ``vllm.CompletionOutput``, whose ``logprobs`` is one dictionary per token.
 
@@ -72,12 +68,7 @@ def vllm_completion(
         pairs = zip(ids, output.logprobs, strict=True)
         logprobs = [table[token_id].logprob for token_id, table in pairs]
     return to_completion(
-        ids,
-        logprobs,
-        output.finish_reason,
-        stop_ids,
-        max_tokens,
-        reports_logprobs=reports_logprobs,
+        ids, logprobs, output.finish_reason, stop_ids, max_tokens, reports_logprobs=reports_logprobs
     )
 
 

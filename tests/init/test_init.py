@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from pkgutil import resolve_name
 
 import pytest
 
@@ -75,6 +77,15 @@ def test_a_name_that_cannot_be_used_is_refused_in_one_line(
     (line,) = capsys.readouterr().err.splitlines()
     assert reason in line
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("trainer", [False, True])
+def test_what_its_readme_refers_to_is_in_a_wheel(trainer):
+    """The pages of the repository are not; what `python -m pydoc` is told to show is."""
+    readme = render_package(derive_names(Path("my-envs"), trainer=trainer))[Path("README.md")]
+    shown = re.findall(r"`(?:python -m pydoc )?(gem_core(?:\.\w+)+)`", readme)
+    assert "pip show --verbose gem-core" in readme
+    assert shown and all(resolve_name(name).__doc__ for name in shown)
 
 
 def test_nothing_is_overwritten(tmp_path, capsys):

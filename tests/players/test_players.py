@@ -134,6 +134,14 @@ def test_a_word_of_another_list_is_an_error_that_says_so() -> None:
             play_episode(env, player, seed=seed)
 
 
+@pytest.mark.parametrize("pattern", [r"door (\d)", re.compile(r"door (\d)")])
+def test_a_pattern_is_a_text_or_compiled(pattern: str | re.Pattern[str]) -> None:
+    player = get_player("expert", "game:Sudoku-v0-easy", 0)
+    assert player.find(pattern, "Open door 7.")[1] == "7"
+    with pytest.raises(GemError, match="cannot read this observation: 'Open it.'"):
+        player.find(pattern, "Open it.")
+
+
 def test_unknown_players_are_named() -> None:
     with pytest.raises(UnknownNameError, match="Did you mean 'expert'"):
         get_player("exprt", "game:Sudoku-v0-easy", 0)

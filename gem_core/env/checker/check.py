@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Any
 
-from gem_core.env.checker import calls, repeatable, seeding, state, whole_episodes
+from gem_core.env.checker import calls, players, repeatable, seeding, state, whole_episodes
 from gem_core.env.checker.subject import EnvCheckError, Subject, shown
 from gem_core.env.interface import Env
 from gem_core.env.registration import make, spec
@@ -31,6 +31,7 @@ CHECKS: dict[str, Callable[[Subject], None]] = {
     "success": calls.check_success,
     "infos_kept": calls.check_infos_kept,
     "random_action": calls.check_random_action,
+    "players": players.check_players,
 }
 """Name -> check, in the order in which they run."""
 
@@ -42,6 +43,7 @@ def check_env(
     steps: int = 40,
     skip: Collection[str] = (),
     passed: Callable[[str], None] | None = None,
+    noted: Callable[[str], None] | None = None,
     **kwargs: Any,
 ) -> None:
     """Check that an environment behaves as trainers need it to.
@@ -53,6 +55,7 @@ def check_env(
         skip: names of checks to leave out, see `CHECKS`: ``("process",)`` for a factory that
             another process cannot import.
         passed: is told the name of each check that the environment passes.
+        noted: is told what is no fault and should be known: an expert that never succeeded.
         **kwargs: keyword arguments for `gem_core.env.registration.make`.
 
     Raises:
@@ -79,6 +82,9 @@ def check_env(
             raise subject.fail(f"raised {shown(error)}") from error
         if passed is not None:
             passed(name)
+    if noted is not None:
+        for note in subject.noted:
+            noted(note)
 
 
 class _Make:

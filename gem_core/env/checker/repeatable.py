@@ -10,15 +10,7 @@ import sys
 import threading
 import time
 
-from gem_core.env.checker.subject import (
-    Subject,
-    Trace,
-    advance,
-    as_json,
-    difference,
-    shown,
-    trace,
-)
+from gem_core.env.checker.subject import Subject, Trace, advance, as_json, difference, shown, trace
 
 
 def check_determinism(subject: Subject) -> None:

@@ -8,12 +8,13 @@ import random
 from copy import deepcopy
 from typing import Any
 
-from gem_core.env.checker.subject import Subject, advance, difference, play_to_end
+from gem_core.env.checker.subject import Subject, advance, difference, play_to_end, shown
 from gem_core.env.interface import Env
 from gem_core.errors import EpisodeStateError
 
 _BRANCHES = 4
 """Steps of each episode after which the state is restored in other instances."""
+_HINT = "Every attribute that an episode changes must be named in _state_fields."
 
 
 def check_state(subject: Subject) -> None:
@@ -48,9 +49,13 @@ def _check_branch(
     for other in (subject.make(), fresh, env):
         other.set_state(stored)
         ahead = deepcopy(chooser)
-        restored = [advance(other, ahead) for _ in range(subject.steps)]
+        try:
+            restored = [advance(other, ahead) for _ in range(subject.steps)]
+        except AttributeError as error:
+            raise subject.fail(f"a restored copy raised {shown(error)}. {_HINT}") from error
         if restored != original:
-            raise subject.fail(f"continues differently; {difference(original, restored)}")
+            found = difference(original, restored)
+            raise subject.fail(f"continues differently; {found}. {_HINT}")
 
 
 def _check_state_of_ended(subject: Subject, env: Env, chooser: random.Random) -> None:

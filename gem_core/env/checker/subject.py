@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Collection
+from os.path import commonprefix
 from typing import Any
 
 from gem_core.env.interface import Env
 from gem_core.errors import GemError, error_line, place_of
 
 Trace = list[Any]
+_BEFORE = 40
+"""Characters that are shown before the first one that differs."""
 
 
 class EnvCheckError(GemError, AssertionError):
@@ -27,6 +30,7 @@ class Subject:
     Attributes:
         name: the environment in error messages; set by the first check.
         check: the name of the check that runs.
+        noted: what was found that is no fault.
     """
 
     def __init__(self, factory: Callable[[], Env], seeds: Collection[int], steps: int):
@@ -35,6 +39,7 @@ class Subject:
         self.steps = steps
         self.name = "?"
         self.check = ""
+        self.noted: list[str] = []
 
     def make(self) -> Env:
         """Return a new environment."""
@@ -95,5 +100,8 @@ def difference(expected: Trace, actual: Trace) -> str:
     """Describe the first difference between two traces of the same length."""
     for step, (one, other) in enumerate(zip(expected, actual, strict=True)):
         if one != other:
-            return f"first difference at step {step}: {one!s:.200} != {other!s:.200}"
+            a, b = str(one), str(other)
+            begin = max(len(commonprefix((a, b))) - _BEFORE, 0)  # noqa: RUF071  no paths
+            place = f"step {step}{f', after {begin} characters' if begin else ''}"
+            return f"first difference at {place}: {a[begin:]:.200} != {b[begin:]:.200}"
     return "no difference"

@@ -171,12 +171,13 @@ def _spec(id: str) -> EnvSpec:
         )
     registered = _builtin().get(id) or _foreign(id)
     if registered is None:
-        from gem_core.env.registration.own_class import class_spec
+        from gem_core.env.registration.own_class import class_spec, missing_module
 
         _load_plugins()
         registered = _registry.get(id) or class_spec(id)
     if registered is None:
-        raise unknown("environment", id, _registry, "gem_core.list_envs() lists all of them.")
+        listing = f"{missing_module(id, _registry)}gem_core.list_envs() lists all of them."
+        raise unknown("environment", id, _registry, listing)
     return registered
 
 
@@ -227,14 +228,16 @@ def make_from_data(id: str, kwargs: Mapping[str, Any]) -> Env:
         return make(id, **kwargs)
 
 
-def check_kwargs(id: str, kwargs: Mapping[str, Any]) -> None:
+def check_kwargs(id: str, kwargs: Mapping[str, Any], factory: Any = None) -> None:
     """Check that an environment takes these keyword arguments, without building it.
+
+    ``factory`` makes it, where the caller has imported that: the id is then a name only.
 
     Raises:
         UnknownNameError: unknown id, or a keyword argument that the environment does not take.
     """
-    full = spec(id).replace(**kwargs)
-    _check_kwargs(full, full.load())
+    full = EnvSpec(id, id, dict(kwargs)) if factory else spec(id).replace(**kwargs)
+    _check_kwargs(full, factory or full.load())
 
 
 def _with_revision(spec: EnvSpec, revision: str | None) -> EnvSpec:
@@ -347,7 +350,7 @@ def _check_kwargs(spec: EnvSpec, factory: Callable[..., Env]) -> None:
     for name in spec.kwargs:
         if name not in accepted:
             raise unknown(
-                f"keyword argument of {spec.id}",
+                f"keyword argument of {spec.id}:",
                 name,
                 accepted,
                 f"It takes: {', '.join(accepted) or 'none'}.",

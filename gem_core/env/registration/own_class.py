@@ -6,6 +6,8 @@ It serves whoever writes an environment and tries it. An id that is registered c
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 
 from gem_core.env.interface import Env
@@ -30,8 +32,25 @@ def class_spec(id: str) -> EnvSpec | None:
     package = id.partition(":")[0].partition(".")[0]
     if not _CLASS.fullmatch(id) or package == _OURS or not _is_there(package):
         return None
-    try:
+    with importing(id):
         resolve_class(id, Env, "environment")
+    return EnvSpec(id, id)
+
+
+def missing_module(id: str, known: Iterable[str]) -> str:
+    """Return what to do where an id may name a class of a module that is not found, else ``""``."""
+    module = id.partition(":")[0].partition(".")[0]
+    namespaces = {one.partition(":")[0] for one in known}
+    if not _CLASS.fullmatch(id) or module in namespaces or _is_there(module):
+        return ""
+    return f"If it is a class of yours, set PYTHONPATH to the folder of its module {module!r}. "
+
+
+@contextmanager
+def importing(id: str) -> Iterator[None]:
+    """Inside the block, what the module of an id raises is a RegistrationError of one line."""
+    try:
+        yield
     except GemError:
         raise
     except BaseException as error:  # a module's SystemExit would end the caller
@@ -41,7 +60,6 @@ def class_spec(id: str) -> EnvSpec | None:
             f"environment = {id!r}: its module cannot be imported: {error_line(error)}"
             f"{place_of(error)}"
         ) from error
-    return EnvSpec(id, id)
 
 
 def _is_there(package: str) -> bool:

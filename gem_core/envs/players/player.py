@@ -47,13 +47,13 @@ class Player(ABC):
         """Return an action that consists only of an answer, in the answer format."""
         return render(str(content), self.answer_format)
 
-    def find(self, pattern: re.Pattern[str], text: str) -> re.Match[str]:
-        """Return the first match of a pattern in an observation.
+    def find(self, pattern: str | re.Pattern[str], text: str) -> re.Match[str]:
+        """Return the first match of a regular expression, compiled or not, in an observation.
 
         Raises:
             GemError: there is none, see `unreadable`.
         """
-        match = pattern.search(text)
+        match = re.search(pattern, text)
         if match is None:
             raise self.unreadable(text)
         return match

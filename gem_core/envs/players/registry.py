@@ -55,74 +55,54 @@ TOOL_EXPERTS = {
     ("qa:Ledger", "search"): f"{_HERE}.tool_users:FollowsLedger",
 }
 """(family, tool) -> expert that uses the tool, for an environment that has it."""
-_SHOWN = {"number-shown": f"{_HERE}.weak_tools:NumberShown"}
-WEAK: dict[str, dict[str, str]] = {
-    "game:Crosswords": {"alphabet-in-cell": f"{_HERE}.word_habits:AlphabetInCell"},
-    "game:FifteenPuzzle": {
-        "no-way-back": f"{_HERE}.weak:LegalSlide",
-        "first-slide": f"{_HERE}.habits:FirstSlide",
-    },
-    "game:Game2048": {
-        "near-target": f"{_HERE}.habits:NearTarget",
-        "first-shift": f"{_HERE}.habits:FirstShift",
-    },
-    "game:GuessTheNumber": {
-        "within-hints": f"{_HERE}.weak:WithinHints",
-        "lowest-left": f"{_HERE}.habits:LowestLeft",
-    },
+_SHOWN = {"number-shown": "weak_tools:NumberShown"}
+_WEAK: dict[str, dict[str, str]] = {
+    "game:Crosswords": {"alphabet-in-cell": "word_habits:AlphabetInCell"},
+    "game:FifteenPuzzle": {"no-way-back": "weak:LegalSlide", "first-slide": "habits:FirstSlide"},
+    "game:Game2048": {"near-target": "habits:NearTarget", "first-shift": "habits:FirstShift"},
+    "game:GuessTheNumber": {"within-hints": "weak:WithinHints", "lowest-left": "habits:LowestLeft"},
     "game:Hangman": {
-        "common-letters": f"{_HERE}.weak:CommonLetter",
-        "first-letter": f"{_HERE}.word_habits:FirstLetter",
+        "common-letters": "weak:CommonLetter",
+        "first-letter": "word_habits:FirstLetter",
     },
-    "game:Mastermind": {"new-code": f"{_HERE}.weak:NewCode"},
-    "game:Minesweeper": {
-        "hidden-cell": f"{_HERE}.weak:HiddenCell",
-        "first-hidden": f"{_HERE}.habits:FirstHidden",
-    },
-    "game:Sokoban": {
-        "no-way-back": f"{_HERE}.weak:Wanderer",
-        "first-walk": f"{_HERE}.habits:FirstWalk",
-    },
-    "game:Sudoku": {
-        "empty-cell": f"{_HERE}.weak:EmptyCell",
-        "one-in-first-hole": f"{_HERE}.habits:OneInFirstHole",
-    },
-    "game:TowerofHanoi": {
-        "no-way-back": f"{_HERE}.weak:LegalDisk",
-        "first-disk": f"{_HERE}.habits:FirstDisk",
-    },
-    "game:WordSearch": {"next-line": f"{_HERE}.word_habits:NextLine"},
+    "game:Mastermind": {"new-code": "weak:NewCode"},
+    "game:Minesweeper": {"hidden-cell": "weak:HiddenCell", "first-hidden": "habits:FirstHidden"},
+    "game:Sokoban": {"no-way-back": "weak:Wanderer", "first-walk": "habits:FirstWalk"},
+    "game:Sudoku": {"empty-cell": "weak:EmptyCell", "one-in-first-hole": "habits:OneInFirstHole"},
+    "game:TowerofHanoi": {"no-way-back": "weak:LegalDisk", "first-disk": "habits:FirstDisk"},
+    "game:WordSearch": {"next-line": "word_habits:NextLine"},
     "game:Wordle": {
-        "keeps-green": f"{_HERE}.weak:KeepsGreen",
-        "next-letters": f"{_HERE}.word_habits:NextLetters",
-        "next-word": f"{_HERE}.word_habits:NextWord",
+        "keeps-green": "weak:KeepsGreen",
+        "next-letters": "word_habits:NextLetters",
+        "next-word": "word_habits:NextWord",
     },
-    "rg:arc_1d": {"copies-input": f"{_HERE}.weak_answers:CopiesInput"},
-    "rg:letter_counting": {"first-word": f"{_HERE}.weak_answers:FirstWord"},
+    "rg:arc_1d": {"copies-input": "weak_answers:CopiesInput"},
+    "rg:letter_counting": {"first-word": "weak_answers:FirstWord"},
     **{
         f"rg:{name}": {
-            "first-number": f"{_HERE}.weak_answers:FirstNumber",
-            "last-number": f"{_HERE}.weak_answers:LastNumber",
+            "first-number": "weak_answers:FirstNumber",
+            "last-number": "weak_answers:LastNumber",
         }
         for name in ("basic_arithmetic", "chain_sum", "leg_counting", "simple_equations")
     },
     **{
-        env: {
-            "any-operation": f"{_HERE}.weak_code:AnyOperation",
-            "prints-input": f"{_HERE}.weak_code:PrintsInput",
-        }
+        env: {"any-operation": "weak_code:AnyOperation", "prints-input": "weak_code:PrintsInput"}
         for env in ("code:Formulas", "code:Lists")
     },
     **{
-        env: {"any-formula": f"{_HERE}.weak_tools:AnyFormula", **_SHOWN}
+        env: {"any-formula": "weak_tools:AnyFormula", **_SHOWN}
         for env in ("math:Remainders", "math:DigitSums")
     },
     "qa:Auction": {**_SHOWN},
-    "qa:Ledger": {"any-step": f"{_HERE}.weak_tools:AnyStep", **_SHOWN},
+    "qa:Ledger": {"any-step": "weak_tools:AnyStep", **_SHOWN},
     **{
-        f"{name}:*": {"another-answer": f"{_HERE}.weak:AnotherAnswer"}
+        f"{name}:*": {"another-answer": "weak:AnotherAnswer"}
         for name in ("rg", "math", "code", "qa")
     },
+}
+WEAK = {
+    env: {name: f"{_HERE}.{path}" for name, path in players.items()}
+    for env, players in _WEAK.items()
 }
 """Family or namespace of environments -> name of a weak player -> the player."""
 KINDS = ("random", "expert")

@@ -20,6 +20,10 @@ _NUMBER = re.compile(r"\d+")
 _AMOUNT = re.compile(r"holds (\d+) crowns")
 
 
+class MissingToolError(GemError):
+    """The environment lacks the tool of a player that uses one."""
+
+
 class ToolUser(Player):
     """Calls a tool once, and answers what the result says.
 
@@ -41,7 +45,7 @@ class ToolUser(Player):
         super().__init__(rng, answer_format)
         tools = getattr(env, "tools", {})
         if self.tool not in tools:
-            raise GemError(
+            raise MissingToolError(
                 f"{type(self).__name__} plays with the tool {self.tool!r}, which the environment "
                 f"has not: give it tools = [{self.tool!r}]."
             )

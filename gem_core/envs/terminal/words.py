@@ -66,18 +66,7 @@ NAMES = (
     "karin",
     "louis",
 )
-CITIES = (
-    "oslo",
-    "lima",
-    "cairo",
-    "delhi",
-    "tokyo",
-    "quito",
-    "dakar",
-    "sofia",
-    "perth",
-    "miami",
-)
+CITIES = ("oslo", "lima", "cairo", "delhi", "tokyo", "quito", "dakar", "sofia", "perth", "miami")
 
 
 def some(rng: Random, count: int) -> list[str]:

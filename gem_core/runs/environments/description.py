@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -19,6 +20,7 @@ from gem_core.runs.environments.rows import Row, as_json, commit_of, config_key,
 from gem_core.runs.environments.servers import described_there, wanted
 from gem_core.runs.environments.tools import described_tools, task_digest, tools_key
 from gem_core.runs.recipe.recipe import EnvConfig, Recipe, Split
+from gem_core.runs.recipe.templates import answer_conflict
 from gem_core.runs.splits import RunEnvs, run_envs
 
 
@@ -27,6 +29,7 @@ def describe_environments(
 ) -> list[Row]:
     """Make every environment of a recipe, which checks its parameters and its data.
 
+    A warning says where the prompt asks for answers that an environment does not read.
     With ``workers.backend = "server"`` the servers make them, and say what they are. With
     ``resumed``, a run that continues, the data must be those that it began with.
 
@@ -62,7 +65,7 @@ def describe_environments(
             if recipe.workers.backend == "server":
                 row = _describe_served(data, recipe, config, key, split)
             else:
-                row = _describe(data, config, key, split)
+                row = _describe(data, recipe, config, key, split)
             data.add(row)
             rows.append(row)
     return rows
@@ -108,8 +111,10 @@ def _row(
     return row
 
 
-def _describe(data: RunData, config: EnvConfig, key: str, split: Split) -> Row:
+def _describe(data: RunData, recipe: Recipe, config: EnvConfig, key: str, split: Split) -> Row:
     env = make_with(data, config, key)
+    if conflict := answer_conflict(recipe.context, config, env):
+        warnings.warn(f"{key}: {conflict}", stacklevel=2)
     spec = spec_of(env)
     facts = {
         "items": getattr(env.unwrapped, "item_count", None),
