@@ -91,7 +91,7 @@ def test_every_public_name_is_on_a_page_of_the_interface() -> None:
     assert set(gem_core.__all__) - {"__version__"} <= listed
 
 
-@pytest.mark.parametrize("script", ["paper_index.py", "concept_pictures.py"])
+@pytest.mark.parametrize("script", ["paper_index.py", "concept_pictures.py", "notebook.py"])
 def test_what_is_generated_is_up_to_date(script: str) -> None:
     command = [sys.executable, str(ROOT / "scripts" / script), "--check"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
