@@ -30,20 +30,22 @@ asyncio.run(run_cells())
 """
 
 
-@pytest.fixture(scope="module")
-def shown(away):
-    """What each form prints, and the folder of its pictures."""
-    found = {}
+def show(form, away):
+    """Run a form; return what it prints, and the folder of its pictures."""
+    shutil.copy(form, away.work)
+    out = f"out{form.suffix}"
+    program = [form.name] if form is SCRIPT else ["-c", KERNEL]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("WALKTHROUGH_SET", " ".join(SMALL))
+        patch.setenv("WALKTHROUGH_OUT", out)
         patch.setenv("MPLBACKEND", "agg")
-        for form in (SCRIPT, SCRIPT.with_suffix(".ipynb")):
-            shutil.copy(form, away.work)
-            patch.setenv("WALKTHROUGH_OUT", f"out{form.suffix}")
-            program = [form.name] if form is SCRIPT else ["-c", KERNEL]
-            printed = away.command("python", *program)
-            found[form.suffix] = (printed, away.work / f"out{form.suffix}")
-    return found
+        return away.command("python", *program), away.work / out
+
+
+@pytest.fixture(scope="module")
+def shown(away):
+    """What the script shows."""
+    return show(SCRIPT, away)
 
 
 def numbers(text, pattern):
@@ -57,7 +59,7 @@ def without_times(printed):
 
 
 def test_the_script_plays_trains_and_compares_with_a_trainer(shown):
-    printed, _ = shown[".py"]
+    printed, _ = shown
     assert "turn 4: \\boxed{7}, reward 0.89" in printed
     curve = numbers(printed, r"step +\d+ success (\S+)")
     assert len(curve) == 3
@@ -68,7 +70,7 @@ def test_the_script_plays_trains_and_compares_with_a_trainer(shown):
 
 def test_the_controls_are_those_of_the_game(shown):
     """Four numbers of ten are found without reading; a number that is drawn comes again."""
-    printed, _ = shown[".py"]
+    printed, _ = shown
     (row,) = (line for line in printed.splitlines() if "trained, greedy" in line)
     rates = dict(re.findall(r"'([^']+)': ([\d.]+)", row))
     assert len(rates) == 6
@@ -76,17 +78,19 @@ def test_the_controls_are_those_of_the_game(shown):
     assert 0.1 < float(rates["random player"]) < 0.6
 
 
-def test_the_notebook_shows_the_same_where_an_event_loop_runs(shown):
-    script, notebook = (without_times(shown[form][0]) for form in (".py", ".ipynb"))
+@pytest.mark.slow
+def test_the_notebook_shows_the_same_where_an_event_loop_runs(shown, away):
+    printed, folder = show(SCRIPT.with_suffix(".ipynb"), away)
+    script = without_times(shown[0])
     assert len(script) > 20
-    assert script == notebook
+    assert script == without_times(printed)
+    for name in PICTURES:
+        assert (shown[1] / name).read_text() == (folder / name).read_text()
 
 
 @pytest.mark.parametrize("name", PICTURES)
 def test_the_pictures_are_drawn_and_shown(shown, name):
-    texts = [(folder / name).read_text(encoding="utf-8") for _, folder in shown.values()]
-    assert texts[0] == texts[1]
-    words = " ".join(ElementTree.fromstring(texts[0]).itertext())
+    words = " ".join(ElementTree.parse(shown[1] / name).getroot().itertext())
     assert ("GRPO" if "advantages" in name else "warm start, greedy") in words
     readme = (ROOT / "examples" / "README.md").read_text(encoding="utf-8")
     assert f"../docs/pictures/{name})" in readme
@@ -95,7 +99,7 @@ def test_the_pictures_are_drawn_and_shown(shown, name):
 def test_the_picture_of_the_advantages_is_that_of_the_page(shown):
     """No model plays in it, so that it is the same everywhere with this version of matplotlib."""
     name = PICTURES[0]
-    drawn = (shown[".py"][1] / name).read_text(encoding="utf-8")
+    drawn = (shown[1] / name).read_text(encoding="utf-8")
     assert drawn == (ROOT / "docs" / "pictures" / name).read_text(encoding="utf-8")
 
 
