@@ -190,6 +190,14 @@ env-verifiers:  ## environment with verifiers
 test-verifiers: env-verifiers  ## tasks of verifiers, trained by TRL
 	$(call stage,test-verifiers,$(ENVS)/verifiers/bin/python $(PYTEST) --trainer none tests/bridges/verifiers_package $(FOREIGN_BLOCKS))
 
+# Of inspect_ai, which brings no torch: gem-core's environments as its tasks, and that section's block.
+INSPECT_BLOCKS := "tests/docs/test_blocks.py::test_the_python_of_a_page_runs[docs/bridges.md]"
+.PHONY: env-inspect test-inspect
+env-inspect:  ## environment with inspect_ai
+	$(call stage,env-inspect,$(PYTHON) scripts/make_env.py inspect)
+test-inspect: env-inspect  ## environments of gem-core as tasks of Inspect
+	$(call stage,test-inspect,$(ENVS)/inspect/bin/python $(PYTEST) --trainer none tests/bridges/inspect_package $(INSPECT_BLOCKS))
+
 .PHONY: env-view test-view
 env-view:  ## environment of the tests in a browser
 	$(call stage,env-view,$(PYTHON) scripts/make_env.py view)

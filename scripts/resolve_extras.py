@@ -29,6 +29,8 @@ PAIRS = (
     ("verifiers", "envs"),
     ("verifiers", "mcp"),
     ("verifiers", "server"),
+    ("inspect", "envs"),
+    ("inspect", "server"),
     ("textarena", "server"),
     ("trl", "mcp"),
 )

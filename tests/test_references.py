@@ -424,6 +424,7 @@ MAKES = {
     "execution/vector/slots.py": "Python calls",
     "envs/evaluation.py": "Python calls",
     "gem_bridges/as_gymnasium.py": "Python calls",
+    "gem_bridges/as_inspect.py": "Python calls",
     "cli/play.py": "an id of the command line",
     "cli/check.py": "an id or a class of the command line",
     "training/tiny/corpus.py": "five names of its own",

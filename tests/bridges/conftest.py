@@ -1,7 +1,7 @@
-"""The tests in ``packages`` and ``verifiers_package`` need packages whose environments are played.
+"""The tests in ``packages``, ``verifiers_package`` and ``inspect_package`` need other packages.
 
-They are collected only if their folder is named (``make test-bridges``, ``make test-verifiers``),
-and then fail where a package is missing.
+They are collected only if their folder is named (``make test-bridges``, ``make test-verifiers``,
+``make test-inspect``), and then fail where a package is missing.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-FOLDERS = ("packages", "verifiers_package")
+FOLDERS = ("packages", "verifiers_package", "inspect_package")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

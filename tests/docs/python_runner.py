@@ -78,6 +78,7 @@ def missing(text: str) -> set[str]:
 
 BEHIND = {
     "gem_bridges.as_gymnasium": "gymnasium",
+    "gem_bridges.as_inspect": "inspect_ai",
     "gem_bridges.as_verifiers": "verifiers",
 }
 """Modules of gem-core that import another package."""

@@ -38,6 +38,7 @@ MEASURED = ROOT / "benchmarks/learn/results/sokoban-easy/trl/rebn/seed0.json"
 """The run whose first lines docs/start.md shows."""
 OF_OTHER_PACKAGES = {
     "gem_bridges.as_gymnasium": "make test-bridges",
+    "gem_bridges.as_inspect": "make test-inspect",
     "gem_bridges.as_verifiers": "make test-verifiers",
     "openenv.core": "make test-bridges",
 }

@@ -41,6 +41,7 @@ def test_an_extra_that_needs_nothing_more_is_installed():
         ((3, 12), "gem-llm", None),
         ((3, 10), "verifiers", ">=3.11"),
         ((3, 11), "verifiers", None),
+        ((3, 10), "inspect", ">=3.11"),
         ((3, 11), "oat", "<3.11"),
     ],
 )

@@ -38,7 +38,7 @@ def requirements(name: str) -> list[Requirement]:
 def test_the_environments_are_core_the_trainers_and_those_of_slow_targets() -> None:
     engines = {f"{trainer}-vllm" for trainer in TRAINERS}  # the trainers' sets with a real engine
     assert [name for name in NAMES if name in ("core", *TRAINERS)] == ["core", *TRAINERS]
-    slow = {"view", "docs", "launchpad", "bridges", "verifiers", "torchrl", "floors"}
+    slow = {"view", "docs", "launchpad", "bridges", "verifiers", "inspect", "torchrl", "floors"}
     pythons = {"python-3.10", "python-3.12", "python-3.13"}
     assert set(NAMES) - engines == {"core", *TRAINERS, *slow, *pythons}
 

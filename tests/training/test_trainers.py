@@ -62,6 +62,7 @@ def test_an_extra_that_installs_nothing_names_the_python_that_it_needs():
     expected = {
         "trl": {(3, 10): ">=3.11"},
         "verifiers": {(3, 10): ">=3.11"},
+        "inspect": {(3, 10): ">=3.11"},
         "oat": dict.fromkeys([(3, 11), (3, 12), (3, 13)], "<3.11"),
         **{name: {(3, 13): "<3.13"} for name in ("verl", "openrlhf", "rl2")},
         "gem-llm": {(3, 13): "<=3.12"},
