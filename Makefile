@@ -12,7 +12,7 @@ TRL_PY := $(ENVS)/trl/bin/python
 PYTEST := -m pytest --quiet --timeout 900 --durations 200 --durations-min 1
 # No environment has every optional package; these two together have all that the modules import.
 # The sandbox's server is a program: importing its main module runs it.
-COMPANIONS := $(addprefix integrations/gem_,compare completion conform export init models parity preflight push sandbox server view yaml)
+COMPANIONS := $(addprefix integrations/gem_,compare completion conform export init models parity preflight push sandbox server submit view yaml)
 DOCTEST := $(PYTEST) --doctest-modules --doctest-ignore-import-errors --ignore integrations/gem_sandbox/server gem_core $(COMPANIONS)
 # Core tests that also run with each trainer's versions of numpy, torch and transformers.
 CROSS ?= tests/adapters tests/advantages tests/episodes/hf tests/evaluation tests/parity tests/tiny

@@ -41,7 +41,8 @@ does on GPUs: [gpu.md](gpu.md).
 Before the first run, in the trainer's environment:
 `gem-core doctor --trainer NAME --device gpu --recipe BASELINE --profile small`. A run that was
 stopped goes on with the same command and `--resume`. On several machines the run directory must be
-one folder that all of them see under the same path, here `/shared/runs/paper`.
+one folder that all of them see under the same path, here `/shared/runs/paper`. A grid of runs,
+each on one machine, is submitted to Slurm by `gem-core submit`: [a grid on Slurm](train/slurm.md).
 """
 
 

@@ -48,6 +48,7 @@ COMPANIONS = {
     "gem_push": (),
     "gem_sandbox": (),
     "gem_server": (),
+    "gem_submit": ("gem_compare",),
     "gem_view": (),
     "gem_yaml": (),
 }
