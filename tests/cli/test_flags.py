@@ -113,9 +113,9 @@ def test_check_names_each_check(gem):
     code, out, _ = gem("check", GAME, "--skip", "process", "threads")
     assert code == 0
     assert "passed   determinism: A seed gives the same episode again" in out
-    assert "skipped  process" in out and out.endswith("all 16 checks passed.\n")
+    assert "skipped  process" in out and out.endswith("all 17 checks passed.\n")
     code, out, _ = gem("check", GAME, "--skip", "process", "threads", "-q")
-    assert (code, out) == (0, f"{GAME}: all 16 checks passed.\n")
+    assert (code, out) == (0, f"{GAME}: all 17 checks passed.\n")
 
 
 def test_check_of_a_class_of_this_directory(gem, tmp_path):

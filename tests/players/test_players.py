@@ -138,7 +138,7 @@ def test_a_word_of_another_list_is_an_error_that_says_so() -> None:
 def test_a_pattern_is_a_text_or_compiled(pattern: str | re.Pattern[str]) -> None:
     player = get_player("expert", "game:Sudoku-v0-easy", 0)
     assert player.find(pattern, "Open door 7.")[1] == "7"
-    with pytest.raises(GemError, match="cannot read this observation: 'Open it.'"):
+    with pytest.raises(GemError, match=r"cannot read this observation: 'Open it\.'"):
         player.find(pattern, "Open it.")
 
 

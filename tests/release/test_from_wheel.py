@@ -23,7 +23,7 @@ def test_a_package_of_ones_own_is_written_installed_and_checked(away):
     page = "docs/write/README.md"
     away.run(page, "gem-core init my-envs")
     away.run(page, "pip install -e my-envs")
-    assert "all 18 checks passed" in away.run(page, "gem-core check my:Change-v0")
+    assert "all 19 checks passed" in away.run(page, "gem-core check my:Change-v0")
     shown = away.run(page, "gem-core show my-envs/recipe.toml", "--episodes", "5")
     assert "You may use tools" in shown
 
