@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from importlib.metadata import EntryPoint, entry_points
+from types import MappingProxyType
 from typing import NamedTuple
 
 GROUP = "gem_core.commands"
@@ -22,11 +23,13 @@ class Command(NamedTuple):
         run: ``module:function``, parsed arguments -> exit code.
         add_options: adds its arguments to its parser; the functions of `gem_core.cli.options` add
             those that several commands have.
+        extends: a subcommand of the core -> what adds arguments to it; others are left out.
     """
 
     text: str
     run: str
     add_options: Callable[[argparse.ArgumentParser], None]
+    extends: Mapping[str, Callable[[argparse.ArgumentParser], None]] = MappingProxyType({})
 
 
 def load_commands(taken: Collection[str]) -> dict[str, Command]:

@@ -26,10 +26,16 @@ def train(arguments: argparse.Namespace) -> int:
     quiet_libraries()
     from gem_core.training.experiment import run_experiment
 
+    recipe, path, if_exists = read_request(arguments)
+    run_experiment(recipe, arguments.trainer, path, if_exists, log=progress_lines())
+    return 0
+
+
+def read_request(arguments: argparse.Namespace) -> tuple[Recipe, Path, IfExists]:
+    """Return what ``train`` is asked for: recipe, run directory, what to do if it holds a run."""
     recipe = _recipe_to_train(arguments)
     path = arguments.run or Path("runs") / f"{recipe.name}-{arguments.trainer}-seed{recipe.seed}"
-    run_experiment(recipe, arguments.trainer, path, _if_exists(arguments), log=progress_lines())
-    return 0
+    return recipe, path, _if_exists(arguments)
 
 
 def _recipe_to_train(arguments: argparse.Namespace) -> Recipe:

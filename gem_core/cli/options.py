@@ -14,7 +14,7 @@ class Verbs:
         package: what stands before the names of the functions.
 
     Attributes:
-        names: those that were added.
+        parsers: those that were added, by name.
     """
 
     def __init__(
@@ -22,7 +22,7 @@ class Verbs:
     ) -> None:
         self.add_parser = add_parser
         self.package = package
-        self.names: list[str] = []
+        self.parsers: dict[str, argparse.ArgumentParser] = {}
 
     def __call__(self, name: str, run: str, text: str) -> argparse.ArgumentParser:
         """Add the subcommand ``name``; ``run`` is ``module:function``."""
@@ -30,7 +30,7 @@ class Verbs:
         parser = self.add_parser(name, help=text, description=description)
         parser.set_defaults(verb=f"{self.package}{run}")
         add_verbosity(parser)
-        self.names.append(name)
+        self.parsers[name] = parser
         return parser
 
 

@@ -32,8 +32,10 @@ def build_parser() -> argparse.ArgumentParser:
     _experiment(verbs)
     _track(verbs)
     others = Verbs(add_parser)
-    for name, command in load_commands(verbs.names).items():
+    for name, command in load_commands(verbs.parsers).items():
         command.add_options(others(name, command.run, command.text))
+        for extended in command.extends.keys() & verbs.parsers.keys():
+            command.extends[extended](verbs.parsers[extended])
     return parser
 
 

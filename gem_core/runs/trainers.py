@@ -38,6 +38,9 @@ class Trainer:
             dict), raising RecipeError for a key that cannot be honoured.
         check_nodes: ``module:function``, ``recipe -> None``, called before anything is done for a
             run on several nodes; it raises RecipeError where that cannot be started.
+        command: ``module:function``, ``(recipe, run_dir, resume) -> list[str]``: the program that
+            ``launch`` starts, ``...`` where the native settings stand; ``[]``, or no function: it
+            trains in the process of gem-core. Nothing is written or started for it.
         modules: module that must be importable -> the command that installs it.
         memory: how it holds a model on its GPUs, for ``gem-core plan``; ``None`` = not known.
         shared_imports: modules that a comparison on a CPU imports once for all of this trainer's
@@ -53,6 +56,7 @@ class Trainer:
     launch: str
     translate: str
     check_nodes: str = ""
+    command: str = ""
     modules: dict[str, str] = field(default_factory=dict)
     memory: MemoryLayout | None = None
     shared_imports: tuple[str, ...] = ()

@@ -15,6 +15,7 @@ TRAINER = Trainer(
     install=install_line("oat"),
     launch="gem_oat.launch:run",
     translate="gem_oat.config:translate",
+    command="gem_oat.launch:command",
     # ``args.py``: ``zero_stage`` 2.
     memory=MemoryLayout(
         2,

@@ -40,8 +40,16 @@ def run(resolved: ResolvedRun, run: RunDir, *, resume: bool = False) -> None:
         in_process.launch(arguments(recipe, run, start, resolved.model))
     else:
         _compat.require_parts(real_parts()) if on_cpu else _compat.require_gpu_stack()
-        nodes.run_watched([sys.executable, "-m", "gem_oat.program", str(run.path), str(start)])
+        nodes.run_watched(command(recipe, run, resume))
     require_model(recipe, run)
+
+
+def command(recipe: Recipe, run: RunDir, resume: bool) -> list[str]:
+    """Return the program that `run` starts; ``[]``: its loop runs in this process."""
+    if recipe.hardware.device == "cpu" and not real_parts():
+        return []
+    start = last_checkpoint(run) if resume else 0
+    return [sys.executable, "-m", "gem_oat.program", str(run.path), str(start)]
 
 
 def arguments(recipe: Recipe, run: RunDir, start: int = 0, model: str | None = None) -> Any:

@@ -1,1 +1,1 @@
-"""What a recipe needs on given GPUs, and whether a run could start here, before one is started."""
+"""Before a run: what it needs on given GPUs, whether it could start, what would be started."""

@@ -1,4 +1,6 @@
-"""The arguments of ``gem-core plan`` and ``gem-core doctor``; no import of what these need."""
+"""The arguments of ``gem-core plan``, ``doctor`` and ``train --dry-run``; no import of what these
+need.
+"""
 
 from __future__ import annotations
 
@@ -48,6 +50,18 @@ def add_plan_options(verb: argparse.ArgumentParser) -> None:
     add_set(verb)
 
 
+def add_dry_run(verb: argparse.ArgumentParser) -> None:
+    """Add ``--dry-run`` to ``train``: another function gets the same arguments."""
+    verb.add_argument(
+        "--dry-run",
+        action="store_const",
+        dest="verb",
+        const="gem_preflight.dry_run:dry_run",
+        help="check the recipe and this machine, print what would be started, write nothing; exit "
+        "code 1 if it could not start here",
+    )
+
+
 DOCTOR = Command(
     "check whether a run could start here; what is missing",
     "gem_preflight.doctor:doctor",
@@ -57,4 +71,5 @@ PLAN = Command(
     "compute whether a recipe fits into the memory of GPUs",
     "gem_preflight.plan:plan",
     add_plan_options,
+    {"train": add_dry_run},
 )

@@ -14,6 +14,7 @@ TRAINER = Trainer(
     install=install_line("rl2"),
     launch="gem_rl2.launch:run",
     translate="gem_rl2.config:translate",
+    command="gem_rl2.launch:command",
     modules={
         "ring_flash_attn": "pip install --no-deps ring-flash-attn==0.1.8",
         "hydra": "pip install hydra-core",

@@ -31,12 +31,16 @@ def run(resolved: ResolvedRun, run: RunDir, *, resume: bool = False) -> None:
     """
     recipe = resolved.recipe
     prune_checkpoints(run.checkpoints, recipe.train.keep_checkpoints)
-    module, environment = program(recipe)
-    command = [*torchrun(recipe), "-m", module, str(run.path.resolve())]
-    if resume:
-        command.append("--resume")
-    run_program("RL2", command, environment, run.path / "rl2.log")
+    _, environment = program(recipe)
+    run_program("RL2", command(recipe, run, resume), environment, run.path / "rl2.log")
     publish_model(run)
+
+
+def command(recipe: Recipe, run: RunDir, resume: bool) -> list[str]:
+    """Return the program that `run` starts."""
+    module, _ = program(recipe)
+    words = [*torchrun(recipe), "-m", module, str(run.path.resolve())]
+    return [*words, "--resume"] if resume else words
 
 
 def program(recipe: Recipe) -> tuple[str, dict[str, str]]:

@@ -15,6 +15,7 @@ TRAINER = Trainer(
     launch="gem_trl.launch:run",
     translate="gem_trl.config:translate",
     check_nodes="gem_trl.nodes:require_meeting_place",
+    command="gem_trl.nodes:command",
     # Its fused head (``add_fused_lm_head``) never makes all logits at once; its default optimizer
     # is fused (``adamw_torch_fused``).
     # The gradients are views of DDP's buckets (``GemTrainer._build_accelerator_args``).

@@ -26,7 +26,7 @@ from gem_trl.advantages import pool
 from gem_trl.batching import processes
 from gem_trl.critic import FILE
 from gem_trl.metrics import RunLog
-from gem_trl.nodes import require_meeting_place, tell_the_others, torchrun
+from gem_trl.nodes import command, require_meeting_place, tell_the_others, torchrun
 from gem_trl.ranks import end_with_parent, leave_ranks
 from gem_trl.trainer import GemTrainer
 
@@ -45,9 +45,7 @@ def run(resolved: ResolvedRun, run: RunDir, *, resume: bool = False) -> None:
     recipe = resolved.recipe
     prepare(recipe)
     if needs_processes(recipe):
-        # Without a checkpoint a resumed run begins: the other machines need no other command.
-        arguments = [str(run.path.resolve()), "--resume"]
-        start_processes(recipe, "gem_trl.launch", arguments, module=True)
+        run_processes(recipe, command(recipe, run, resume))
         return
     source = resolved.model or model_path(recipe)
     tokenizer = AutoTokenizer.from_pretrained(source, revision=recipe.model.revision)
@@ -93,27 +91,32 @@ def needs_processes(recipe: Recipe) -> bool:
     return processes(recipe) > 1 and "WORLD_SIZE" not in os.environ
 
 
-def start_processes(
-    recipe: Recipe, program: str, arguments: Sequence[str], *, module: bool = False
-) -> None:
-    """Run ``program`` once per GPU under ``torchrun``, to its end.
-
-    Of a run on several machines these are the processes of this one; the command for the others is
-    printed, see `gem_trl.nodes`.
+def start_processes(recipe: Recipe, program: str, arguments: Sequence[str]) -> None:
+    """Run a script once per GPU under ``torchrun``, to its end; see `run_processes`.
 
     Args:
         recipe: the hardware.
-        program: path of a script, or name of a module.
+        program: path of the script.
         arguments: arguments of the program.
-        module: ``program`` is a module.
 
     Raises:
         RecipeError: the run has several nodes, and nothing says where they meet.
         RunError: a process failed.
     """
-    command = torchrun(recipe, program, arguments, module=module)
-    tell_the_others(recipe, command)
-    code = run_process(command)
+    run_processes(recipe, torchrun(recipe, program, arguments, module=False))
+
+
+def run_processes(recipe: Recipe, started: Sequence[str]) -> None:
+    """Run ``torchrun`` to its end.
+
+    Of a run on several machines these are the processes of this one; the command for the others is
+    printed, see `gem_trl.nodes`.
+
+    Raises:
+        RunError: a process failed.
+    """
+    tell_the_others(recipe, started)
+    code = run_process(started)
     if code:
         raise RunError(f"A training process failed (exit code {code}); its output is above.")
 

@@ -15,7 +15,9 @@ import sys
 from collections.abc import Sequence
 
 from gem_core.errors import RecipeError
+from gem_core.runs.directory.run_dir import RunDir
 from gem_core.runs.recipe.recipe import Recipe
+from gem_trl.batching import processes
 
 MEET_VARIABLE = "GEM_TRL_RENDEZVOUS"
 """Environment variable with the address of the first machine: ``HOST:PORT``."""
@@ -77,6 +79,20 @@ def torchrun(recipe: Recipe, program: str, arguments: Sequence[str], *, module: 
     command += ["--module"] if module else []
     # Without "--" torchrun looks for options of its own among the program's.
     return [*command, "--", program, *arguments]
+
+
+def command(recipe: Recipe, run: RunDir, resume: bool) -> list[str]:
+    """Return what starts the processes of this machine; ``[]``: this process trains.
+
+    It is the same with ``resume``: without a checkpoint a resumed run begins, so that the other
+    machines need no other command.
+
+    Raises:
+        RecipeError: as `meeting_place`.
+    """
+    if processes(recipe) == 1:
+        return []
+    return torchrun(recipe, "gem_trl.launch", [str(run.path.resolve()), "--resume"], module=True)
 
 
 def tell_the_others(recipe: Recipe, command: Sequence[str]) -> None:

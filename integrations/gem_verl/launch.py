@@ -20,6 +20,8 @@ from gem_core.training.tiny import model_source
 from gem_verl import TRAINER
 from gem_verl.config import payload
 
+NATIVE = "..."
+"""Stands for the native settings in `command`."""
 RAY_VARIABLES = "+ray_kwargs.ray_init.runtime_env.env_vars"
 RAY_RUN = f"{RAY_VARIABLES}.{RUN_VARIABLE}"
 """The run directory for all processes of Ray, also of a cluster that was started before."""
@@ -43,9 +45,14 @@ def run(resolved: ResolvedRun, run: RunDir, *, resume: bool = False) -> None:
     with session(recipe) as (settings, environment):
         settings = {**settings, **run_settings(recipe, run, resume, resolved.model)}
         arguments += [override(key, value) for key, value in settings.items()]
-        command = [sys.executable, "-m", "verl.trainer.main_ppo", *arguments]
-        run_program("verl", command, environment, run.path / "verl.log")
+        started = [word for word in command(recipe, run, resume) if word != NATIVE]
+        run_program("verl", [*started, *arguments], environment, run.path / "verl.log")
     run.keep_model(last_model(recipe, run))
+
+
+def command(recipe: Recipe, run: RunDir, resume: bool) -> list[str]:
+    """Return the program that `run` starts, see `gem_core.runs.trainers.Trainer`."""
+    return [sys.executable, "-m", "verl.trainer.main_ppo", NATIVE]
 
 
 @contextmanager

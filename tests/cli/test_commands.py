@@ -21,7 +21,15 @@ def greet(arguments):
     print(f"hello {arguments.name}")
     return 3
 
-GREET = Command("greet somebody", "greeting:greet", add_options)
+def add_loud(verb):
+    verb.add_argument("--loud", action="store_const", dest="verb", const="greeting:shout")
+
+def shout(arguments):
+    print("HELLO", arguments.kind)
+    return 4
+
+MORE = {"list": add_loud, "gone": add_loud}
+GREET = Command("greet somebody", "greeting:greet", add_options, MORE)
 """
 
 
@@ -53,6 +61,13 @@ def test_a_package_adds_a_subcommand(gem_core):
     assert (done.returncode, done.stdout, done.stderr) == (3, "", "hello you\n")
     helped = gem_core("greet = greeting:GREET", "greet", "--help").stdout
     assert "Greet somebody." in helped and "--quiet" in helped
+
+
+def test_a_package_adds_an_option_to_a_subcommand_of_the_core(gem_core):
+    """What it says of a subcommand that the core does not have is left out."""
+    done = gem_core("greet = greeting:GREET", "list", "--kind", "trainers", "--loud")
+    assert (done.returncode, done.stdout, done.stderr) == (4, "HELLO trainers\n", "")
+    assert "verl" in gem_core("greet = greeting:GREET", "list", "--kind", "trainers").stdout
 
 
 @pytest.mark.parametrize(

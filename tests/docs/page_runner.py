@@ -6,8 +6,8 @@ Each block is run in the order of the page, in the folder, with these rules.
   one is run. TOML: saved under its name; a recipe is loaded, a pyproject.toml is parsed.
 - Shell: each line is a ``gem-core`` command, which is run, ``export NAME=value``, or ``pip install
   -e FOLDER``, after which the package can be imported and its entry points are found. A run is not
-  trained: its recipe is loaded and translated for each trainer that is installed. Nor are all
-  checks of a trainer made, which needs torch and minutes: it must be declared.
+  trained: ``--dry-run`` checks it, for every trainer. Nor are all checks of a trainer made, which
+  needs torch and minutes: it must be declared.
 
 A block of another kind, or without a name where it needs one, is an error. The last line of the
 output is the number of blocks that were run.
@@ -30,7 +30,7 @@ except ModuleNotFoundError:  # Python 3.10
 
 from gem_core.cli import main
 from gem_core.cli.parser import build_parser
-from gem_core.env.registration.references import TrustError, trust
+from gem_core.env.registration.references import trust
 from gem_core.runs import trainers
 from gem_core.runs.recipe.load import load_recipe
 
@@ -111,21 +111,14 @@ def run_line(line: str) -> None:
 
 
 def check_training(arguments: list[str]) -> None:
-    """Load a run's recipe and translate it; one with ``--trust`` is refused without."""
-    run = build_parser().parse_args(arguments)
-    given = (run.baseline, run.profile, run.overrides)
-    with trust(run.trust):
-        recipe = load_recipe(*given)
-        assert run.trainer in trainers.trainer_names()
-        for trainer in trainers.list_trainers().values():
-            if trainers.installed_version(trainer.distribution):
-                assert trainers.resolve(trainer.translate)(recipe), trainer.name
-    if run.trust:
-        try:
-            load_recipe(*given)
-        except TrustError:
-            return
-        raise AssertionError(f"--trust is not needed: {arguments}")
+    """Have a command check itself, for each trainer; one with ``--trust`` is refused without."""
+    assert build_parser().parse_args(arguments).trainer in trainers.trainer_names()
+    for name, trainer in trainers.list_trainers().items():
+        expected = 0 if trainers.check(trainer).ready else 1  # 1: it could not start here
+        assert main([*arguments, "--trainer", name, "--dry-run"]) == expected, (name, arguments)
+    if "--trust" in arguments:
+        without = [word for word in arguments if word != "--trust"]
+        assert main([*without, "--dry-run"]) == 2, f"--trust is not needed: {arguments}"
 
 
 if __name__ == "__main__":

@@ -100,24 +100,32 @@ class RunDir:
                 something else.
         """
         run = cls(path)
+        run.require_usable(recipe, trainer, if_exists)
+        if run.exists and if_exists == "resume":
+            run._repair()
+            run._recipe = recipe
+            return run
         if run.exists:
-            if if_exists == "error":
-                raise RunError(
-                    f"{run.path} already holds a run. Continue it with --resume, replace it with "
-                    "--overwrite, or choose another directory."
-                )
-            if if_exists == "resume":
-                run._check_same(recipe, trainer)
-                run._repair()
-                run._recipe = recipe
-                return run
             run.clear()
         run.path.mkdir(parents=True, exist_ok=True)
-        run._require_own_folder()
         run._write("run.json", {"trainer": trainer, **describe_machine()})
         run._write("recipe.json", recipe.to_dict())
         run._recipe = recipe
         return run
+
+    def require_usable(self, recipe: Recipe, trainer: str, if_exists: IfExists) -> None:
+        """Refuse what `create` refuses; nothing is written or deleted."""
+        if not self.exists:
+            self._require_own_folder()
+        elif if_exists == "error":
+            raise RunError(
+                f"{self.path} already holds a run. Continue it with --resume, replace it with "
+                "--overwrite, or choose another directory."
+            )
+        elif if_exists == "resume":
+            self._check_same(recipe, trainer)
+        else:
+            self._require_run()
 
     # -- reading ---------------------------------------------------------------------------------
 
@@ -344,6 +352,14 @@ class RunDir:
         Raises:
             RunError: it is not the folder of a run; nothing is deleted.
         """
+        self._require_run()
+        for path in self.path.iterdir():
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            elif path.name != LOCK_FILE:
+                path.unlink()
+
+    def _require_run(self) -> None:
         try:
             run_files.read_object(self.path / "recipe.json", RecipeFile)
             run_files.read_object(self.path / "run.json", InfoFile)
@@ -353,15 +369,11 @@ class RunDir:
                 f"{self.path} is not deleted, as it may not be a run ({why}): delete it yourself, "
                 "or name another folder."
             ) from None
-        for path in self.path.iterdir():
-            if path.is_dir() and not path.is_symlink():
-                shutil.rmtree(path)
-            elif path.name != LOCK_FILE:
-                path.unlink()
 
     def _require_own_folder(self) -> None:
         """Check that a new run gets no folder in which something else is: it could be deleted."""
-        others = sorted(p.name for p in self.path.iterdir() if p.is_dir())
+        here = self.path.iterdir() if self.path.is_dir() else ()
+        others = sorted(p.name for p in here if p.is_dir())
         if others:
             raise RunError(
                 f"{self.path} has folders that are not of a run ({', '.join(others[:3])}): a run "
