@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 
 import pytest
 
-from gem_core.cli import main
 from gem_core.runs.trainers import check, get_trainer
 
 PROGRAMS = {
@@ -20,24 +21,36 @@ PROGRAMS = {
 
 
 @pytest.fixture
-def dry_run(trainer_name, tmp_path, monkeypatch, capsys):
-    """Return a function that makes a dry run in an empty folder with an empty cache."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("GEM_CORE_CACHE", str(tmp_path / "cache"))
+def dry_run(trainer_name, tmp_path):
+    """Return a function that makes a dry run in an empty folder with an empty cache.
+
+    In a process of its own: an adapter's tests put stand-ins for GPUs into this one.
+    """
+    variables = {
+        **os.environ,
+        "GEM_CORE_CACHE": str(tmp_path / "cache"),
+        "CUDA_VISIBLE_DEVICES": "",
+    }
 
     def run(*words):
         line = ("train", "guess-the-number-easy", "--trainer", trainer_name, "--dry-run", *words)
-        code = main(line)
-        captured = capsys.readouterr()
+        done = subprocess.run(
+            [sys.executable, "-m", "gem_core", *line],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=tmp_path,
+            env=variables,
+        )
         assert os.listdir(tmp_path) == []
-        return code, " ".join(captured.out.split()), captured.err
+        return done.returncode, " ".join(done.stdout.split()), done.stderr
 
     return run
 
 
 def test_a_line_that_could_start_writes_nothing(dry_run, trainer_name):
     code, out, err = dry_run("--profile", "tiny", "--set", "train.steps=7")
-    assert (code, err) == (0, "")
+    assert code == 0, err
     version = check(get_trainer(trainer_name)).version
     assert f"trainer {get_trainer(trainer_name).distribution} {version} " in out
     assert f"folder runs/guess-the-number-easy-{trainer_name}-seed0: new" in out
@@ -54,4 +67,5 @@ def test_a_line_for_gpus_is_translated_and_says_what_is_missing(dry_run):
 def test_a_native_key_that_it_does_not_have_is_refused(dry_run, trainer_name):
     code, out, err = dry_run("--profile", "tiny", "--set", f"trainer.{trainer_name}.no_such_key=1")
     assert (code, out) == (2, "")
-    assert "no_such_key" in err and len(err.splitlines()) == 1
+    (line,) = [line for line in err.splitlines() if line.startswith("gem-core: ")]
+    assert "no_such_key" in line and "Traceback" not in err
