@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -22,6 +23,7 @@ from gem_core.runs.recipe.load import load_recipe, recipe_from_dict
 from gem_core.runs.recipe.recipe import Recipe
 from gem_core.runs.trainers import Trainer, get_trainer, resolve
 
+Env = Mapping[str, str]
 BASELINE = "guess-the-number-easy"
 PROFILE = "tiny"
 SMALL = ("batch.episodes=8", "train.steps=2", "train.save_every=0", "eval.episodes=0")
@@ -49,13 +51,18 @@ class Candidate:
         folder: gets the run directories; those of an earlier call are replaced.
         overrides: of every recipe, where the trainer needs something else than the tiny profile.
         cases: of the checks that have several, those that are checked; empty = all.
+        environ: environment variables of the runs: not those that a check leaves behind.
+        ahead: runs that began before a check asked for them, see `gem_conform.ahead`.
     """
 
     name: str
     folder: Path
     overrides: tuple[str, ...] = ()
     cases: tuple[str, ...] = ()
+    environ: dict[str, str] = field(default_factory=lambda: dict(os.environ))
+    ahead: dict[str, Future[Ended]] = field(default_factory=dict)
     _runs: dict[str, RunDir] = field(default_factory=dict)
+    _processes: set[subprocess.Popen[bytes]] = field(default_factory=set)
 
     @cached_property
     def trainer(self) -> Trainer:
@@ -111,11 +118,7 @@ class Candidate:
         return [*command, "--resume"] if resume else command
 
     def start(
-        self,
-        run: str,
-        *overrides: str,
-        resume: bool = False,
-        env: Mapping[str, str] | None = None,
+        self, run: str, *overrides: str, resume: bool = False, env: Env | None = None
     ) -> Ended:
         """Make a small run, to its end; ``env`` has further environment variables.
 
@@ -126,11 +129,7 @@ class Candidate:
             return self._wait(process, run, time.monotonic() + TIMEOUT_S)
 
     def run(
-        self,
-        run: str,
-        *overrides: str,
-        resume: bool = False,
-        env: Mapping[str, str] | None = None,
+        self, run: str, *overrides: str, resume: bool = False, env: Env | None = None
     ) -> RunDir:
         """Return a finished small run; one of the same name is made once. For ``env`` see `start`.
 
@@ -138,7 +137,8 @@ class Candidate:
             RunError: it did not end well.
         """
         if run not in self._runs:
-            ended = self.start(run, *overrides, resume=resume, env=env)
+            begun = self.ahead.pop(run, None)
+            ended = begun.result() if begun else self.start(run, *overrides, resume=resume, env=env)
             if ended.code:
                 raise RunError(
                     f"the run {run!r} ended with exit code {ended.code}; its output "
@@ -165,11 +165,7 @@ class Candidate:
 
     @contextmanager
     def _process(
-        self,
-        run: str,
-        overrides: Sequence[str],
-        resume: bool,
-        env: Mapping[str, str] | None = None,
+        self, run: str, overrides: Sequence[str], resume: bool, env: Env | None = None
     ) -> Iterator[subprocess.Popen[bytes]]:
         """Start a run whose output goes to a file; end it, with what it started, if need be."""
         if not resume:
@@ -181,15 +177,20 @@ class Candidate:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env={**ON_A_CPU, **os.environ, **(env or {})},
+                env={**ON_A_CPU, **self.environ, **(env or {})},
                 start_new_session=True,
             )
+        self._processes.add(process)
         try:
             yield process
         finally:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+            _end(process)
+            self._processes.discard(process)
+
+    def end_runs(self) -> None:
+        """End the runs that are under way."""
+        for process in tuple(self._processes):
+            _end(process)
 
     def _wait(self, process: subprocess.Popen[bytes], run: str, deadline: float) -> Ended:
         """Wait for the end of a run."""
@@ -204,6 +205,13 @@ class Candidate:
 
     def _log(self, run: str) -> Path:
         return self.folder / f"{run}.log"
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a run, with what it started, if it is under way."""
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
 class Ended(NamedTuple):

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gem_conform import declared, measured, sampled, trained
+from gem_conform.ahead import runs_ahead
 from gem_conform.candidate import Candidate
 from gem_conform.failures import NotApplicable, NotConforming
 from gem_core.errors import error_line, no_exit, place_of, unknown
@@ -73,10 +74,11 @@ def choose(only: Collection[str]) -> list[str]:
 
 def run_checks(candidate: Candidate, names: Collection[str]) -> Iterator[CheckOutcome]:
     """Yield what came of each check."""
-    for name in names:
-        began = time.perf_counter()
-        status, reason = _run(CHECKS[name], candidate)
-        yield CheckOutcome(name, status, reason, round(time.perf_counter() - began, 2))
+    with runs_ahead(candidate, names):
+        for name in names:
+            began = time.perf_counter()
+            status, reason = _run(CHECKS[name], candidate)
+            yield CheckOutcome(name, status, reason, round(time.perf_counter() - began, 2))
 
 
 def _run(
