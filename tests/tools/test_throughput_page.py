@@ -25,8 +25,11 @@ CONDITIONS = {
 @pytest.fixture
 def page(monkeypatch):
     monkeypatch.syspath_prepend(str(FOLDER))
+    names = ("page", "conditions", "rollout", "waiting_envs")
+    for name in names:  # of another benchmark
+        sys.modules.pop(name, None)
     yield import_module("page")
-    for name in ("page", "conditions", "rollout", "waiting_envs"):
+    for name in names:
         sys.modules.pop(name, None)
 
 
