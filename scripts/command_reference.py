@@ -18,6 +18,8 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+from generated import write_or_check
+
 from gem_core.cli.commands import GROUP, load_commands
 from gem_core.cli.parser import build_parser
 from gem_core.results import markdown_table
@@ -45,15 +47,7 @@ COLUMNS = ("argument", "value", "default", "meaning")
 
 def main() -> int:
     """Write the page, or with ``--check`` check that it is up to date."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing; fail on a difference")
-    if not parser.parse_args().check:
-        TARGET.write_text(page(), encoding="utf-8")
-        return 0
-    if TARGET.exists() and TARGET.read_text(encoding="utf-8") == page():
-        return 0
-    print(f"{TARGET} is out of date: run `python scripts/command_reference.py`.", file=sys.stderr)
-    return 1
+    return write_or_check(TARGET, page(), __doc__)
 
 
 def page() -> str:

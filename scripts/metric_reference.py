@@ -6,9 +6,10 @@ Names, meanings and units are those of `gem_core.episodes.metric_names`.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
+
+from generated import write_or_check
 
 from gem_core.episodes.metric_names import METRICS
 
@@ -42,15 +43,7 @@ def page() -> str:
 
 def main() -> int:
     """Write the page, or with ``--check`` check that it is up to date."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing; fail on a difference")
-    if not parser.parse_args().check:
-        TARGET.write_text(page(), encoding="utf-8")
-        return 0
-    if TARGET.exists() and TARGET.read_text(encoding="utf-8") == page():
-        return 0
-    print(f"{TARGET} is not up to date: run `python scripts/metric_reference.py`.", file=sys.stderr)
-    return 1
+    return write_or_check(TARGET, page(), __doc__)
 
 
 if __name__ == "__main__":
