@@ -159,7 +159,7 @@ def test_values_within_the_bounds_make_an_environment(id: str) -> None:
         assert made, name
 
 
-@pytest.mark.parametrize("namespace", registration._FOREIGN)
+@pytest.mark.parametrize("namespace", registration.foreign_namespaces())
 def test_nothing_of_another_package_is_declared(namespace: str) -> None:
     id = f"{namespace}:x"
     names = names_of(gem_core.spec(id).load())

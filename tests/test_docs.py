@@ -24,6 +24,7 @@ ENTRY_POINTS = {
         "commands",
         "sandboxes",
         "tools",
+        "namespaces",
         "recipe_formats",
     )
 }

@@ -412,7 +412,7 @@ IMPORTS = {
     "gem_conform/candidate.py": "declarations of adapters",
     "gem_parity/replays.py": "entry points, and the replays of the checkout",
     "gem_preflight/readiness/probe.py": "declarations of adapters",
-    "envs/bridges/gem_llm.py": "GEM's own registry",
+    "gem_bridges/gem_llm.py": "GEM's own registry",
     "runs/tracking/trackers.py": "its own table",
     "cli/check.py": "the class that the command line names",
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 import gem_core
 from gem_core.env import registration
 from gem_core.env.interface import Env
+from gem_core.env.registration import entry_points
 from gem_core.env.spec import EnvSpec
 from gem_core.errors import RegistrationError, UnknownNameError
 
@@ -171,3 +173,27 @@ def test_entry_points_are_loaded_only_when_an_id_is_unknown(tmp_path: Path) -> N
     assert child.returncode == 0, child.stderr
     assert "'bad'" in child.stderr and "no data here" in child.stderr
     assert "'exits'" in child.stderr and "SystemExit: 0" in child.stderr
+
+
+def _claims(monkeypatch: pytest.MonkeyPatch, *points: tuple[str, str]) -> None:
+    found = tuple(EntryPoint(name, value, "gem_core.namespaces") for name, value in points)
+    monkeypatch.setattr(entry_points, "list_entry_points", lambda group: found)
+
+
+def test_a_package_offers_a_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
+    _claims(monkeypatch, ("theirs", "gem_core.envs.games.sudoku:Sudoku"))
+    known = gem_core.spec("theirs:one/two.x")
+    assert (known.entry_point, known.kwargs) == (
+        "gem_core.envs.games.sudoku:Sudoku",
+        {"name": "one/two.x"},
+    )
+    assert registration.is_foreign("theirs:*") and not registration.is_foreign("theirs")
+    with pytest.raises(UnknownNameError):
+        gem_core.spec("theirs:")
+
+
+@pytest.mark.parametrize("name", ["theirs", "remote"])
+def test_a_namespace_has_one_package(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    _claims(monkeypatch, ("theirs", "a:B"), (name, "c:D"))
+    with pytest.raises(RegistrationError, match=f"Two packages claim the namespace '{name}'"):
+        gem_core.make("theirs:x")

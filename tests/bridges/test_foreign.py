@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 import gem_core
-from gem_core.envs.bridges import foreign
-from gem_core.envs.bridges.foreign import ForeignEnv, foreign_seed
-from gem_core.envs.bridges.global_random import GlobalRandom
-from gem_core.envs.bridges.gymnasium_env import plain_text
+from gem_bridges import foreign
+from gem_bridges.foreign import ForeignEnv, foreign_seed
+from gem_bridges.global_random import GlobalRandom
+from gem_bridges.gymnasium_env import plain_text
 from gem_core.errors import EpisodeStateError, MissingDependencyError, UnknownNameError
 from gem_core.results.data import data_lines
 from gem_core.runs.environments.description import describe_environments

@@ -2,9 +2,10 @@
 
 An id is ``namespace:Name`` (``game:Sudoku-v0-easy``). The module of an environment is imported when
 one of its ids is made. Some namespaces (``gem:``, ``gymnasium:``, ...) are another package's: what
-follows them is its id, and `list_envs` does not list them. Packages add ids through the entry-point
-group ``gem_core.envs``: each entry point is a function without arguments that calls `register`; it
-is loaded only when an unknown id is asked for or when all ids are listed. A class that nobody
+follows them is its id, and `list_envs` does not list them; the entry points of the group
+``gem_core.namespaces`` name their classes. Packages add ids through the entry-point group
+``gem_core.envs``: each entry point is a function without arguments that calls `register`; it is
+loaded only when an unknown id is asked for or when all ids are listed. A class that nobody
 registered is its own id, ``module:Class``, see `.own_class`.
 """
 
@@ -32,11 +33,9 @@ if TYPE_CHECKING:
 
 _ID = re.compile(r"[A-Za-z0-9_.\-]+:[A-Za-z0-9_.\-]+")
 _GROUP = "gem_core.envs"
+_NAMESPACES = "gem_core.namespaces"
+"""Group of the entry points of further namespaces: namespace -> class, as in `_FOREIGN`."""
 _FOREIGN = {
-    "gem": "gem_core.envs.bridges.gem_llm:GemLlmEnv",
-    "gymnasium": "gem_core.envs.bridges.gymnasium_env:GymnasiumEnv",
-    "textarena": "gem_core.envs.bridges.textarena_env:TextArenaEnv",
-    "verifiers": "gem_core.envs.bridges.verifiers_env:VerifiersEnv",
     "remote": "gem_core.execution.server_client.client:RemoteEnv",
     "openenv": "gem_core.execution.server_client.openenv_client:OpenEnvEnv",
 }
@@ -284,15 +283,33 @@ def _builtin() -> dict[str, EnvSpec]:
 
 def _foreign(id: str) -> EnvSpec | None:
     namespace, _, name = id.partition(":")
-    if not name or namespace not in _FOREIGN:
+    if not name or namespace not in foreign_namespaces():
         return None
-    return EnvSpec(id, _FOREIGN[namespace], {"name": name})
+    return EnvSpec(id, foreign_namespaces()[namespace], {"name": name})
 
 
 def is_foreign(id: str) -> bool:
     """Return whether an id or a pattern begins with the namespace of another package."""
     namespace, colon, _ = id.partition(":")
-    return bool(colon) and namespace in _FOREIGN
+    return bool(colon) and namespace in foreign_namespaces()
+
+
+def foreign_namespaces() -> dict[str, str]:
+    """Return the namespaces of other packages: name -> ``module:Class``.
+
+    Raises:
+        RegistrationError: two installed packages claim one.
+    """
+    from gem_core.env.registration.entry_points import list_entry_points
+
+    found = dict(_FOREIGN)
+    for entry in list_entry_points(_NAMESPACES):
+        if found.setdefault(entry.name, entry.value) != entry.value:
+            raise RegistrationError(
+                f"Two packages claim the namespace {entry.name!r}, with {found[entry.name]} and "
+                f"{entry.value}: uninstall one."
+            )
+    return found
 
 
 def _load_plugins() -> None:

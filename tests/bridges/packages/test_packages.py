@@ -12,8 +12,8 @@ from gymnasium.utils.env_checker import check_env as check_gymnasium
 
 import gem_core
 from gem_bridges.as_gymnasium import GymnasiumTask
+from gem_bridges.gem_llm import list_gem_envs
 from gem_core.env.checker import check_env
-from gem_core.envs.bridges.gem_llm import list_gem_envs
 from gem_core.errors import MissingDependencyError, RecipeError, UnknownNameError
 
 FROZEN = {"render_mode": "ansi", "actions": ["left", "down", "right", "up"]}
@@ -157,7 +157,7 @@ def test_a_game_of_two_with_an_opponent() -> None:
 
 
 def test_a_package_that_is_missing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    from gem_core.envs.bridges.textarena_env import TextArenaEnv
+    from gem_bridges.textarena_env import TextArenaEnv
 
     monkeypatch.setattr(TextArenaEnv, "distribution", "no-such-package")
     with pytest.raises(MissingDependencyError, match="no-such-package"):

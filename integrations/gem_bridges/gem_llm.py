@@ -6,7 +6,7 @@ from inspect import Parameter, signature
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from gem_core.envs.bridges.foreign import ForeignEnv
+from gem_bridges.foreign import ForeignEnv
 from gem_core.errors import RecipeError, unknown
 
 if TYPE_CHECKING:

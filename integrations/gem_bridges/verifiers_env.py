@@ -9,8 +9,8 @@ from itertools import islice
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from gem_bridges.foreign import ForeignEnv
 from gem_core.env.registration.references import check_module
-from gem_core.envs.bridges.foreign import ForeignEnv
 from gem_core.errors import RecipeError
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gem_bridges.foreign import ForeignEnv
 from gem_core.env.registration.references import check_module
-from gem_core.envs.bridges.foreign import ForeignEnv
 from gem_core.errors import RecipeError
 
 if TYPE_CHECKING:

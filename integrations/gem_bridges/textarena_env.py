@@ -6,8 +6,8 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from gem_bridges.foreign import ForeignEnv
 from gem_core.env.registration.references import resolve_function
-from gem_core.envs.bridges.foreign import ForeignEnv
 from gem_core.errors import RecipeError, unknown
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from importlib.metadata import PackageNotFoundError, version
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from gem_bridges.global_random import GlobalRandom
 from gem_core.env.interface import Env
-from gem_core.envs.bridges.global_random import GlobalRandom
 from gem_core.errors import EpisodeStateError, MissingDependencyError, how_to_install
 
 if TYPE_CHECKING:
