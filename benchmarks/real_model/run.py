@@ -36,16 +36,25 @@ MODEL = "gemma-3-270m"
 PROFILE = "gemma"
 GPU = (
     "hardware.device=gpu",
-    "hardware.engine=vllm",
     "model.dtype=bfloat16",
     "algorithm.lr=1e-5",
     "batch.episodes=128",
     "batch.micro_batch=32",
-    "train.steps=60",
-    "trainer.trl.vllm_gpu_memory_utilization=0.1",
-    "trainer.trl.vllm_enable_sleep_mode=false",
 )
-"""What ``--gpu`` changes in the profile, chosen on seed 100; the small engine stays awake."""
+"""What ``--gpu`` changes in the profile, chosen on seed 100; and the number of steps."""
+STEPS = 60
+FEWER_STEPS = {"math-12k-python": 20, "natural-questions-search": 20}
+"""Steps on a GPU of baselines that were solved earlier on seed 100."""
+ENGINES = {
+    "vllm": (
+        "hardware.engine=vllm",
+        "trainer.trl.vllm_gpu_memory_utilization=0.1",
+        "trainer.trl.vllm_enable_sleep_mode=false",
+    ),
+    "hf": ("hardware.engine=hf",),
+}
+"""Engines on a GPU -> what they change. The small one of vLLM stays awake; several runs share a GPU
+only with the trainer's own generation, as vLLM measures the free memory when it starts."""
 
 
 def main() -> int:
@@ -54,7 +63,7 @@ def main() -> int:
     if arguments.table_only:
         write_page()
         return 0
-    kind = "-gpu" * arguments.gpu
+    kind = {None: "", "vllm": "-gpu", "hf": "-gpu-hf"}[engine_of(arguments)]
     name = f"{arguments.baseline}-{arguments.trainer}{kind}-seed{arguments.seed}"
     folder = arguments.out / name
     with exclusive(arguments.out):
@@ -76,16 +85,24 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, default=Path("build/real-model"), help="folder of runs")
     parser.add_argument("--set", action="append", default=[], dest="overrides", metavar="KEY=VALUE")
     parser.add_argument("--gpu", action="store_true", help="train on one GPU, with larger batches")
+    parser.add_argument("--engine", choices=ENGINES, help="with --gpu (default: vllm)")
     parser.add_argument("--accept-terms", action="store_true", help="accept the Gemma Terms of Use")
     parser.add_argument("--record", action="store_true", help="keep the figures in results/")
     parser.add_argument("--table-only", action="store_true", help="run nothing")
     provenance.add_option(parser)
     arguments = parser.parse_args()
+    if arguments.engine and not arguments.gpu:
+        parser.error("--engine goes with --gpu: on a CPU the profile says it.")
     if arguments.record and arguments.overrides:
         parser.error("--set is for trials, which are not recorded: leave out --record.")
     if arguments.record:
         provenance.check_option(parser, arguments)
     return arguments
+
+
+def engine_of(arguments: argparse.Namespace) -> str | None:
+    """Return the engine on a GPU; ``None`` on a CPU."""
+    return arguments.engine or "vllm" if arguments.gpu else None
 
 
 def measure(arguments: argparse.Namespace, folder: Path) -> RunDir:
@@ -108,7 +125,11 @@ def measure(arguments: argparse.Namespace, folder: Path) -> RunDir:
         command(get + ["--accept-terms"] * arguments.accept_terms, "model", seconds, output=True)
     )["folder"]
     options = ["--trainer", arguments.trainer, "--run", str(run.path)]
-    own = (f"model.path={model}", f"seed={arguments.seed}", *GPU * arguments.gpu)
+    engine = engine_of(arguments)
+    own = [f"model.path={model}", f"seed={arguments.seed}"]
+    if engine is not None:
+        steps = FEWER_STEPS.get(arguments.baseline, STEPS)
+        own += [*GPU, *ENGINES[engine], f"train.steps={steps}"]
     for override in (*own, *arguments.overrides):
         options += ["--set", override]
     command(["train", *names, *options], "train", seconds)

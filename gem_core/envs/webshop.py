@@ -16,9 +16,10 @@ from gem_core.envs._data_source import Source, is_file, load
 from gem_core.envs.games.game import Game
 from gem_core.envs.parts import HELD_OUT, Items, check_part, division
 from gem_core.errors import DataError, MissingDependencyError, unknown
+from gem_core.tools.search.bm25 import load_bm25s
 
 try:
-    import bm25s
+    bm25s = load_bm25s()
 except ImportError as _error:
     raise MissingDependencyError(
         "webshop:* environments need bm25s: pip install 'gem-core[webshop]'."

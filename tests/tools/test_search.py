@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -204,3 +207,26 @@ def test_contradictory_options_are_refused() -> None:
             SearchTool(**options)  # type: ignore[arg-type]
     with pytest.raises(UnknownNameError, match="engine"):
         SearchTool(engine="gogle")
+
+
+def test_a_search_leaves_the_gpu_to_the_training(tmp_path: Path) -> None:
+    """bm25s imports a JAX that is installed, which takes most of a GPU's memory at once."""
+    (tmp_path / "jax").mkdir()
+    (tmp_path / "jax" / "__init__.py").write_text("", "utf-8")
+    (tmp_path / "jax" / "lax.py").write_text("def top_k(*_): print('JAX was called')\n", "utf-8")
+    searches = (
+        "import sys; from gem_core.tools.search.local import local_search;"
+        "found = local_search('ledger').search('a the of 1 lot account', 1, 1.0);"
+        "print(len(found), 'jax' in sys.modules);"
+    )
+    for program, printed in (
+        (f"{searches} import jax.lax", ["1 False"]),
+        (f"import jax.lax; {searches}", ["JAX was called", "1 True"]),  # the program's own
+    ):
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, "PYTHONPATH": str(tmp_path)},
+            capture_output=True,
+            text=True,
+        )
+        assert done.stdout.split("\n")[:-1] == printed, done.stderr

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gem_core.errors import MissingDependencyError
+from gem_core.tools.search.bm25 import load_bm25s
 from gem_core.tools.search.documents import Document, corpus_path, file_digest, read_corpus
 
 _WORD = re.compile(r"\w+")
@@ -22,9 +23,7 @@ class LocalSearch:
     """
 
     def __init__(self, documents: list[Document]):
-        require_bm25s()
-        import bm25s
-
+        bm25s = require_bm25s()
         self._documents = documents
         texts = [_words(f"{document.title} {document.text}") for document in documents]
         self._known = {word for text in texts for word in text}
@@ -45,14 +44,14 @@ class LocalSearch:
         return [self._documents[i] for i in ranked.tolist() if scores[i] > 0]
 
 
-def require_bm25s() -> None:
-    """Check that bm25s is installed.
+def require_bm25s() -> Any:
+    """Return the module bm25s.
 
     Raises:
         MissingDependencyError: it is not.
     """
     try:
-        import bm25s  # noqa: F401
+        return load_bm25s()
     except ImportError as error:
         raise MissingDependencyError(
             "Searching a local corpus needs bm25s: pip install 'gem-core[search]'. A retrieval "
