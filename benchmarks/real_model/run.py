@@ -2,6 +2,7 @@
 
     .venvs/trl/bin/python benchmarks/real_model/run.py --accept-terms
     python benchmarks/real_model/run.py --accept-terms --gpu         # on one GPU, by vLLM
+    .venvs/trl/bin/python benchmarks/real_model/run.py --finished RUN   # its controls alone
     .venvs/trl/bin/python benchmarks/real_model/run.py --table-only   # the page, from results/
 
 Downloads Gemma 3 270M (its terms: https://ai.google.dev/gemma/terms), cuts its vocabulary to the
@@ -21,7 +22,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from real_model_page import HERE, RESULTS, write_page
+from real_model_page import RESULTS, write_page
 from real_model_page import report as report_of
 
 from gem_core.errors import GemError
@@ -55,6 +56,8 @@ ENGINES = {
 }
 """Engines on a GPU -> what they change. The small one of vLLM stays awake; several runs share a GPU
 only with the trainer's own generation, as vLLM measures the free memory when it starts."""
+KINDS = {None: "", "vllm": "-gpu", "hf": "-gpu-hf"}
+"""Engine on a GPU, ``None`` on a CPU -> part of a result's name."""
 
 
 def main() -> int:
@@ -63,11 +66,8 @@ def main() -> int:
     if arguments.table_only:
         write_page()
         return 0
-    kind = {None: "", "vllm": "-gpu", "hf": "-gpu-hf"}[engine_of(arguments)]
-    name = f"{arguments.baseline}-{arguments.trainer}{kind}-seed{arguments.seed}"
-    folder = arguments.out / name
     with exclusive(arguments.out):
-        run = measure(arguments, folder)
+        folder, run = finished(arguments) if arguments.finished else trained(arguments)
     picture = learning_curve([run], folder / "learning-curve.png")
     print(f"\n{report_of(run, folder)}\nThe curve: {picture}; the run: {run.path}")
     if arguments.record:
@@ -86,6 +86,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--set", action="append", default=[], dest="overrides", metavar="KEY=VALUE")
     parser.add_argument("--gpu", action="store_true", help="train on one GPU, with larger batches")
     parser.add_argument("--engine", choices=ENGINES, help="with --gpu (default: vllm)")
+    parser.add_argument("--finished", type=Path, metavar="RUN", help="play the controls of a run")
     parser.add_argument("--accept-terms", action="store_true", help="accept the Gemma Terms of Use")
     parser.add_argument("--record", action="store_true", help="keep the figures in results/")
     parser.add_argument("--table-only", action="store_true", help="run nothing")
@@ -105,17 +106,20 @@ def engine_of(arguments: argparse.Namespace) -> str | None:
     return arguments.engine or "vllm" if arguments.gpu else None
 
 
-def measure(arguments: argparse.Namespace, folder: Path) -> RunDir:
-    """Get the model, train it and play the controls; return the finished run.
+def trained(arguments: argparse.Namespace) -> tuple[Path, RunDir]:
+    """Get the model, train it and play the controls; return the folder and the run in it.
 
     Every stage is a command that a user can give; each is printed before it runs.
 
     Raises:
         GemError: a command failed, or the folder has a run.
     """
+    engine = engine_of(arguments)
+    kind = KINDS[engine]
+    folder = new_folder(
+        arguments, f"{arguments.baseline}-{arguments.trainer}{kind}-seed{arguments.seed}"
+    )
     run = RunDir(folder / "run")
-    if folder.exists():
-        raise GemError(f"{folder} has a run: delete it, or name another folder with --out.")
     began = provenance.commit()
     seconds: dict[str, float] = {}
     names = [arguments.baseline, "--profile", PROFILE]
@@ -125,7 +129,6 @@ def measure(arguments: argparse.Namespace, folder: Path) -> RunDir:
         command(get + ["--accept-terms"] * arguments.accept_terms, "model", seconds, output=True)
     )["folder"]
     options = ["--trainer", arguments.trainer, "--run", str(run.path)]
-    engine = engine_of(arguments)
     own = [f"model.path={model}", f"seed={arguments.seed}"]
     if engine is not None:
         steps = FEWER_STEPS.get(arguments.baseline, STEPS)
@@ -133,13 +136,50 @@ def measure(arguments: argparse.Namespace, folder: Path) -> RunDir:
     for override in (*own, *arguments.overrides):
         options += ["--set", override]
     command(["train", *names, *options], "train", seconds)
+    play_controls(run, folder, seconds, began)
+    return folder, run
+
+
+def finished(arguments: argparse.Namespace) -> tuple[Path, RunDir]:
+    """Play the controls of a run that `trained` left without, as on a machine that was lost.
+
+    Raises:
+        GemError: the run has not ended, or the folder has a run.
+    """
+    run = RunDir(arguments.finished)
+    recipe = run.recipe
+    engine = recipe.hardware.engine if recipe.hardware.device == "gpu" else None
+    folder = new_folder(
+        arguments, f"{recipe.name}-{run.result['trainer']}{KINDS[engine]}-seed{recipe.seed}"
+    )
+    play_controls(run, folder, {}, provenance.commit())
+    return folder, run
+
+
+def new_folder(arguments: argparse.Namespace, name: str) -> Path:
+    """Return the folder of a run below ``--out``.
+
+    Raises:
+        GemError: there is one.
+    """
+    folder: Path = arguments.out / name
+    if folder.exists():
+        raise GemError(f"{folder} has a run: delete it, or name another folder with --out.")
+    return folder
+
+
+def play_controls(run: RunDir, folder: Path, seconds: dict[str, float], began: str | None) -> None:
+    """Play the controls of a run and write what the stages took.
+
+    Raises:
+        GemError: they failed, or the checkout changed since ``began``.
+    """
     command(["controls", str(run.path), "--out", str(folder / "controls")], "controls", seconds)
     if provenance.commit() != began:
         raise GemError(
             "The checkout changed while it ran: run it again in one that stays as it is."
         )
     run_files.write_object(folder / "stages.json", {"commit": began, "seconds": seconds})
-    return run
 
 
 def command(
@@ -178,7 +218,6 @@ def keep(run: RunDir, folder: Path) -> None:
     record(run, target)
     shutil.copyfile(folder / "controls" / CONTROLS, target / CONTROLS)
     shutil.copyfile(folder / "stages.json", target / "stages.json")
-    learning_curve([run], HERE / f"{folder.name}.png")
 
 
 if __name__ == "__main__":
