@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gem_core.errors import GemError
-from gem_core.evaluation.controls.file import CONTROLS, read_controls
+from gem_core.evaluation.controls.file import PLAYERS, STARTS, read_controls
 from gem_core.evaluation.criterion import CellVerdict, Evidence, Table, judge, weigh
 from gem_core.evaluation.outcomes import read_outcomes
 from gem_core.results import learning_curve, markdown_table
@@ -32,6 +32,8 @@ NAMES = {
     "start_greedy": "warm start, greedy",
 }
 """Control -> what the page calls it."""
+EVALUATIONS = [(when, greedy) for when in ("before", "after") for greedy in (False, True)]
+"""Evaluations of a run: when, and whether greedily. Those before training are of the warm start."""
 SUMMARY = (
     "baseline, trainer, device",
     "seeds",
@@ -78,8 +80,9 @@ def weigh_runs(kept: Sequence[Kept]) -> Evidence:
     played: dict[str, list[str]] = {}
     for one in kept:
         outcomes = read_outcomes(one.run)
-        if ("after", False) not in outcomes or ("after", True) not in outcomes:
-            raise GemError(f"{one.run.path} lacks an evaluation after training: set eval.greedy.")
+        missing = [key for key in EVALUATIONS if key not in outcomes]
+        if missing:
+            raise GemError(f"{one.run.path} lacks the evaluations {missing}: set eval.greedy.")
         tasks = one.run.result["eval_tasks"]
         if tasks is None or tasks["compared"] < tasks["training_tasks"]:
             raise GemError(f"{one.run.path}: its evaluation tasks were not compared with training.")
@@ -87,9 +90,10 @@ def weigh_runs(kept: Sequence[Kept]) -> Evidence:
         greedy.append(outcomes["after", True].success)
         counts.append(tasks)
         controls = read_controls(one.controls)
-        for name in CONTROLS:
-            if name in controls.outcomes:
-                played.setdefault(name, []).append(controls.outcomes[name][0])
+        for name in PLAYERS:
+            played.setdefault(name, []).append(controls.outcomes[name][0])
+        for name, is_greedy in zip(STARTS, (False, True), strict=True):
+            played.setdefault(name, []).append(outcomes["before", is_greedy].success)
     return weigh(
         _table(sampled),
         {name: _table(texts) for name, texts in played.items()},

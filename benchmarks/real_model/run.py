@@ -171,10 +171,13 @@ def new_folder(arguments: argparse.Namespace, name: str) -> Path:
 def play_controls(run: RunDir, folder: Path, seconds: dict[str, float], began: str | None) -> None:
     """Play the controls of a run and write what the stages took.
 
+    Those without a model: the warm start was evaluated in the run.
+
     Raises:
         GemError: they failed, or the checkout changed since ``began``.
     """
-    command(["controls", str(run.path), "--out", str(folder / "controls")], "controls", seconds)
+    words = ["controls", str(run.path), "--players-only", "--out", str(folder / "controls")]
+    command(words, "controls", seconds)
     if provenance.commit() != began:
         raise GemError(
             "The checkout changed while it ran: run it again in one that stays as it is."
