@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec.structs import replace
 
 from gem_core.errors import GemError
 from gem_core.evaluation.controls.file import PLAYERS, STARTS, read_controls
@@ -74,8 +75,12 @@ def weigh_runs(kept: Sequence[Kept]) -> Evidence:
         kept: one run for each seed, with ``eval.greedy``.
 
     Raises:
-        GemError: an evaluation or a control is missing.
+        GemError: an evaluation or a control is missing, or the runs have different recipes.
     """
+    recipes = [replace(one.run.recipe, seed=0) for one in kept]
+    if any(recipe != recipes[0] for recipe in recipes):
+        names = ", ".join(one.folder.name for one in kept)
+        raise GemError(f"{names} have different recipes: delete those of the older one.")
     sampled, greedy, counts = [], [], []
     played: dict[str, list[str]] = {}
     for one in kept:
@@ -144,7 +149,7 @@ def _summary(
     name: str, kept: Sequence[Kept], evidence: Evidence, verdict: CellVerdict
 ) -> tuple[str, ...]:
     found = {difference.control: difference.success for difference in evidence.differences}
-    other = max(found[control] for control in ("random", "constant", "sequence"))
+    other = max(found[control] for control in PLAYERS)
     return (
         f"[{name}](#{name})",
         str(len(kept)),

@@ -42,10 +42,11 @@ GPU = (
     "batch.episodes=128",
     "batch.micro_batch=32",
 )
-"""What ``--gpu`` changes in the profile, chosen on seed 100; and the number of steps."""
+"""What ``--gpu`` changes in the profile, chosen on seed 100."""
 STEPS = 60
+"""Training steps on a GPU."""
 FEWER_STEPS = {"math-12k-python": 20, "natural-questions-search": 20}
-"""Steps on a GPU of baselines that were solved earlier on seed 100."""
+"""Those of baselines that were solved earlier on seed 100."""
 ENGINES = {
     "vllm": (
         "hardware.engine=vllm",
@@ -56,8 +57,6 @@ ENGINES = {
 }
 """Engines on a GPU -> what they change. The small one of vLLM stays awake; several runs share a GPU
 only with the trainer's own generation, as vLLM measures the free memory when it starts."""
-KINDS = {None: "", "vllm": "-gpu", "hf": "-gpu-hf"}
-"""Engine on a GPU, ``None`` on a CPU -> part of a result's name."""
 
 
 def main() -> int:
@@ -106,6 +105,12 @@ def engine_of(arguments: argparse.Namespace) -> str | None:
     return arguments.engine or "vllm" if arguments.gpu else None
 
 
+def name_of(baseline: str, trainer: str, engine: str | None, seed: int) -> str:
+    """Return a result's name; ``engine`` is that on a GPU, ``None`` on a CPU."""
+    device = {None: "", "vllm": "-gpu"}.get(engine, f"-gpu-{engine}")
+    return f"{baseline}-{trainer}{device}-seed{seed}"
+
+
 def trained(arguments: argparse.Namespace) -> tuple[Path, RunDir]:
     """Get the model, train it and play the controls; return the folder and the run in it.
 
@@ -115,10 +120,8 @@ def trained(arguments: argparse.Namespace) -> tuple[Path, RunDir]:
         GemError: a command failed, or the folder has a run.
     """
     engine = engine_of(arguments)
-    kind = KINDS[engine]
-    folder = new_folder(
-        arguments, f"{arguments.baseline}-{arguments.trainer}{kind}-seed{arguments.seed}"
-    )
+    name = name_of(arguments.baseline, arguments.trainer, engine, arguments.seed)
+    folder = new_folder(arguments, name)
     run = RunDir(folder / "run")
     began = provenance.commit()
     seconds: dict[str, float] = {}
@@ -149,9 +152,8 @@ def finished(arguments: argparse.Namespace) -> tuple[Path, RunDir]:
     run = RunDir(arguments.finished)
     recipe = run.recipe
     engine = recipe.hardware.engine if recipe.hardware.device == "gpu" else None
-    folder = new_folder(
-        arguments, f"{recipe.name}-{run.result['trainer']}{KINDS[engine]}-seed{recipe.seed}"
-    )
+    name = name_of(recipe.name, run.result["trainer"], engine, recipe.seed)
+    folder = new_folder(arguments, name)
     play_controls(run, folder, {}, provenance.commit())
     return folder, run
 

@@ -49,3 +49,15 @@ def test_a_run_without_its_greedy_evaluations_is_refused(page, tmp_path):
     (folder / "outcomes.jsonl").write_text("\n".join(kept) + "\n", "utf-8")
     with pytest.raises(GemError, match=r"lacks the evaluations .*set eval\.greedy"):
         page.weigh_runs([page.Kept(page.RunDir(folder), folder)])
+
+
+def test_runs_of_different_recipes_are_not_seeds_of_one(page, tmp_path):
+    folders = sorted(page.RESULTS.glob("simple-equations-trl-gpu-hf-seed*"))[:2]
+    copied = shutil.copytree(folders[1], tmp_path / folders[1].name)
+    text = (copied / "recipe.json").read_text("utf-8")
+    changed = text.replace('"steps": 60', '"steps": 61')
+    assert changed != text
+    (copied / "recipe.json").write_text(changed, "utf-8")
+    kept = [page.Kept(page.RunDir(folder), folder) for folder in (folders[0], copied)]
+    with pytest.raises(GemError, match="different recipes"):
+        page.weigh_runs(kept)
