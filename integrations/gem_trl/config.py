@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from gem_adapters.native_keys import native_table, refuse_keys, refuse_native, refuse_values
 from gem_adapters.rollout_correction import refuse_truncated_sampling
+from gem_adapters.support import refuse_unknown_support
 from gem_core.errors import RecipeError, did_you_mean
 from gem_core.runs.recipe.files import merge
 from gem_core.runs.recipe.recipe import Recipe
@@ -34,6 +35,8 @@ NATIVE_DEFAULTS = TABLE.defaults
 """Native keys in whose place TRL's own default does not fit; ``[trainer.trl]`` may change them."""
 _SAMPLING = ("min_p", "repetition_penalty", "generation_kwargs")
 """Free fields that change the probabilities of tokens."""
+_GENERATION = (*_SAMPLING, "cache_implementation", "use_transformers_continuous_batching")
+"""Free fields with which TRL itself generates, also on a CPU."""
 
 
 def translate(recipe: Recipe) -> dict[str, Any]:
@@ -48,8 +51,11 @@ def translate(recipe: Recipe) -> dict[str, Any]:
     refuse_keys(recipe, "TRL", REFUSED)
     _check_values(recipe)
     native = native_keys(recipe)
-    changing = [key for key in native_table(recipe, "trl") if key.split(".")[0] in _SAMPLING]
-    refuse_truncated_sampling(recipe, "trl", changing)
+    table = {key: key.split(".")[0] for key in native_table(recipe, "trl")}
+    refuse_unknown_support(recipe, "trl", [k for k, field in table.items() if field in _GENERATION])
+    refuse_truncated_sampling(
+        recipe, "trl", [k for k, field in table.items() if field in _SAMPLING]
+    )
     settings: dict[str, Any] = {}
     for name, value in TABLE.settings(recipe).items():
         field, _, key = name.partition(".")
@@ -121,6 +127,13 @@ def _check_values(recipe: Recipe) -> None:
             and recipe.hardware.device == "gpu"
             and engine == "hf",
             "transformers' generate reports no log-probabilities; use engine = 'vllm'",
+        ),
+        (
+            "sampling.support hardware.device hardware.engine",
+            recipe.sampling.support == "drawn"
+            and (recipe.hardware.device == "gpu" or uses_vllm(recipe)),
+            "neither transformers' generate nor vLLM's answer as TRL reads it says which tokens "
+            'could be drawn; use support = "all", or device = "cpu", where gem-core\'s engine does',
         ),
         (
             "hardware.sharding",
