@@ -264,11 +264,11 @@ class Episode:
             Turn(**{**turn, "finish_reason": FinishReason(turn["finish_reason"])})
             for turn in fields["turns"]
         ]
-        fields["segments"] = [_segment(seg) for seg in fields["segments"]]
+        fields["segments"] = [_read_segment(seg) for seg in fields["segments"]]
         return cls(**fields)
 
 
-def _segment(data: dict[str, Any]) -> Segment:
+def _read_segment(data: dict[str, Any]) -> Segment:
     """Build a segment from its part of `Episode.to_dict`."""
     spans = [(turn, start, end) for turn, start, end in data["spans"]]
     support = data.get("support")  # files of earlier versions have none

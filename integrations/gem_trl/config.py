@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from gem_adapters.native_keys import native_table, refuse_keys, refuse_native, refuse_values
 from gem_adapters.rollout_correction import refuse_truncated_sampling
-from gem_adapters.support import refuse_unknown_support
 from gem_core.errors import RecipeError, did_you_mean
 from gem_core.runs.recipe.files import merge
 from gem_core.runs.recipe.recipe import Recipe
 from gem_trl.key_table import TABLE
+from gem_trl.support import refuse_unknown_support
 from gem_trl.values import uses_vllm
 from gem_trl.vllm import allowed_on_cpu
 
@@ -52,7 +52,7 @@ def translate(recipe: Recipe) -> dict[str, Any]:
     _check_values(recipe)
     native = native_keys(recipe)
     table = {key: key.split(".")[0] for key in native_table(recipe, "trl")}
-    refuse_unknown_support(recipe, "trl", [k for k, field in table.items() if field in _GENERATION])
+    refuse_unknown_support(recipe, [k for k, field in table.items() if field in _GENERATION])
     refuse_truncated_sampling(
         recipe, "trl", [k for k, field in table.items() if field in _SAMPLING]
     )

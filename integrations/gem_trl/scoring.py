@@ -11,10 +11,10 @@ from typing import Any
 
 import torch
 
-from gem_adapters.support import keep_mask, restricted_scores
 from gem_core.episodes.data import Support
 from gem_trl.padding import Scores, trimmed_scores
 from gem_trl.row_passes import RowPasses
+from gem_trl.support import compute_restricted, keep_mask
 
 ROW = "gem_support_row"
 """Name of each row's place in `gem_trl.advantages.StepBatch.rows`, in what TRL's loss gets."""
@@ -44,29 +44,29 @@ class Scoring(RowPasses):
         **options: Any,
     ) -> Scores:
         count = len(input_ids)
-        passes = iter(self._places(count).split(batch_size or count))
+        passes = iter(self._find_places(count).split(batch_size or count))
         plain = super()._get_per_token_logps_and_entropies
 
         def score(*columns: Any) -> Scores:
             if self.over_drawn:
-                return self._drawn_scores(model, next(passes).tolist(), *columns, **options)
+                return self._score_drawn(model, next(passes).tolist(), *columns, **options)
             scores: Scores = plain(model, *columns, **options)
             return scores
 
         return trimmed_scores(score, input_ids, attention_mask, logits_to_keep, batch_size)
 
-    def _places(self, count: int) -> torch.Tensor:
+    def _find_places(self, count: int) -> torch.Tensor:
         """Return the rows' places: a loss says which it has, before it the whole batch is read."""
         return torch.arange(count) if self._row_places is None else self._row_places
 
-    def _supports(self, places: list[int]) -> list[Support]:
+    def _find_supports(self, places: list[int]) -> list[Support]:
         """Return the supports of the completions of rows; empty where a row fills up a pass."""
         assert self.step_batch is not None, "the batch was played"
         rows = self.step_batch.rows
         segments = [rows[place].segment if place < len(rows) else None for place in places]
         return [(s.support or [])[s.prompt_length :] if s else [] for s in segments]
 
-    def _drawn_scores(
+    def _score_drawn(
         self,
         model: Any,
         places: list[int],
@@ -88,9 +88,11 @@ class Scoring(RowPasses):
                 **routers,
             )
         logits = outputs.logits[:, -logits_to_keep - 1 : -1] / self.temperature
-        keep = keep_mask(self._supports(places), logits_to_keep, logits.shape[-1], logits.device)
+        keep = keep_mask(
+            self._find_supports(places), logits_to_keep, logits.shape[-1], logits.device
+        )
         tokens = ids[:, -logits_to_keep:].to(logits.device)
-        logprobs, entropy = restricted_scores(logits, tokens, keep)
+        logprobs, entropy = compute_restricted(logits, tokens, keep)
         router = outputs.aux_loss if compute_aux_loss else None
         return logprobs, entropy if compute_entropy else None, router
 

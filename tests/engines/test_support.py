@@ -12,9 +12,7 @@ import torch
 
 from gem_core.episodes.data import Completion, Episode, Segment
 from gem_core.episodes.endings import trim
-from gem_core.episodes.policy import Request
 from gem_core.policies.engine.engine import Engine, EngineRequest
-from gem_core.policies.engine.policy import HFPolicy
 from gem_core.policies.engine.sampling import Sampling, sample, sample_with_support
 
 RANDOM = torch.randn(40, 300, generator=torch.Generator().manual_seed(0)) * 2
@@ -104,17 +102,6 @@ def test_the_engine_reports_it_where_it_is_asked(model_dir):
             logits = model(torch.tensor([ids])).logits[0, 2:-1].float()
         wanted = [expected(row, sampling) for row in logits]
         assert [list(found) for found in completion.support] == wanted
-
-
-def test_a_policy_asks_for_it(model_dir):
-    from transformers import AutoModelForCausalLM
-
-    model = AutoModelForCausalLM.from_pretrained(model_dir).eval()
-    request = Request([3, 4], 3, None, seed=5)
-    (without,) = HFPolicy(model, [1], top_k=4).complete_batch([request])
-    (completion,) = HFPolicy(model, [1], top_k=4, support=True).complete_batch([request])
-    assert without.support is None and completion.token_ids == without.token_ids
-    assert [len(ids) for ids in completion.support] == [4] * len(completion.token_ids)
 
 
 def segment_with_support():

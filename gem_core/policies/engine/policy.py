@@ -29,7 +29,6 @@ class HFPolicy:
         seed: draws other completions from the same requests; 0 = those of a training run, whose
             requests carry the run's seed already.
         max_batch: sequences per forward pass.
-        support: whether completions say which tokens could have been drawn.
     """
 
     def __init__(
@@ -42,7 +41,6 @@ class HFPolicy:
         top_k: int = -1,
         seed: int = 0,
         max_batch: int = 512,
-        support: bool = False,
     ) -> None:
         require_kind("HFPolicy(stop_ids)", stop_ids, Collection, "The ids of tokens.")
         for stop_id in stop_ids:
@@ -50,7 +48,6 @@ class HFPolicy:
         self.sampling = Sampling(temperature, top_p, top_k)
         self.stop_ids = frozenset(stop_ids)
         self.seed = seed
-        self.support = support
         self.engine = Engine(model, max_batch=max_batch)
 
     def complete_batch(self, requests: Sequence[Request]) -> list[Completion]:
@@ -64,7 +61,6 @@ class HFPolicy:
             self.stop_ids,
             self.sampling,
             self._mix_seed(request.seed),
-            support=self.support,
         )
 
     def _mix_seed(self, seed: int | None) -> int | None:

@@ -80,7 +80,7 @@ def sample(
     Returns:
         Tokens and their log-probabilities under the sampling policy, each (rows,).
     """
-    token, logprobs = _sampled(logits, sampling, seeds, positions)
+    token, logprobs = _sample(logits, sampling, seeds, positions)
     return token, logprobs.gather(-1, token[:, None])[:, 0]
 
 
@@ -88,11 +88,11 @@ def sample_with_support(
     logits: torch.Tensor, sampling: Sampling, seeds: Sequence[int], positions: Sequence[int]
 ) -> tuple[torch.Tensor, torch.Tensor, Support]:
     """Draw one token per row, as `sample`; return also which tokens could have been drawn."""
-    token, logprobs = _sampled(logits, sampling, seeds, positions)
-    return token, logprobs.gather(-1, token[:, None])[:, 0], support_of(logits, logprobs)
+    token, logprobs = _sample(logits, sampling, seeds, positions)
+    return token, logprobs.gather(-1, token[:, None])[:, 0], find_support(logits, logprobs)
 
 
-def support_of(logits: torch.Tensor, logprobs: torch.Tensor) -> Support:
+def find_support(logits: torch.Tensor, logprobs: torch.Tensor) -> Support:
     """Return which tokens could be drawn, one entry per row.
 
     Args:
@@ -107,7 +107,7 @@ def support_of(logits: torch.Tensor, logprobs: torch.Tensor) -> Support:
     ]
 
 
-def _sampled(
+def _sample(
     logits: torch.Tensor, sampling: Sampling, seeds: Sequence[int], positions: Sequence[int]
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the drawn tokens (rows,), and all log-probabilities of the sampling policy."""

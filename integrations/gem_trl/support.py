@@ -1,8 +1,8 @@
 """Log-probabilities among the tokens that could be drawn, for ``sampling.support = "drawn"``.
 
 With top-k or top-p the policy that samples is the model's distribution over a set of tokens, which
-the engine reports for each token (`gem_core.episodes.data.Support`). An adapter restricts its
-trainer's logits to these sets before the softmax, wherever the trainer computes log-probabilities.
+the engine reports for each token (`gem_core.episodes.data.Support`). The logits are restricted to
+these sets before the softmax, wherever TRL asks for log-probabilities (`gem_trl.scoring`).
 """
 
 from __future__ import annotations
@@ -20,13 +20,12 @@ if TYPE_CHECKING:
     from gem_core.runs.recipe.recipe import Recipe
 
 
-def refuse_unknown_support(recipe: Recipe, trainer: str, native: Iterable[str]) -> None:
+def refuse_unknown_support(recipe: Recipe, native: Iterable[str]) -> None:
     """Refuse native keys with which the engine's set would not be known.
 
     Args:
         recipe: the recipe of the run.
-        trainer: name of the trainer, and of its table, in lower case.
-        native: dotted keys of ``[trainer.<trainer>]`` with which gem-core's engine does not sample.
+        native: dotted keys of ``[trainer.trl]`` with which TRL itself generates.
 
     Raises:
         RecipeError: the recipe asks for the tokens that could be drawn, and has such a key.
@@ -34,7 +33,7 @@ def refuse_unknown_support(recipe: Recipe, trainer: str, native: Iterable[str]) 
     if recipe.sampling.support == "drawn":
         for key in native:
             raise RecipeError(
-                f'trainer.{trainer}.{key}: with sampling.support = "drawn" the engine of gem-core '
+                f'trainer.trl.{key}: with sampling.support = "drawn" the engine of gem-core '
                 "must sample, which has no such key. Leave it out, or set "
                 'sampling.support = "all".'
             )
@@ -48,7 +47,7 @@ def require_support(episodes: Iterable[Episode]) -> None:
     """
     for episode in episodes:
         for segment in episode.segments:
-            fault = _fault(segment)
+            fault = _find_fault(segment)
             if fault:
                 raise GemError(
                     f"{episode.env_id}, seed {episode.seed}, task {episode.index}: {fault} Sample "
@@ -56,7 +55,7 @@ def require_support(episodes: Iterable[Episode]) -> None:
                 )
 
 
-def _fault(segment: Segment) -> str:
+def _find_fault(segment: Segment) -> str:
     """Return what is wrong with the support of a segment; empty = nothing."""
     if not any(segment.loss_mask):
         return ""
@@ -97,7 +96,7 @@ def keep_mask(
     return mask.view(len(supports), width, vocabulary).to(device)
 
 
-def restricted_scores(
+def compute_restricted(
     logits: torch.Tensor, tokens: torch.Tensor, keep: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return log-probability and entropy of the distribution over the kept tokens.
