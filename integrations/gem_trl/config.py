@@ -16,7 +16,6 @@ from gem_core.errors import RecipeError, did_you_mean
 from gem_core.runs.recipe.files import merge
 from gem_core.runs.recipe.recipe import Recipe
 from gem_trl.key_table import TABLE
-from gem_trl.support import refuse_unknown_support
 from gem_trl.values import uses_vllm
 from gem_trl.vllm import allowed_on_cpu
 
@@ -52,7 +51,7 @@ def translate(recipe: Recipe) -> dict[str, Any]:
     _check_values(recipe)
     native = native_keys(recipe)
     table = {key: key.split(".")[0] for key in native_table(recipe, "trl")}
-    refuse_unknown_support(recipe, [k for k, field in table.items() if field in _GENERATION])
+    _refuse_unknown_support(recipe, [k for k, field in table.items() if field in _GENERATION])
     refuse_truncated_sampling(
         recipe, "trl", [k for k, field in table.items() if field in _SAMPLING]
     )
@@ -145,6 +144,15 @@ def _check_values(recipe: Recipe) -> None:
         ("batch.episodes", recipe.batch.episodes < 2, "it needs at least 2 episodes per step"),
     ]
     refuse_values(recipe, "TRL", checks)
+
+
+def _refuse_unknown_support(recipe: Recipe, native: Sequence[str]) -> None:
+    """Refuse native keys with which TRL itself generates, which reports no set of tokens."""
+    if native and recipe.sampling.support == "drawn":
+        raise RecipeError(
+            f'trainer.trl.{native[0]}: with sampling.support = "drawn" the engine of gem-core must '
+            'sample, which has no such key. Leave it out, or set sampling.support = "all".'
+        )
 
 
 def _engine_parallelism(recipe: Recipe) -> list[tuple[str, object, str]]:

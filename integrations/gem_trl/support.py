@@ -13,30 +13,10 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from gem_core.errors import GemError, RecipeError
+from gem_core.errors import GemError
 
 if TYPE_CHECKING:
     from gem_core.episodes.data import Episode, Segment, Support
-    from gem_core.runs.recipe.recipe import Recipe
-
-
-def refuse_unknown_support(recipe: Recipe, native: Iterable[str]) -> None:
-    """Refuse native keys with which the engine's set would not be known.
-
-    Args:
-        recipe: the recipe of the run.
-        native: dotted keys of ``[trainer.trl]`` with which TRL itself generates.
-
-    Raises:
-        RecipeError: the recipe asks for the tokens that could be drawn, and has such a key.
-    """
-    if recipe.sampling.support == "drawn":
-        for key in native:
-            raise RecipeError(
-                f'trainer.trl.{key}: with sampling.support = "drawn" the engine of gem-core '
-                "must sample, which has no such key. Leave it out, or set "
-                'sampling.support = "all".'
-            )
 
 
 def require_support(episodes: Iterable[Episode]) -> None:
