@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
+from transformers import AutoModelForCausalLM, Qwen3MoeConfig
 
+from gem_core.runs.recipe.load import load_recipe
 from gem_parity.cases import RUNS
+from gem_parity.frozen import frozen_episodes
+from gem_parity.reference import compare
 from gem_parity.small_model import write_model
 from gem_parity.teacher_forced import teacher_forced
 from gem_trl import scoring
@@ -103,3 +107,35 @@ def test_a_fault_in_the_sets_shows(monkeypatch, tmp_path, fault):
     result = teacher_forced(recipe, model, replay_run, TRAITS)
     print(result.faults)
     assert bool(result.faults) == (fault is not None)
+
+
+def test_sets_that_cut_nothing_off_change_nothing(tmp_path):
+    """Also in a model of experts, whose routers have a loss of their own."""
+    from gem_replays.trl import replay
+
+    config = Qwen3MoeConfig(
+        vocab_size=258, hidden_size=32, intermediate_size=32, moe_intermediate_size=16,
+        num_experts=4, num_experts_per_tok=2, num_hidden_layers=2, num_attention_heads=2,
+        num_key_value_heads=2, head_dim=16, output_router_logits=True, router_aux_loss_coef=0.5,
+        eos_token_id=1, pad_token_id=0,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path)
+    episodes = frozen_episodes(16, group_size=2, support=True)
+    for segment in (s for e in episodes for s in e.segments):
+        segment.support = [None] * len(segment.token_ids)
+    keys = ("batch.episodes=16", "batch.group_size=2", "algorithm.epochs=1")
+    found = {
+        support: replay(
+            load_recipe(
+                "guess-the-number-easy", "tiny", [*keys, *CUT, f"sampling.support={support}"]
+            ),
+            episodes,
+            str(tmp_path),
+        )
+        for support in ("all", "drawn")
+    }
+    assert any("gate.weight" in name for name in found["all"].gradients)
+    assert found["drawn"].loss == pytest.approx(found["all"].loss, abs=1e-6)
+    cosine, norm = compare(found["drawn"].gradients, found["all"].gradients)
+    assert cosine > 0.999999 and norm == pytest.approx(1.0, abs=1e-5)
