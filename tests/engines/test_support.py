@@ -9,11 +9,15 @@ from array import array
 
 import pytest
 import torch
+from msgspec.structs import asdict
 
 from gem_core.episodes.data import Completion, Episode, Segment
 from gem_core.episodes.endings import trim
+from gem_core.episodes.policy import Request
 from gem_core.policies.engine.engine import Engine, EngineRequest
+from gem_core.policies.engine.policy import HFPolicy
 from gem_core.policies.engine.sampling import Sampling, sample, sample_with_support
+from gem_core.runs.recipe.tables import SamplingConfig
 
 RANDOM = torch.randn(40, 300, generator=torch.Generator().manual_seed(0)) * 2
 SAMPLINGS = [
@@ -102,6 +106,18 @@ def test_the_engine_reports_it_where_it_is_asked(model_dir):
             logits = model(torch.tensor([ids])).logits[0, 2:-1].float()
         wanted = [expected(row, sampling) for row in logits]
         assert [list(found) for found in completion.support] == wanted
+
+
+def test_a_policy_takes_it_as_a_recipe_says_it(model_dir):
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained(model_dir).eval()
+    request = Request([3, 4], 3, None, seed=5)
+    sampling = asdict(SamplingConfig(top_k=4))  # as adapters hand it over
+    (without,) = HFPolicy(model, [1], **sampling).complete_batch([request])
+    (found,) = HFPolicy(model, [1], **sampling | {"support": "drawn"}).complete_batch([request])
+    assert without.support is None and found.token_ids == without.token_ids
+    assert [len(ids) for ids in found.support] == [4] * len(found.token_ids)
 
 
 def segment_with_support():
