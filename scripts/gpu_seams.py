@@ -38,7 +38,7 @@ TRAINING = (
 )  # fmt: skip
 """The training that is run here: two steps, with checkpoints and evaluations."""
 TESTS = {
-    "trl": "config devices serving servers updates vllm critic lora",
+    "trl": "config devices serving servers updates vllm critic lora support",
     "verl": "advantages critic kl_term metrics plugin rollout weights",
     "openrlhf": "advantages batches compat executor kl_term metrics model update",
     "oat": "advantages config guards layout lora loss metrics rollout rows update",

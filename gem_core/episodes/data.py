@@ -6,6 +6,7 @@ episodes can be written as JSON and read back (`Episode.to_dict`).
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from enum import Enum
@@ -25,6 +26,9 @@ class FinishReason(str, Enum):
 
 TurnKind = Literal["action", "summary"]
 """A summary answers a request of ``history = "compact"``; no environment sees it."""
+Support = list["array[int] | None"]
+"""Per token the ids that could be drawn in its place, ascending, as ``array("i")`` (4 bytes an id);
+``None`` where nothing was cut off, and where nothing was sampled."""
 
 
 class StopReason(str, Enum):
@@ -78,12 +82,14 @@ class Completion:
             the engine does not report them.
         finish_reason: why sampling stopped.
         text: the decoded action, where the context has no tokenizer (chat endpoints).
+        support: one entry per id; ``None`` where the engine was not asked, or cannot tell.
     """
 
     token_ids: list[int]
     logprobs: list[float] | None = None
     finish_reason: FinishReason = FinishReason.STOP
     text: str | None = None
+    support: Support | None = None
 
 
 @dataclass(slots=True)
@@ -125,12 +131,15 @@ class Segment:
         logprobs: length L, sampling log-probability on action tokens and 0.0 elsewhere; ``None``
             where the engine reports none.
         spans: ``(turn, start, end)`` with ``token_ids[start:end]`` = the action of that turn.
+        support: length L, the tokens that could be drawn; ``None`` where it was not kept for every
+            action.
     """
 
     token_ids: list[int] = field(default_factory=list)
     loss_mask: list[int] = field(default_factory=list)
     logprobs: list[float] | None = field(default_factory=list)
     spans: list[tuple[int, int, int]] = field(default_factory=list)
+    support: Support | None = None
 
     @property
     def prompt_length(self) -> int:
@@ -143,6 +152,8 @@ class Segment:
         self.loss_mask.extend([0] * len(token_ids))
         if self.logprobs is not None:
             self.logprobs.extend([0.0] * len(token_ids))
+        if self.support is not None:
+            self.support.extend([None] * len(token_ids))
 
     def add_action(self, turn: int, completion: Completion, trained: bool = True) -> None:
         """Append the sampled tokens of ``turn``, and whether they are trained on."""
@@ -153,6 +164,12 @@ class Segment:
             self.logprobs = None
         elif self.logprobs is not None:
             self.logprobs.extend(completion.logprobs)
+        if completion.support is None:
+            self.support = None
+        elif self.support is not None:
+            self.support.extend(completion.support)
+        elif not self.spans:
+            self.support = [*[None] * start, *completion.support]
         self.spans.append((turn, start, len(self.token_ids)))
 
 
@@ -222,7 +239,7 @@ class Episode:
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types; `from_dict` is the inverse, except for non-JSON infos.
 
-        Only a summary has its kind in it.
+        Only a summary has its kind in it, and only a segment whose support was kept has that.
         """
         data = asdict(self)
         data["stop_reason"] = self.stop_reason.value
@@ -233,6 +250,9 @@ class Episode:
                 del turn["kind"]
         for segment in data["segments"]:
             segment["spans"] = [list(span) for span in segment["spans"]]
+            support = segment.pop("support")
+            if support is not None:
+                segment["support"] = [ids if ids is None else list(ids) for ids in support]
         return data
 
     @classmethod
@@ -244,11 +264,17 @@ class Episode:
             Turn(**{**turn, "finish_reason": FinishReason(turn["finish_reason"])})
             for turn in fields["turns"]
         ]
-        fields["segments"] = [
-            Segment(**{**seg, "spans": [(t, s, e) for t, s, e in seg["spans"]]})
-            for seg in fields["segments"]
-        ]
+        fields["segments"] = [_read_segment(seg) for seg in fields["segments"]]
         return cls(**fields)
+
+
+def _read_segment(data: dict[str, Any]) -> Segment:
+    """Build a segment from its part of `Episode.to_dict`."""
+    spans = [(turn, start, end) for turn, start, end in data["spans"]]
+    support = data.get("support")  # files of earlier versions have none
+    if support is not None:
+        support = [ids if ids is None else array("i", ids) for ids in support]
+    return Segment(**{**data, "spans": spans, "support": support})
 
 
 def _jsonable(value: Any) -> Any:

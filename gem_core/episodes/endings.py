@@ -51,6 +51,8 @@ def trim(episode: Episode) -> None:
         del segment.loss_mask[end:]
         if segment.logprobs is not None:
             del segment.logprobs[end:]
+        if segment.support is not None:
+            del segment.support[end:]
 
 
 def exclude_turn(episode: Episode, turn: Turn) -> None:

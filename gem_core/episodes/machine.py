@@ -104,7 +104,7 @@ class EpisodeMachine(EpisodeState):
         Raises:
             EpisodeStateError: the episode has not started or is over.
             ValueError: the completion has no tokens, more than `max_tokens`, or not one
-                log-probability per token.
+                log-probability, or not one support, per token.
         """
         action = self.accept(completion)
         prompt = self.ready if action is None else self.resume(lambda: self.env.step(action))

@@ -91,7 +91,9 @@ METRICS: dict[str, Metric] = {
     "rollout/logprob_difference": Metric(
         "Mean over the action tokens of the absolute difference between the log-probability that "
         "the engine reported and the one that the trainer computes before the step's first update; "
-        "about 1e-6 on a CPU. It grows when the engine has old weights.",
+        "about 1e-6 on a CPU. It grows when the engine has old weights, and is large where the "
+        "engine cuts tokens off (``sampling.top_p``, ``top_k``) and ``sampling.support`` is "
+        "``all``.",
         "nats",
         "always; not with TRL's own generation by transformers, which reports none",
     ),

@@ -182,6 +182,10 @@ class Transcript:
             raise ValueError(
                 f"The engine returned {len(completion.logprobs)} logprobs for {count} tokens."
             )
+        if completion.support is not None and len(completion.support) != count:
+            raise ValueError(
+                f"The engine returned {len(completion.support)} supports for {count} tokens."
+            )
 
     def _encode(self, text: str) -> list[int]:
         return self._context.tokenizer.encode(text) if self._context.tokenizer else []

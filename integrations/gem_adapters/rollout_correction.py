@@ -13,11 +13,11 @@ from gem_core.runs.recipe.recipe import AlgorithmConfig, Recipe
 
 
 def refuse_truncated_sampling(recipe: Recipe, trainer: str, native: Iterable[str] = ()) -> None:
-    """Refuse a correction where the engine samples from a part of the vocabulary.
+    """Refuse a correction where engine and trainer have probabilities among different tokens.
 
-    The engine then reports log-probabilities of the renormalised part, and the trainer computes
-    those of all tokens: their ratio is not 1 for equal weights, and the correction would bias the
-    loss.
+    With top-k or top-p the engine reports log-probabilities of the renormalised part, and with
+    ``sampling.support = "all"`` the trainer computes those of all tokens: their ratio is not 1 for
+    equal weights, and the correction would bias the loss. Of native keys no trainer knows the part.
 
     Args:
         recipe: the recipe of the run.
@@ -30,17 +30,19 @@ def refuse_truncated_sampling(recipe: Recipe, trainer: str, native: Iterable[str
     if recipe.algorithm.rollout_correction == "none":
         return
     sampling = recipe.sampling
+    over_all = sampling.support == "all"
     changing = [
-        *([f"sampling.top_p = {sampling.top_p}"] if sampling.top_p < 1 else []),
-        *([f"sampling.top_k = {sampling.top_k}"] if sampling.top_k != -1 else []),
+        *([f"sampling.top_p = {sampling.top_p}"] if sampling.top_p < 1 and over_all else []),
+        *([f"sampling.top_k = {sampling.top_k}"] if sampling.top_k != -1 and over_all else []),
         *(f"trainer.{trainer}.{key}" for key in native),
     ]
     if changing:
         raise RecipeError(
             f"{changing[0]}: with algorithm.rollout_correction = "
-            f"{recipe.algorithm.rollout_correction!r} the engine must sample from all tokens, "
-            "because its log-probabilities are compared with the trainer's of all tokens. Set "
-            "sampling.top_p = 1 and sampling.top_k = -1 (and no native sampling key), or "
+            f"{recipe.algorithm.rollout_correction!r} the engine must sample from the tokens over "
+            "which the trainer's log-probabilities are, all of them by default. Set "
+            'sampling.support = "drawn" where the trainer takes it, or sampling.top_p = 1 and '
+            "sampling.top_k = -1 (and no native sampling key), or "
             'algorithm.rollout_correction = "none".'
         )
 

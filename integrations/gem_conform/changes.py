@@ -100,6 +100,7 @@ MEETS = {
     "algorithm.loss_constant": ["algorithm.loss_aggregation=constant", "algorithm.loss_constant=7"],
     "algorithm.critic_lr algorithm.value_clip": ["algorithm.estimator=gae"],
     "batch.micro_batch": [],
+    "sampling.support": ["sampling.top_k=5"],
     "eval.inside_episodes": ["eval.every=1"],
     "eval.greedy": [],
     "eval.top_p": [],

@@ -36,6 +36,7 @@ _SEGMENT = pa.struct(
         ("loss_mask", pa.list_(pa.int8())),
         ("logprobs", pa.list_(pa.float64())),
         ("spans", pa.list_(_SPAN)),
+        ("support", pa.list_(pa.list_(pa.int32()))),
     ]
 )
 SCHEMA = pa.schema(
@@ -59,7 +60,7 @@ SCHEMA = pa.schema(
     ]
 )
 """The columns. ``advantage`` is null where the run stored none, ``logprobs`` where the engine
-reported none."""
+reported none, ``support`` where the tokens that could be drawn were not kept."""
 
 
 def to_row(exported: ExportedEpisode) -> dict[str, Any]:

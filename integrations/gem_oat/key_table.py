@@ -92,6 +92,10 @@ TABLE = KeyTable(
     applied("hardware.engine", "the launcher: Oat's vLLM, or the CPU backend"),
     refused("algorithm.entropy_coef", "Oat computes the entropy without a gradient; set it to 0."),
     refused(
+        "sampling.support",
+        "its log-probabilities are over all tokens; leave it 'all', or take TRL on a CPU.",
+    ),
+    refused(
         "hardware.nodes",
         "a command on a second machine would find the run directory in use; use one machine with "
         "more GPUs, or TRL, verl or OpenRLHF.",

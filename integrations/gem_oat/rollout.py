@@ -152,10 +152,11 @@ class GemActor(PPOActor):
         _compat.report_what_is_sampled(self.recipe.sampling)
         super().init(actor_id, save_path)
         self.factory = MachineFactory(self.recipe, self.tokenizer)
+        drawn_by = asdict(self.recipe.sampling)
         self.policy = EnginePolicy(
             self.llm,
             self.factory.stop_ids,
-            sampling=asdict(self.recipe.sampling),
+            sampling={name: drawn_by[name] for name in ("temperature", "top_p", "top_k")},
         )
 
     def step(

@@ -119,6 +119,10 @@ TABLE = KeyTable(
         "its loss is a mean; use loss_aggregation 'token' or 'sequence'.",
     ),
     refused(
+        "sampling.support",
+        "its log-probabilities are over all tokens; leave it 'all', or take TRL on a CPU.",
+    ),
+    refused(
         "hardware.tensor_parallel",
         "DeepSpeed's takes bfloat16 only, so that its gradient cannot be compared with one "
         "process's to more than 2e-4; use more GPUs with hardware.sharding = 'full'.",

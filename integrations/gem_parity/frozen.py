@@ -8,13 +8,14 @@ environment that raises. Token ids are random but valid; no model samples them.
 from __future__ import annotations
 
 import random
+from array import array
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 from gem_core.env.interface import Env
 from gem_core.episodes.context import Compact, Context, History, Template
-from gem_core.episodes.data import Completion, Episode, FinishReason
+from gem_core.episodes.data import Completion, Episode, FinishReason, Support
 from gem_core.episodes.machine import EpisodeMachine, Limits
 from gem_core.episodes.rollout import Request, play_batch
 
@@ -73,11 +74,18 @@ class _Scripted(Env):
 
 
 class _RandomTokens:
-    """A batch policy that returns random valid ids; every fifth completion is cut at its cap."""
+    """A batch policy that returns random valid ids; every fifth completion is cut at its cap.
 
-    def __init__(self, rng: random.Random, vocab: int) -> None:
+    Args:
+        rng: draws the tokens.
+        vocab: upper bound of the ids.
+        sets: draws which tokens could be drawn; ``None`` = that is not reported.
+    """
+
+    def __init__(self, rng: random.Random, vocab: int, sets: random.Random | None) -> None:
         self.rng = rng
         self.vocab = vocab
+        self.sets = sets
         self.made = 0
 
     def complete_batch(self, requests: Sequence[Request]) -> list[Completion]:
@@ -89,9 +97,22 @@ class _RandomTokens:
         count = cap if cut else self.rng.randint(1, cap - 1)
         ids = [self.rng.randrange(2, self.vocab) for _ in range(count)]
         logprobs = [-self.rng.random() for _ in range(count)]
-        if cut:
-            return Completion(ids, logprobs, FinishReason.LENGTH)
-        return Completion([*ids, STOP_ID], [*logprobs, -0.5], FinishReason.STOP)
+        if not cut:
+            ids, logprobs = [*ids, STOP_ID], [*logprobs, -0.5]
+        reason = FinishReason.LENGTH if cut else FinishReason.STOP
+        return Completion(ids, logprobs, reason, support=self._support(ids))
+
+    def _support(self, ids: Sequence[int]) -> Support | None:
+        """Return random sets with the tokens themselves; in every fourth place nothing is cut."""
+        sets = self.sets
+        if sets is None:
+            return None
+        return [
+            array("i", sorted({token, *sets.sample(range(self.vocab), sets.randint(1, 40))}))
+            if sets.randrange(4)
+            else None
+            for token in ids
+        ]
 
 
 def frozen_episodes(
@@ -102,10 +123,12 @@ def frozen_episodes(
     vocab: int = 258,
     history: History = "append",
     compact: Compact | None = None,
+    support: bool = False,
 ) -> list[Episode]:
     """Return the episodes of `frozen_batch`."""
     sizes = {"group_size": group_size, "seed": seed, "vocab": vocab}
-    return frozen_batch(count, **sizes, history=history, compact=compact).episodes
+    batch = frozen_batch(count, **sizes, history=history, compact=compact, support=support)
+    return batch.episodes
 
 
 def frozen_batch(
@@ -117,6 +140,7 @@ def frozen_batch(
     first: int = 0,
     history: History = "append",
     compact: Compact | None = None,
+    support: bool = False,
 ) -> FrozenBatch:
     """Make the frozen batch, which is the same for the same arguments on every machine.
 
@@ -128,13 +152,15 @@ def frozen_batch(
         first: task of the first episode, a multiple of ``group_size``.
         history: of the contexts; ``window`` keeps one turn.
         compact: goes with ``compact``.
+        support: whether tokens come with sets of those that could be drawn, as with top-k.
     """
     rng = random.Random(seed)
     context = partial(Context, _TEMPLATE, _Bytes(), history, 1 if history == "window" else None)
     machines = [
         _machine(number, rng, group_size, seed, first, context(compact)) for number in range(count)
     ]
-    return FrozenBatch(play_batch(machines, _RandomTokens(rng, vocab)), machines)
+    sets = random.Random(f"{seed}/support") if support else None
+    return FrozenBatch(play_batch(machines, _RandomTokens(rng, vocab, sets)), machines)
 
 
 def _machine(

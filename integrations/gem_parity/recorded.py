@@ -85,6 +85,7 @@ def recorded_run(recipe: Recipe) -> list[FrozenBatch]:
             first=step * recipe.batch.episodes,
             history=recipe.context.history,
             compact=compact_of(recipe),
+            support=recipe.sampling.support == "drawn",
         )
         for step in range(recipe.train.steps)
     ]

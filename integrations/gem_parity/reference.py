@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from gem_core.runs.recipe.recipe import Recipe
+from gem_parity.reference_batch import cut_off
 from gem_parity.replay import Replay, Row
 
 
@@ -25,6 +26,7 @@ def reference(recipe: Recipe, rows: Sequence[Row], model: Any) -> Replay:
     for row, weights in zip(rows, token_weights(recipe, rows), strict=True):
         ids = torch.tensor([row.token_ids])
         logits = model(input_ids=ids).logits[0, :-1].float() / recipe.sampling.temperature
+        logits = logits + cut_off([row.support], logits.shape)[0]
         logp = torch.log_softmax(logits, dim=-1).gather(1, ids[0, 1:, None])[:, 0]
         scale = torch.from_numpy(row.advantages[1:] * weights[1:])
         ratio = torch.exp(logp - logp.detach())

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from gem_core.episodes.data import Episode
+from gem_core.episodes.data import Episode, Support
 from gem_parity.frozen import FrozenBatch
 from gem_parity.recorded import TracedRow, Unit
 from gem_parity.reference_advantages import TrainedTurns
@@ -42,6 +42,7 @@ class ReferenceBatch:
         episodes: the episodes.
         states: per episode the tokens up to the state in which a limit cut it, or empty.
         token_ids: int64 [rows, tokens], padded with 0 on the right; a row is a segment.
+        supports: per row the tokens that could be drawn, where that was kept.
         actions: the trained turns, episode by episode in time order.
     """
 
@@ -49,6 +50,7 @@ class ReferenceBatch:
         self.episodes: Sequence[Episode] = batch.episodes
         self.states = [machine.bootstrap_state() for machine in batch.machines]
         sequences: list[list[int]] = []
+        self.supports: list[Support | None] = []
         self.actions: list[Action] = []
         for number, episode in enumerate(batch.episodes):
             for segment in episode.segments:
@@ -56,6 +58,7 @@ class ReferenceBatch:
                     if not episode.turns[turn].aborted:
                         self.actions.append(Action(number, turn, len(sequences), start, end))
                 sequences.append(segment.token_ids)
+                self.supports.append(segment.support)
         self.sequences = sequences
         self.token_ids = padded(sequences)
 
@@ -102,6 +105,23 @@ class ReferenceBatch:
         for action in actions:
             tokens[action.row, action.start : action.end] += 1
         return tokens
+
+
+def cut_off(supports: Sequence[Support | None], shape: Sequence[int]) -> Tensor:
+    """Return what a token's logit gets, [rows, places, vocabulary]: 0, -inf where it was cut off.
+
+    Args:
+        supports: per row; ``None`` cuts nothing off.
+        shape: the last two sizes of the result, behind others; place p predicts token p + 1.
+    """
+    *_, places, vocabulary = shape
+    added = torch.zeros(len(supports), places, vocabulary)
+    for row, support in enumerate(supports):
+        for place, ids in enumerate(support or []):
+            if ids is not None:
+                added[row, place - 1] = -torch.inf
+                added[row, place - 1, torch.tensor(ids.tolist())] = 0.0
+    return added
 
 
 def padded(sequences: Sequence[Sequence[int]]) -> Tensor:

@@ -18,7 +18,7 @@ from gem_parity import reference_advantages
 from gem_parity.diagnosis import Update
 from gem_parity.frozen import FrozenBatch
 from gem_parity.recorded import StepTrace, TracedRow, Unit, Weights
-from gem_parity.reference_batch import ReferenceBatch
+from gem_parity.reference_batch import ReferenceBatch, cut_off
 from gem_parity.reference_critic import ReferenceCritic
 from gem_parity.reference_lora import add_adapters
 from gem_parity.reference_loss import policy_loss
@@ -107,9 +107,11 @@ class ReferenceTrainer:
         """Return log-probability and entropy of each token, [rows, tokens]; 0 for the first."""
         ids = batch.token_ids
         logits = model(input_ids=ids).logits[:, :-1] / self.recipe.sampling.temperature
-        logs = torch.log_softmax(logits.to(self.dtype), dim=-1)
+        drawn = self.recipe.sampling.support == "drawn"
+        cut = cut_off(batch.supports if drawn else [None] * len(ids), logits.shape)
+        logs = torch.log_softmax(logits.to(self.dtype) + cut.to(self.dtype), dim=-1)
         chosen = logs.gather(2, ids[:, 1:, None])[..., 0]
-        entropy = -(logs.exp() * logs).sum(-1)
+        entropy = -(logs.exp() * logs.masked_fill(cut < 0, 0.0)).sum(-1)
         pad = torch.nn.functional.pad
         return pad(chosen, (1, 0)), pad(entropy, (1, 0))
 

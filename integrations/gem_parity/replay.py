@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gem_core.episodes.data import Episode
+from gem_core.episodes.data import Episode, Support
 from gem_core.runs.recipe.recipe import Recipe
 from gem_parity.reference_advantages import TrainedTurns, advantages
 
@@ -21,12 +21,14 @@ class Row:
         token_ids: length L.
         loss_mask: length L, 1 on trained tokens.
         advantages: float64, length L, 0 off the mask.
+        support: length L, where the log-probabilities are over the tokens that could be drawn.
     """
 
     episode: int
     token_ids: list[int]
     loss_mask: list[int]
     advantages: np.ndarray
+    support: Support | None = None
 
 
 @dataclass
@@ -72,5 +74,6 @@ def expected_rows(recipe: Recipe, episodes: Sequence[Episode]) -> list[Row]:
                     mask[start:end] = [1] * (end - start)
                     on_tokens[start:end] = per_turn[turn]
             if any(mask):
-                rows.append(Row(number, segment.token_ids, mask, on_tokens))
+                support = segment.support if recipe.sampling.support == "drawn" else None
+                rows.append(Row(number, segment.token_ids, mask, on_tokens, support))
     return rows

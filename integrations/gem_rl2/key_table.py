@@ -97,6 +97,10 @@ TABLE = KeyTable(
     applied("hardware.device", "the launcher: GPUs, or the CPU backend"),
     applied("hardware.gpus_per_node", "the launcher starts a process for each"),
     refused(
+        "sampling.support",
+        "its log-probabilities are over all tokens; leave it 'all', or take TRL on a CPU.",
+    ),
+    refused(
         "hardware.nodes",
         "it serves its engines on one node; use nodes = 1 and more GPUs.",
     ),

@@ -34,6 +34,8 @@ NATIVE_DEFAULTS = TABLE.defaults
 """Native keys in whose place TRL's own default does not fit; ``[trainer.trl]`` may change them."""
 _SAMPLING = ("min_p", "repetition_penalty", "generation_kwargs")
 """Free fields that change the probabilities of tokens."""
+_GENERATION = (*_SAMPLING, "cache_implementation", "use_transformers_continuous_batching")
+"""Free fields with which TRL itself generates, also on a CPU."""
 
 
 def translate(recipe: Recipe) -> dict[str, Any]:
@@ -48,8 +50,11 @@ def translate(recipe: Recipe) -> dict[str, Any]:
     refuse_keys(recipe, "TRL", REFUSED)
     _check_values(recipe)
     native = native_keys(recipe)
-    changing = [key for key in native_table(recipe, "trl") if key.split(".")[0] in _SAMPLING]
-    refuse_truncated_sampling(recipe, "trl", changing)
+    table = {key: key.split(".")[0] for key in native_table(recipe, "trl")}
+    _refuse_unknown_support(recipe, [k for k, field in table.items() if field in _GENERATION])
+    refuse_truncated_sampling(
+        recipe, "trl", [k for k, field in table.items() if field in _SAMPLING]
+    )
     settings: dict[str, Any] = {}
     for name, value in TABLE.settings(recipe).items():
         field, _, key = name.partition(".")
@@ -123,6 +128,13 @@ def _check_values(recipe: Recipe) -> None:
             "transformers' generate reports no log-probabilities; use engine = 'vllm'",
         ),
         (
+            "sampling.support hardware.device hardware.engine",
+            recipe.sampling.support == "drawn"
+            and (recipe.hardware.device == "gpu" or uses_vllm(recipe)),
+            "neither transformers' generate nor vLLM's answer as TRL reads it says which tokens "
+            'could be drawn; use support = "all", or device = "cpu", where gem-core\'s engine does',
+        ),
+        (
             "hardware.sharding",
             recipe.hardware.sharding not in ("default", "none"),
             "each GPU holds the whole model, gradients and optimizer states; use LoRA "
@@ -132,6 +144,15 @@ def _check_values(recipe: Recipe) -> None:
         ("batch.episodes", recipe.batch.episodes < 2, "it needs at least 2 episodes per step"),
     ]
     refuse_values(recipe, "TRL", checks)
+
+
+def _refuse_unknown_support(recipe: Recipe, native: Sequence[str]) -> None:
+    """Refuse native keys with which TRL itself generates, which reports no set of tokens."""
+    if native and recipe.sampling.support == "drawn":
+        raise RecipeError(
+            f'trainer.trl.{native[0]}: with sampling.support = "drawn" the engine of gem-core must '
+            'sample, which has no such key. Leave it out, or set sampling.support = "all".'
+        )
 
 
 def _engine_parallelism(recipe: Recipe) -> list[tuple[str, object, str]]:

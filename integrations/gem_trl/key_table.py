@@ -115,6 +115,10 @@ TABLE = KeyTable(
         "hardware.nodes hardware.gpus_per_node",
         "the launcher starts a process for each GPU (`nodes.py`)",
     ),
+    applied(
+        "sampling.support",
+        "the adapter restricts the logits to the tokens that could be drawn (`scoring.py`)",
+    ),
     applied("hardware.sharding", "each GPU holds the whole model; other values are refused"),
     refused("algorithm.kl_in", "it adds the KL term to the loss; use kl_in = 'loss'."),
     refused(

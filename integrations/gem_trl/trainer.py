@@ -31,10 +31,11 @@ from gem_trl.advantages import (
 from gem_trl.batching import generations, processes, updates_per_step
 from gem_trl.config import native_config
 from gem_trl.critic import CriticCheckpoint, States, TurnCritic
-from gem_trl.padding import Scores, trimmed_scores
+from gem_trl.padding import Scores
 from gem_trl.ranks import hold_rank
 from gem_trl.rollout import engine_policy, episode_return, rollout, sampling_at, task_rows
-from gem_trl.row_passes import RowPasses
+from gem_trl.scoring import ROW, Scoring
+from gem_trl.support import require_support
 from gem_trl.updates import Updates
 from gem_trl.vllm import engine_length, engine_options, require_server
 from gem_trl.weights import lora_config, save_merged
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from typing import Self
 
 
-class GemTrainer(RowPasses):
+class GemTrainer(Scoring):
     """TRL's trainer on a recipe: it plays the batch, and reads what its loss computes.
 
     Args:
@@ -171,6 +172,8 @@ class GemTrainer(RowPasses):
                 "(`gem-core doctor --trainer trl`)."
             )
         replace_advantages(self.step_batch, output)
+        if self.over_drawn:
+            output[ROW] = torch.arange(len(output["prompt_ids"]))
         # TRL's mean over sequences counts rows without a trained token in the KL term, too.
         self.beta = self.args.beta * self.step_batch.row_scale
         if self.recipe.algorithm.rollout_correction == "tis" and not self.use_vllm:
@@ -233,13 +236,8 @@ class GemTrainer(RowPasses):
         batch_size: int | None = None,
         **options: Any,
     ) -> Scores:
-        score = super()._get_per_token_logps_and_entropies
-        result = trimmed_scores(
-            lambda *columns: score(model, *columns, **options),
-            input_ids,
-            attention_mask,
-            logits_to_keep,
-            batch_size,
+        result = super()._get_per_token_logps_and_entropies(
+            model, input_ids, attention_mask, logits_to_keep, batch_size, **options
         )
         self._scores = result[:2]
         return result
@@ -299,7 +297,8 @@ class GemTrainer(RowPasses):
             The episodes of all ranks, in task order.
 
         Raises:
-            GemError: most episodes failed, or they are not exactly the step's tasks.
+            GemError: most episodes failed, they are not exactly the step's tasks, or an engine did
+                not report which tokens could be drawn and the recipe needs that.
         """
         began = time.perf_counter()
         first = self.first_task(count)
@@ -307,6 +306,8 @@ class GemTrainer(RowPasses):
         episodes = pool(mine, self.world)
         require_healthy(episodes)
         require_step(self.recipe, first // self.recipe.batch.episodes + 1, episodes)
+        if self.over_drawn:
+            require_support(episodes)
         self.rollout_seconds = time.perf_counter() - began
         return episodes
 

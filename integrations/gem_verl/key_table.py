@@ -214,6 +214,10 @@ TABLE = KeyTable(
         'Use algorithm.kl_in = "loss".',
     ),
     refused(
+        "sampling.support",
+        "its log-probabilities are over all tokens; leave it 'all', or take TRL on a CPU.",
+    ),
+    refused(
         "hardware.tensor_parallel",
         "its FSDP2 engine shares weights, not layers; set hardware.sequence_parallel or leave it "
         "1.",

@@ -29,6 +29,7 @@ class _Segment(msgspec.Struct):
     loss_mask: list[int]
     spans: list[tuple[int, int, int]]
     logprobs: list[float | None] | None = None
+    support: list[list[int] | None] | None = None
 
 
 class _Record(msgspec.Struct):
@@ -58,8 +59,8 @@ def require_shown(record: Mapping[str, Any], where: str) -> None:
     read = convert(record, _Record, where)
     for number, segment in enumerate(read.segments):
         length = len(segment.token_ids)
-        lengths = {length, len(segment.loss_mask), len(segment.logprobs or segment.token_ids)}
-        if len(lengths) > 1:
+        optional = (segment.logprobs or segment.token_ids, segment.support or segment.token_ids)
+        if {len(numbers) for numbers in (segment.loss_mask, *optional)} != {length}:
             raise RunError(f"{where} is damaged: the lists of segment {number} differ in length.")
         for turn, start, end in segment.spans:
             if not (0 <= start <= end <= length and 0 <= turn < len(read.turns)):

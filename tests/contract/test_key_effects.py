@@ -31,6 +31,7 @@ from .effects.in_run import IN_RUN
 
 ELSEWHERE = {
     "algorithm.rollout_correction": "test_rollout_correction.py",
+    "sampling.support": "test_support.py",
     "train.save_minutes": "test_stopping.py",
 }
 """Key -> the file whose tests show its effect in the trainer, with its name in their overrides."""

@@ -70,6 +70,7 @@ IDLE = {
     "algorithm.critic_lr": ("0.5", ["algorithm.estimator=gae"]),
     "algorithm.value_clip": ("0.5", ["algorithm.estimator=gae"]),
     "batch.micro_batch": ("3", ["batch.max_tokens_per_device=999"], True),
+    "sampling.support": ("drawn", ["sampling.top_k=5"]),
     "eval.inside_episodes": ("3", ["eval.every=1"]),
     "eval.greedy": ("true", ["eval.temperature=0"], True),
     "eval.top_p": ("0.9", ["eval.temperature=0"], True),

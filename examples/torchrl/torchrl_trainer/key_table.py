@@ -83,6 +83,10 @@ TABLE = KeyTable(
     refused("model.lora.rank", "the adapter trains all weights; leave it 0."),
     refused("model.lora.alpha", "the adapter trains all weights; leave it out."),
     refused("model.lora.targets", "the adapter trains all weights; leave it out."),
+    refused(
+        "sampling.support",
+        "its log-probabilities are over all tokens; leave it 'all', or take TRL on a CPU.",
+    ),
     refused("batch.micro_batch", "a minibatch is one forward pass; raise algorithm.minibatches."),
     refused("batch.max_tokens_per_device", "a minibatch is one forward pass; leave it out."),
     refused("hardware.nodes", _ONE_PROCESS),

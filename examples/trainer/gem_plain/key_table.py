@@ -42,6 +42,10 @@ TABLE = KeyTable(
     refused("algorithm.entropy_coef", "it has no entropy bonus; leave it 0."),
     refused("algorithm.rollout_correction", "it samples with the weights that it trains."),
     refused("algorithm.rollout_cap", "it has no algorithm.rollout_correction; leave it out."),
+    refused(
+        "sampling.support",
+        "its log-probabilities are over all tokens; leave it 'all', or take TRL on a CPU.",
+    ),
     refused("batch.micro_batch", "a minibatch is one forward pass; raise algorithm.minibatches."),
     refused("batch.max_tokens_per_device", "a minibatch is one forward pass; leave it out."),
     refused("hardware.nodes", _ONE_PROCESS),

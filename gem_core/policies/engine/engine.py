@@ -23,12 +23,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from gem_core.episodes.data import Completion, FinishReason
+from gem_core.episodes.data import Completion, FinishReason, Support
 from gem_core.errors import require_methods
 from gem_core.policies.engine.attention import KEYS_MULTIPLE, EngineMode
 from gem_core.policies.engine.first_calls import make_first_calls
 from gem_core.policies.engine.kv_store import ROWS_MULTIPLE, KVStore, round_up
-from gem_core.policies.engine.sampling import Sampling, sample
+from gem_core.policies.engine.sampling import Sampling, sample, sample_with_support
 from gem_core.policies.engine.slots import SequenceSlot, SlotTable
 
 CACHE_BYTES = 2**31
@@ -52,6 +52,7 @@ class EngineRequest:
         sampling: the distribution.
         seed: decides the draws, below ``2 ** 63``; ``None`` = the engine counts.
         logprobs: whether to report log-probabilities.
+        support: whether to report which tokens could have been drawn.
     """
 
     prompt_ids: list[int]
@@ -60,6 +61,7 @@ class EngineRequest:
     sampling: Sampling = Sampling()  # noqa: RUF009 - immutable
     seed: int | None = None
     logprobs: bool = True
+    support: bool = False
 
 
 @dataclass(slots=True)
@@ -72,6 +74,7 @@ class _Running:
     limit: int
     slot: SequenceSlot
     logprobs: list[float] = field(default_factory=list)
+    support: Support = field(default_factory=list)
 
     @property
     def sampled(self) -> int:
@@ -86,7 +89,10 @@ class _Running:
         ids = self.slot.tokens[len(self.request.prompt_ids) :]
         stopped = ids[-1] in self.request.stop_ids
         reason = FinishReason.STOP if stopped else FinishReason.LENGTH
-        return Completion(ids, self.logprobs if self.request.logprobs else None, reason)
+        logprobs = self.logprobs if self.request.logprobs else None
+        return Completion(
+            ids, logprobs, reason, support=self.support if self.request.support else None
+        )
 
 
 class Engine:
@@ -259,12 +265,11 @@ class Engine:
             return {}
         self._reserve(max(len(item.slot.tokens) for item in running) + 1)
         logits = self._next_logits()
-        tokens, logprobs = self._sample(logits)
+        tokens = self._sample(logits)
         self.batches[len(running)] += 1
         ended: dict[int, Completion] = {}
-        for item, token, logprob in zip(running, tokens, logprobs, strict=True):
+        for item, token in zip(running, tokens, strict=True):
             item.slot.tokens.append(token)
-            item.logprobs.append(logprob)
             if token in item.request.stop_ids or item.sampled >= item.limit:
                 ended[item.number] = item.completion()
                 self._table.release(item.slot)
@@ -272,25 +277,38 @@ class Engine:
             self._running = [item for item in running if item.number not in ended]
         return ended
 
-    def _sample(self, logits: torch.Tensor) -> tuple[list[int], list[float]]:
-        """Draw a token per running request, those with equal parameters together."""
-        groups: dict[Sampling, list[int]] = {}
+    def _sample(self, logits: torch.Tensor) -> list[int]:
+        """Draw a token per running request, those with equal parameters together.
+
+        Their log-probabilities and supports are noted in the requests.
+        """
+        groups: dict[tuple[Sampling, bool], list[int]] = {}
         for place, item in enumerate(self._running):
-            groups.setdefault(item.request.sampling, []).append(place)
+            key = item.request.sampling, item.request.support
+            groups.setdefault(key, []).append(place)
         tokens = [0] * len(self._running)
-        logprobs = [0.0] * len(self._running)
-        for sampling, places in groups.items():
+        for (sampling, with_support), places in groups.items():
             items = [self._running[place] for place in places]
-            drawn, numbers = sample(
-                logits if len(groups) == 1 else logits[places],
-                sampling,
-                [item.seed for item in items],
-                [item.sampled for item in items],
+            drawn, numbers = self._draw(
+                logits if len(groups) == 1 else logits[places], sampling, items, with_support
             )
             for place, token, number in zip(places, drawn.tolist(), numbers.tolist(), strict=True):
                 tokens[place] = token
-                logprobs[place] = number
-        return tokens, logprobs
+                self._running[place].logprobs.append(number)
+        return tokens
+
+    def _draw(
+        self, logits: torch.Tensor, sampling: Sampling, items: list[_Running], with_support: bool
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Draw a token for each of ``items``; note the supports where they are asked for."""
+        seeds = [item.seed for item in items]
+        positions = [item.sampled for item in items]
+        if not with_support:
+            return sample(logits, sampling, seeds, positions)
+        drawn, numbers, supports = sample_with_support(logits, sampling, seeds, positions)
+        for item, ids in zip(items, supports, strict=True):
+            item.support.append(ids)
+        return drawn, numbers
 
     def _next_logits(self) -> torch.Tensor:
         """Return the logits of each running request's next token, (requests, vocabulary)."""

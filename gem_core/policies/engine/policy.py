@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from hashlib import blake2b
-from typing import Any
+from typing import Any, Literal
 
 from gem_core.episodes.data import Completion
 from gem_core.episodes.rollout import Request
@@ -29,6 +29,7 @@ class HFPolicy:
         seed: draws other completions from the same requests; 0 = those of a training run, whose
             requests carry the run's seed already.
         max_batch: sequences per forward pass.
+        support: ``drawn`` = completions say which tokens could have been drawn.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class HFPolicy:
         top_k: int = -1,
         seed: int = 0,
         max_batch: int = 512,
+        support: Literal["all", "drawn"] = "all",
     ) -> None:
         require_kind("HFPolicy(stop_ids)", stop_ids, Collection, "The ids of tokens.")
         for stop_id in stop_ids:
@@ -48,6 +50,7 @@ class HFPolicy:
         self.sampling = Sampling(temperature, top_p, top_k)
         self.stop_ids = frozenset(stop_ids)
         self.seed = seed
+        self.support = support
         self.engine = Engine(model, max_batch=max_batch)
 
     def complete_batch(self, requests: Sequence[Request]) -> list[Completion]:
@@ -61,6 +64,7 @@ class HFPolicy:
             self.stop_ids,
             self.sampling,
             self._mix_seed(request.seed),
+            support=self.support == "drawn",
         )
 
     def _mix_seed(self, seed: int | None) -> int | None:

@@ -11,12 +11,14 @@ Gumbel distributed); `draw` computes the equal ``argmax(p / E)``, which needs on
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
+from gem_core.episodes.data import Support
 from gem_core.policies.engine.philox import uniforms, uniforms_on
 
 
@@ -78,12 +80,43 @@ def sample(
     Returns:
         Tokens and their log-probabilities under the sampling policy, each (rows,).
     """
+    token, logprobs = _sample(logits, sampling, seeds, positions)
+    return token, logprobs.gather(-1, token[:, None])[:, 0]
+
+
+def sample_with_support(
+    logits: torch.Tensor, sampling: Sampling, seeds: Sequence[int], positions: Sequence[int]
+) -> tuple[torch.Tensor, torch.Tensor, Support]:
+    """Draw one token per row, as `sample`; return also which tokens could have been drawn."""
+    token, logprobs = _sample(logits, sampling, seeds, positions)
+    return token, logprobs.gather(-1, token[:, None])[:, 0], find_support(logits, logprobs)
+
+
+def find_support(logits: torch.Tensor, logprobs: torch.Tensor) -> Support:
+    """Return which tokens could be drawn, one entry per row.
+
+    Args:
+        logits: (rows, vocabulary); a token at minus infinity is impossible without any cut.
+        logprobs: of the sampling policy, of the same shape.
+    """
+    kept = (logprobs > -torch.inf).cpu().numpy()
+    possible = (logits > -torch.inf).sum(-1).tolist()
+    return [
+        None if row.sum() == count else array("i", np.flatnonzero(row).tolist())
+        for row, count in zip(kept, possible, strict=True)
+    ]
+
+
+def _sample(
+    logits: torch.Tensor, sampling: Sampling, seeds: Sequence[int], positions: Sequence[int]
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the drawn tokens (rows,), and all log-probabilities of the sampling policy."""
     if sampling.temperature == 0:
         token = logits.argmax(-1)
-        return token, torch.zeros_like(token, dtype=torch.float32)
+        certain = torch.full(logits.shape, -torch.inf, device=logits.device)
+        return token, certain.scatter(-1, token[:, None], 0.0)
     logprobs = policy_logprobs(logits, sampling)
-    token = draw(logprobs.exp(), seeds, positions)
-    return token, logprobs.gather(-1, token[:, None])[:, 0]
+    return draw(logprobs.exp(), seeds, positions), logprobs
 
 
 def draw(

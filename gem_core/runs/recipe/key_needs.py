@@ -137,6 +137,11 @@ NEEDS: tuple[Need, ...] = (
         lambda r: r.batch.max_tokens_per_device is None,
         "batch.max_tokens_per_device left out, which takes its place",
     ),
+    Need(
+        "sampling.support",
+        lambda r: r.sampling.truncated,
+        "sampling.top_p below 1, or sampling.top_k >= 1: without them every token can be drawn",
+    ),
     Need("eval.inside_episodes", lambda r: r.eval.every > 0, "eval.every >= 1"),
     Need(
         "eval.greedy",

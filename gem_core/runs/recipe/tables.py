@@ -237,8 +237,8 @@ class AlgorithmConfig(Table, frozen=True, kw_only=True):
     """Correction for an engine whose probabilities are not quite the trainer's: ``"tis"``,
     truncated importance sampling, multiplies the policy loss of each action token by
     min(p_trainer / p_engine, ``rollout_cap``), where p_trainer is that before the step's first
-    update. Both are probabilities among all tokens, so ``sampling.top_p`` and ``sampling.top_k``
-    must be off."""
+    update. Both must be probabilities among the same tokens: with ``sampling.top_p`` or
+    ``sampling.top_k`` set ``sampling.support = "drawn"``."""
     rollout_cap: Positive = 2.0
     """Largest weight of a token with ``rollout_correction``."""
     epochs: AtLeastOne = 1
@@ -298,6 +298,18 @@ class SamplingConfig(Table, frozen=True, kw_only=True):
     """Sample from the smallest set of tokens with this probability; 1 = off."""
     top_k: TopK = -1
     """Sample from this many most likely tokens; -1 = off."""
+    support: Literal["all", "drawn"] = "all"
+    """Tokens over which the trainer's probabilities are, where ``top_p`` or ``top_k`` cuts some
+    off: ``all``, the whole vocabulary, as the trainers do by themselves, so that the loss is that
+    of another policy than the one that sampled; ``drawn``, those that could be drawn in the token's
+    place, as the engine reported them. The ratio, the KL term (the initial model over the same
+    tokens), the entropy and ``algorithm.rollout_correction`` follow it; see
+    ``docs/advantages.md``."""
+
+    @property
+    def truncated(self) -> bool:
+        """Whether some tokens cannot be drawn."""
+        return self.top_p < 1 or self.top_k != -1
 
 
 class EvalConfig(Table, frozen=True, kw_only=True):

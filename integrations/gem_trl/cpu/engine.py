@@ -37,8 +37,12 @@ class CpuEnginePolicy(EnginePolicy):
             self.engine = Engine(self.trainer.accelerator.unwrap_model(self.trainer.model))
         sampling = self._sampling()
         stop_ids = self.stop_ids | set(self.trainer.eos_token_ids)
+        keeps_support = self.trainer.over_drawn
         asked = [
-            EngineRequest(r.prompt_ids, r.max_tokens, stop_ids, sampling, r.seed) for r in requests
+            EngineRequest(
+                r.prompt_ids, r.max_tokens, stop_ids, sampling, r.seed, support=keeps_support
+            )
+            for r in requests
         ]
         return self.engine.generate(asked)
 
