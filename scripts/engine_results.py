@@ -75,8 +75,8 @@ then `python benchmarks/engines/run.py CASE --steps 20`.
 EVALUATION = """## Evaluations before and after training
 
 With `eval.engine = "vllm"` they are played by vLLM {vllm} in a process of its own
-([evaluation.md](evaluation.md#vllm)), here around {steps} steps of TRL, {episodes} episodes each,
-and again by transformers with the same models. Both engines get the same seeds and draw other
+([evaluation.md](evaluation.md#engines)), here around {steps} steps of TRL, {episodes} episodes
+each, and again by transformers with the same models. Both engines get the same seeds and draw other
 tokens from them.
 
 | model | greedy: same episodes | sampled: vLLM | sampled: transformers | loading s | engine s |

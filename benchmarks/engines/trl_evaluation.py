@@ -14,13 +14,13 @@ from typing import Any
 
 from common import Slow, figures, write_result
 
+from gem_adapters.vllm_evaluation import stepping
+from gem_adapters.vllm_steps import StepPolicy, Work
 from gem_core.episodes.data import Completion, Episode
 from gem_core.episodes.rollout import Request, failed_fraction, play_batch, play_many
-from gem_core.evaluation.child import episodes_by_vllm
+from gem_core.evaluation.child import episodes_by
 from gem_core.evaluation.local import evaluate, evaluation_episodes
 from gem_core.policies.completions import vllm_completion
-from gem_core.policies.vllm.engine import stepping
-from gem_core.policies.vllm.steps import StepPolicy, Work
 from gem_core.runs.recipe.load import override
 from gem_core.runs.recipe.recipe import Recipe
 from gem_core.runs.tasks import MachineFactory
@@ -150,7 +150,7 @@ def beside_transformers(recipe: Recipe, model: str | Path, log: Path) -> dict[st
         differs; success when transformers samples.
     """
     greedy = override(recipe, ["eval.temperature=0"])
-    ours = episodes_by_vllm(greedy, model, log).episodes
+    ours = episodes_by("vllm", greedy, model, log).episodes
     theirs = evaluation_episodes(greedy, model)
     differ = [parting(a, b) for a, b in zip(ours, theirs, strict=True) if actions(a) != actions(b)]
     return {

@@ -77,14 +77,19 @@ def page(rows: Sequence[Mapping[str, Any]], machine: Mapping[str, Any]) -> str:
     ]
     for row in rows:
         if row["status"] != "trained":
-            lines += [f"## {row['trainer']}: {row['status']}", "", "```"]
+            lines += [f"## {_name(row)}: {row['status']}", "", "```"]
             lines += [*row.get("log", []), "```", ""]
     return "\n".join(lines)
 
 
+def _name(row: Mapping[str, Any]) -> str:
+    """Return the trainer, and the setting that it ran with beside others, if there are several."""
+    return f"{row['trainer']}, `{row['setting']}`" if "setting" in row else str(row["trainer"])
+
+
 def _row(row: Mapping[str, Any]) -> tuple[str, ...]:
     doctor = row.get("doctor", {})
-    start = (row["trainer"], doctor.get("version") or "-", doctor.get("state", "-"), row["status"])
+    start = (_name(row), doctor.get("version") or "-", doctor.get("state", "-"), row["status"])
     whole = (*start, f"{row['seconds']:.0f}")
     if row["status"] != "trained":
         return (*whole, *["-"] * (len(HEAD) - len(whole)))

@@ -12,6 +12,7 @@ its log, and the others go on. The program itself runs with any Python that has 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import subprocess
@@ -23,6 +24,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from command_line import arguments
 from figures import figures, page
 from processes import execute, used_mib, wait_for_memory
 from random_model import write_model
@@ -30,13 +32,11 @@ from watch import GpuWatch
 
 from gem_compare.runner import trainer_python
 from gem_core.errors import MissingDependencyError
-from gem_core.runs import provenance
 from gem_core.runs.directory.run_dir import RunDir
 from gem_core.runs.hardware import describe_machine
 
 HERE = Path(__file__).resolve().parent
 BASELINE = "guess-the-number-easy"
-ORDER = ("trl", "verl", "openrlhf", "oat", "rl2")
 LOG_LINES = 200
 """Lines of a trainer's output that are kept; a failure is in the last ones."""
 COMMON = ("eval.episodes=0", "train.save_every=0", "train.save_minutes=0")
@@ -57,7 +57,7 @@ _MEMORY_S = 60.0
 
 def main() -> int:
     """Run the trainers one after another; return 0 if all of them trained."""
-    options = arguments()
+    options = arguments(__doc__.splitlines()[0])
     started = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%SZ")
     out = options.out or HERE / "results" / f"{'cpu' if options.cpu else 'gpu'}-{started}"
     out.mkdir(parents=True, exist_ok=True)
@@ -74,75 +74,23 @@ def main() -> int:
 def train_all(options: argparse.Namespace, out: Path) -> int:
     """Run the trainers one after another and write their page; return 0 if all of them trained."""
     rows = []
-    for name in options.trainers:
-        print(f"{name}: ...", flush=True)
-        row = {"trainer": name, "rehearsal": options.cpu, **one(name, options, out)}
-        write(out / f"{name}.json", row)
+    for name, setting in itertools.product(options.trainers, options.each or [""]):
+        label = f"{name}-{setting.partition('=')[2]}" if setting else name
+        print(f"{label}: ...", flush=True)
+        row = {
+            "trainer": name,
+            "rehearsal": options.cpu,
+            **({"setting": setting} if setting else {}),
+        }
+        row |= one(name, options, setting, out / f"{label}.log")
+        write(out / f"{label}.json", row)
         rows.append(row)
-        print(f"{name}: {row['status']} after {row['seconds']:.0f} s", flush=True)
+        print(f"{label}: {row['status']} after {row['seconds']:.0f} s", flush=True)
         text = page(rows, json.loads((out / "machine.json").read_text(encoding="utf-8")))
         (out / "summary.md").write_text(text, encoding="utf-8")
     print((out / "summary.md").read_text(encoding="utf-8"))
     print(f"Send back the folder {out} (README.md says what is in it).")
     return int(any(row["status"] != "trained" for row in rows))
-
-
-def arguments() -> argparse.Namespace:
-    """Read the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--model", type=Path, help="directory of a model of 0.6B weights or so")
-    parser.add_argument(
-        "--random-model",
-        action="store_true",
-        help="a model of Qwen3-0.6B's sizes with random weights, on a GPU (needs transformers)",
-    )
-    parser.add_argument("--cpu", action="store_true", help="tiny model, stand-in engines, no GPU")
-    parser.add_argument("--trainers", nargs="+", choices=ORDER, default=ORDER, metavar="NAME")
-    parser.add_argument(
-        "--python",
-        action="append",
-        default=[],
-        metavar="NAME=PATH",
-        help="interpreter of a trainer (default: GEM_CORE_PYTHON_<NAME>, .venvs/NAME)",
-    )
-    parser.add_argument("--steps", type=int, default=3, help="training steps (default: 3)")
-    parser.add_argument(
-        "--variable",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="environment variable of the trainers, which the report names",
-    )
-    parser.add_argument("--gpu", help="number of the GPU (default: the first of this process)")
-    parser.add_argument(
-        "--start-minutes",
-        type=float,
-        default=20.0,
-        metavar="MINUTES",
-        help="limit of each trainer until its first step is over; a cold first start loads weights "
-        "and compiles kernels (default: 20)",
-    )
-    parser.add_argument(
-        "--minutes", type=float, default=6.0, help="limit of the other steps (default: 6)"
-    )
-    parser.add_argument("--out", type=Path, help="folder of the results")
-    parser.add_argument("--anyway", action="store_true", help="also where the doctor says no")
-    provenance.add_option(parser)
-    options = parser.parse_args()
-    if options.cpu + options.random_model + (options.model is not None) != 1:
-        parser.error("give either --model PATH or --random-model (on a GPU) or --cpu")
-    if options.model is not None and not (options.model / "config.json").is_file():
-        parser.error(f"{options.model} is not the directory of a model: it has no config.json")
-    if options.steps < 2:
-        parser.error("--steps must be 2 or more: the first step is left out of the rates")
-    for text in options.python:
-        if text.partition("=")[0] not in ORDER or not text.partition("=")[2]:
-            parser.error(f"--python {text} is not NAME=PATH with a NAME of {', '.join(ORDER)}")
-    for text in options.variable:
-        if "=" not in text or not text.partition("=")[0].isidentifier():
-            parser.error(f"--variable {text} is not NAME=VALUE")
-    provenance.check_option(parser, options)
-    return options
 
 
 def machine() -> dict[str, Any]:
@@ -152,10 +100,11 @@ def machine() -> dict[str, Any]:
     return {key: found[key] for key in kept}
 
 
-def one(name: str, options: argparse.Namespace, out: Path) -> dict[str, Any]:
-    """Check and train one trainer; return what is to be recorded of it.
+def one(name: str, options: argparse.Namespace, setting: str, log: Path) -> dict[str, Any]:
+    """Check and train one trainer with a value of ``--each``; return what is to be recorded of it.
 
-    The key ``status`` is ``trained``, ``failed``, ``late``, ``not ready`` or ``no environment``.
+    ``log`` gets the end of its output. The key ``status`` is ``trained``, ``failed``, ``late``,
+    ``not ready`` or ``no environment``.
     """
     start = time.monotonic()
     try:
@@ -167,7 +116,7 @@ def one(name: str, options: argparse.Namespace, out: Path) -> dict[str, Any]:
         asked = ["--profile", "tiny" if options.cpu else "small"]
         for override in overrides(options):
             asked += ["--set", override]
-        environment = surroundings(options)
+        environment = surroundings(options, setting)
         gpu = environment["CUDA_VISIBLE_DEVICES"]
         doctor = diagnosis(python, name, asked, run, options.cpu, environment)
         data: dict[str, Any] = {"doctor": doctor}
@@ -175,7 +124,6 @@ def one(name: str, options: argparse.Namespace, out: Path) -> dict[str, Any]:
             told = doctor.get("log", [])
             return {**data, "status": "not ready", "seconds": time.monotonic() - start, "log": told}
         command = [python, "-m", "gem_core.cli", "train", BASELINE, "--trainer", name, *asked]
-        log = out / f"{name}.log"
         before = None if options.cpu else used_mib(gpu)
         limits = (options.start_minutes * 60, options.minutes * 60)
         with GpuWatch(gpu, enabled=not options.cpu) as watch:
@@ -209,7 +157,7 @@ def overrides(options: argparse.Namespace) -> list[str]:
     return [*COMMON, *own, f"train.steps={options.steps}"]
 
 
-def surroundings(options: argparse.Namespace) -> dict[str, str]:
+def surroundings(options: argparse.Namespace, setting: str) -> dict[str, str]:
     """Return the environment variables of every trainer: it sees one GPU, or none with ``--cpu``.
 
     The number is that of ``nvidia-smi``, which orders GPUs by their place in the machine.
@@ -217,7 +165,7 @@ def surroundings(options: argparse.Namespace) -> dict[str, str]:
     mine = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")[0].strip()
     seen = "" if options.cpu else options.gpu or mine or "0"
     own = {"CUDA_VISIBLE_DEVICES": seen, "CUDA_DEVICE_ORDER": "PCI_BUS_ID", "HF_HUB_OFFLINE": "1"}
-    given = dict(text.split("=", 1) for text in options.variable)
+    given = dict(text.split("=", 1) for text in [*options.variable, setting] if text)
     return {**os.environ, **own, **given}
 
 

@@ -116,7 +116,7 @@ def _contender(arguments: argparse.Namespace, subject: EvaluationSubject) -> Con
         return ScriptedPlayer(arguments.player, concurrency or 64)
     if arguments.base_url:
         return _endpoint(arguments)
-    return LocalModel(_local_model(arguments, subject), concurrency)
+    return LocalModel(_local_model(arguments, subject), concurrency, subject.trainer)
 
 
 def _local_model(arguments: argparse.Namespace, subject: EvaluationSubject) -> str:

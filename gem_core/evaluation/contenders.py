@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from gem_core.episodes.context import Template
 from gem_core.errors import GemError
+from gem_core.evaluation.engines import CONCURRENCY, engine_loader, engine_of
 from gem_core.evaluation.items import Item
 from gem_core.evaluation.plan import model_digest
 from gem_core.evaluation.runner import ItemPolicy, Record, play_items, play_items_in_batches
@@ -122,23 +123,26 @@ class EndpointModel:
 class LocalModel:
     """A model on this machine, played by the ``eval.engine`` of the recipe.
 
-    ``concurrency`` counts the episodes of a batch; ``None`` = as the device allows.
+    ``concurrency`` counts the episodes of a batch; ``None`` = as the device allows. ``trainer`` is
+    whose engine ``eval.engine = "trainer"`` means.
     """
 
-    def __init__(self, model_dir: str, concurrency: int | None = None) -> None:
+    def __init__(
+        self, model_dir: str, concurrency: int | None = None, trainer: str | None = None
+    ) -> None:
         self.name = model_dir
         self._concurrency = concurrency
+        self._trainer = trainer
 
     def describe(self) -> dict[str, Any]:
         """See `Contender`."""
         return {"local": self.name, "files": model_digest(Path(self.name))}
 
     def play(self, recipe: Recipe, items: Iterable[Item], record: Record) -> None:
-        """See `Contender`; with vLLM no item waits for another."""
-        if recipe.eval.engine == "vllm":
-            from gem_core.policies.vllm.engine import CONCURRENCY, stepping
-
-            with stepping(recipe, self.name) as (machines, steps):
+        """See `Contender`; with vLLM and SGLang no item waits for another."""
+        engine = engine_of(recipe, self._trainer)
+        if engine != "hf":
+            with engine_loader(engine)(recipe, self.name, 0) as (machines, steps):
                 _play(machines, items, steps, record, self._concurrency or CONCURRENCY)
             return
         from gem_core.evaluation.local import load_policy

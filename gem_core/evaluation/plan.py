@@ -33,6 +33,11 @@ class EvaluationSubject(NamedTuple):
     run: RunDir | None
     counted: bool
 
+    @property
+    def trainer(self) -> str | None:
+        """The trainer of the run that it comes from, if there is one."""
+        return None if self.run is None else self.run.info["trainer"]
+
 
 def read_subject(
     sources: Sequence[str], profile: str | None = None, overrides: Sequence[str] = ()

@@ -46,6 +46,9 @@ class Trainer:
         shared_imports: modules that a comparison on a CPU imports once for all of this trainer's
             cells, see `gem_compare.prepared`; only for a trainer that runs in the
             process that launches it, and whose modules start no threads.
+        eval_engines: engines that may play evaluations in its environment -> ``module:function``,
+            ``(recipe, model_dir, number)`` -> a context of `MachineFactory` and policy; the name is
+            also that of the module which must be installed. The first is its default on a GPU.
     """
 
     name: str
@@ -60,6 +63,7 @@ class Trainer:
     modules: dict[str, str] = field(default_factory=dict)
     memory: MemoryLayout | None = None
     shared_imports: tuple[str, ...] = ()
+    eval_engines: dict[str, str] = field(default_factory=dict)
 
     @property
     def tested_range(self) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from importlib.util import find_spec
 
 from gem_core.errors import MissingDependencyError
+from gem_core.evaluation.engines import TITLES, engine_of
 from gem_core.runs.install import stacks
 from gem_core.runs.recipe.recipe import Recipe
 
@@ -13,21 +14,18 @@ ENGINE_LOG = "evaluation.log"
 """File of the run that gets what the engine's process prints."""
 
 
-def wants_vllm(recipe: Recipe) -> bool:
-    """Return whether evaluations are made, and by vLLM."""
-    return recipe.eval.engine == "vllm" and recipe.eval.episodes > 0
-
-
-def missing_vllm(
+def missing_engine(
     recipe: Recipe, trainer: str, has_module: Callable[[str], bool]
 ) -> tuple[str, str] | None:
     """Return what is missing for the evaluations, and the line that fixes it; else ``None``."""
-    if not wants_vllm(recipe) or has_module("vllm"):
+    engine = engine_of(recipe, trainer)
+    if recipe.eval.episodes == 0 or engine == "hf" or has_module(engine):
         return None
     stack = stacks().get(trainer)
     by_hf = "--set eval.engine=hf"
-    line = stack.line_for("vllm") if stack is not None and stack.engine == "vllm" else by_hf
-    return f'eval.engine = "vllm", and vLLM is not in this environment of {trainer}', line
+    line = stack.line_for(engine) if stack is not None and stack.engine == engine else by_hf
+    wanted, missing = recipe.eval.engine, TITLES[engine]
+    return f'eval.engine = "{wanted}", and {missing} is not in this environment of {trainer}', line
 
 
 def require_engine(recipe: Recipe, trainer: str) -> None:
@@ -36,7 +34,7 @@ def require_engine(recipe: Recipe, trainer: str) -> None:
     Raises:
         MissingDependencyError: it is not; the message has what to do.
     """
-    missing = missing_vllm(recipe, trainer, _has_module)
+    missing = missing_engine(recipe, trainer, _has_module)
     if missing:
         what, line = missing
         raise MissingDependencyError(

@@ -79,7 +79,6 @@ def run_experiment(
     spec = trainers.get_trainer(trainer)
     trainers.require(spec, recipe.hardware.device)
     require_trackers(recipe.track.to)
-    require_engine(recipe, trainer)
     # What the trainer refuses leaves no directory.
     native = trainers.resolve(spec.translate)(recipe)
     trained = if_exists == "resume" and RunDir(path).trained
@@ -87,6 +86,7 @@ def run_experiment(
         trainers.resolve(spec.check_nodes)(recipe)
     if not trained:
         require_device(recipe, trainer)
+    require_engine(recipe, trainer)
     with exclusive(path):
         return _run(recipe, trainer, native, path, if_exists, log)
 
@@ -246,7 +246,7 @@ def _evaluate(
     from gem_core.evaluation.measure import measure
 
     metrics, engine, outcomes = measure(
-        recipe, model, refuse_link(run.path / ENGINE_LOG), resolved.envs
+        recipe, model, refuse_link(run.path / ENGINE_LOG), resolved.envs, resolved.trainer.name
     )
     add_outcome(run, TaskOutcome(when, False, engine, outcomes))
     run.log_eval(step, when, metrics, engine)

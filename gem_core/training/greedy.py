@@ -31,7 +31,8 @@ def evaluate_greedily(
     from gem_core.evaluation.measure import measure
 
     greedy = replace(recipe, eval=replace(recipe.eval, temperature=0.0, top_p=None, greedy=False))
-    _, engine, outcomes = measure(greedy, model, refuse_link(run.path / ENGINE_LOG), resolved.envs)
+    log_file, trainer = refuse_link(run.path / ENGINE_LOG), resolved.trainer.name
+    _, engine, outcomes = measure(greedy, model, log_file, resolved.envs, trainer)
     add_outcome(run, TaskOutcome(when, True, engine, outcomes))
     rate, low, high = _figures(outcomes).values()
     log(f"{when.capitalize()}, greedy: success {rate:.3f} [{low:.3f}, {high:.3f}]")

@@ -28,4 +28,5 @@ TRAINER = Trainer(
         fused_key="use_fused_lm_head",
         engine=EngineMemory(0.45, "vllm_gpu_ratio", "vllm_sleep"),
     ),
+    eval_engines={"vllm": "gem_adapters.vllm_evaluation:stepping"},
 )

@@ -13,12 +13,12 @@ from msgspec.structs import asdict
 from oat.algorithms.ppo import PPOActor
 from oat.types import TransitionData
 
+from gem_adapters.vllm_steps import StepPolicy
 from gem_core.env.blocking import never_blocks
 from gem_core.episodes.data import Completion, Episode
 from gem_core.episodes.machine import EpisodeMachine
 from gem_core.episodes.rollout import Request, play_batch, play_many, require_healthy
 from gem_core.policies.completions import vllm_completion
-from gem_core.policies.vllm.steps import StepPolicy
 from gem_core.runs.recipe.recipe import Recipe
 from gem_core.runs.tasks import MachineFactory, Task, eval_task, step_tasks, train_task
 from gem_oat import _compat

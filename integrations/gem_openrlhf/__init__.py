@@ -31,4 +31,5 @@ TRAINER = Trainer(
         bytes_with_entropy=28,
         engine=EngineMemory(0.6, "vllm.gpu_memory_utilization", "vllm.enable_sleep", beside=False),
     ),
+    eval_engines={"vllm": "gem_adapters.vllm_evaluation:stepping"},
 )

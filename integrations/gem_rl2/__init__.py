@@ -24,4 +24,5 @@ TRAINER = Trainer(
     },
     # ``utils/data_parallelism.py``; ``workers/actor.py`` makes logits float32.
     memory=MemoryLayout(4, 4, 8, "full", 20, "minibatch", packed=True),
+    eval_engines={"sglang": "gem_adapters.sglang_evaluation:stepping"},
 )

@@ -36,4 +36,5 @@ TRAINER = Trainer(
         ),
     ),
     shared_imports=("gem_core.cli", "gem_core.evaluation.local", "gem_trl.launch"),
+    eval_engines={"vllm": "gem_adapters.vllm_evaluation:stepping"},
 )

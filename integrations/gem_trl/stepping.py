@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
+from gem_adapters.vllm_steps import StepPolicy
 from gem_core.episodes.rollout import Request
-from gem_core.policies.vllm.steps import StepPolicy
 
 
 def can_step(trainer: Any) -> bool:

@@ -35,4 +35,8 @@ TRAINER = Trainer(
             "actor_rollout_ref.rollout.free_cache_engine",
         ),
     ),
+    eval_engines={
+        "vllm": "gem_adapters.vllm_evaluation:stepping",
+        "sglang": "gem_adapters.sglang_evaluation:stepping",
+    },
 )

@@ -11,7 +11,7 @@ import time
 import pytest
 
 from gem_core.errors import GemError
-from gem_core.runs.program import run_process, run_program
+from gem_core.runs.program import Program, run_process, run_program, run_programs
 
 CHILD = "import sys, time; print('ready', flush=True); time.sleep(60)"
 PARENT = (
@@ -65,6 +65,62 @@ def test_a_process_too_large_to_be_copied_starts_it():
 def test_a_missing_program_is_named():
     with pytest.raises(GemError, match="there is no program 'no-such-trainer'"):
         run_process(["no-such-trainer"])
+
+
+def programs(tmp_path, *codes):
+    """Programs that run this code; ``SIGN`` in it is the path of the program's sign."""
+    made = []
+    for number, code in enumerate(codes):
+        log, sign = tmp_path / f"{number}.log", tmp_path / f"{number}.sign"
+        code = code.replace("SIGN", repr(str(sign)))
+        made.append(Program(f"part {number}", [sys.executable, "-c", code], {}, log, sign))
+    return made
+
+
+STUBBORN = (
+    "import os, signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
+    "print(os.getpid(), flush=True); open(SIGN, 'w').close(); time.sleep(60); print('over')"
+)
+
+
+def ended(log):
+    """Whether `STUBBORN` is there no more, and was killed: by itself it says that it is over."""
+    text = log.read_text()
+    return _state(int(text.split()[0])) == "Z" and "over" not in text
+
+
+def test_programs_run_side_by_side(tmp_path):
+    """Each waits for what the other one writes."""
+    path = str(tmp_path / "met")
+    code = f"import os, time; open({path!r} + '%d', 'w').close()\n"
+    code += f"while not os.path.exists({path!r} + '%d'): time.sleep(0.01)"
+    run_programs(programs(tmp_path, code % (0, 1), code % (1, 0)), silence_s=60)
+
+
+def test_the_first_program_that_fails_ends_the_others(tmp_path, monkeypatch):
+    monkeypatch.setattr("gem_core.runs.program._PATIENCE_S", 0.5)
+    fails = (
+        "import os, time\n"
+        f"while not os.path.exists({str(tmp_path / '0.sign')!r}): time.sleep(0.01)\n"
+        "print('why'); raise SystemExit(3)"
+    )
+    with pytest.raises(GemError, match=r"(?s)^part 1 ended with exit code 3; .*1.log:\nwhy$"):
+        run_programs(programs(tmp_path, STUBBORN, fails), silence_s=60)
+    assert ended(tmp_path / "0.log")
+
+
+def test_a_program_without_a_sign_is_ended(tmp_path, monkeypatch):
+    monkeypatch.setattr("gem_core.runs.program._PATIENCE_S", 0.5)
+    with pytest.raises(
+        GemError, match=r"^part 0 has not got on for 1 s; the end of .*0.log:\n\d+$"
+    ):
+        run_programs(programs(tmp_path, STUBBORN), silence_s=1)
+    assert ended(tmp_path / "0.log")
+
+
+def test_a_slow_program_that_gives_signs_is_waited_for(tmp_path):
+    code = "import time\nfor _ in range(12): open(SIGN, 'w').close(); time.sleep(0.5)"
+    run_programs(programs(tmp_path, code), silence_s=3)
 
 
 def _children(pid):

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from gem_adapters.vllm_steps import StepPolicy
 from gem_core.episodes.rollout import Request
 from gem_core.errors import GemError
-from gem_core.policies.vllm.steps import StepPolicy
 
 END = 1
 

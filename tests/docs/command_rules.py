@@ -180,5 +180,7 @@ def check_python(words: list[str]) -> None:
         source = ROOT / words[0]
     text = source.read_text(encoding="utf-8")
     text += (ROOT / "gem_core/training/script.py").read_text(encoding="utf-8")
+    own = source.with_name("command_line.py")  # where a script's options have a file of their own
+    text += own.read_text(encoding="utf-8") if own.exists() else ""
     options = [word for word in words if word.startswith("--")]
     assert not (wrong := [one for one in options if f'"{one}"' not in text]), (words, wrong)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from gem_core.errors import GemError
-from gem_core.evaluation.child import episodes_by_vllm
+from gem_core.evaluation.child import episodes_by
 from gem_core.evaluation.local import evaluation_episodes
 from gem_core.evaluation.measure import measure
 from gem_core.runs.directory.run_dir import RunDir
@@ -48,7 +48,7 @@ def played(episodes):
 def test_it_plays_what_transformers_plays(recipe, model_dir, tmp_path, keys):
     """Seeds, caps, stop tokens and sampling arrive: any other draw would be another episode."""
     recipe = override(recipe, keys)
-    answer = episodes_by_vllm(recipe, model_dir, tmp_path / "log", 12)
+    answer = episodes_by("vllm", recipe, model_dir, tmp_path / "log", 12)
     expected = evaluation_episodes(recipe, model_dir, 12)
     assert played(answer.episodes) == played(expected)
     assert [e.segments[0].token_ids for e in answer.episodes] == [
@@ -82,7 +82,7 @@ def test_the_figures_say_by_what_they_were_made(recipe, model_dir, tmp_path):
 def test_a_process_that_dies_is_an_error(recipe, model_dir, tmp_path, monkeypatch, fault, message):
     monkeypatch.setenv("STAND_IN_FAULT", fault)
     with pytest.raises(GemError, match=message):
-        episodes_by_vllm(recipe, model_dir, tmp_path / "log", 4)
+        episodes_by("vllm", recipe, model_dir, tmp_path / "log", 4)
 
 
 def test_it_has_the_data_of_the_run(recipe, model_dir, tmp_path):
@@ -93,26 +93,26 @@ def test_it_has_the_data_of_the_run(recipe, model_dir, tmp_path):
     recipe = override(recipe, [table, "limits.max_turns=1"])
     run = RunDir.create(tmp_path / "run", recipe, "trl")
     with in_run(run):
-        answer = episodes_by_vllm(recipe, model_dir, tmp_path / "log", 2)
+        answer = episodes_by("vllm", recipe, model_dir, tmp_path / "log", 2)
         assert "What is 1 + 1?" in answer.episodes[0].turns[0].observation
         rows.write_text(json.dumps({**question, "problem": "What is 2 + 0?"}) + "\n")
         with pytest.raises(GemError, match=r"(?s)DataError: .*and this process differ"):
-            episodes_by_vllm(recipe, model_dir, tmp_path / "log", 2)
+            episodes_by("vllm", recipe, model_dir, tmp_path / "log", 2)
 
 
 def test_episodes_that_fail_are_an_error(recipe, model_dir, tmp_path):
     hasty = override(recipe, ["limits.episode_deadline_s=1e-6"])
-    with pytest.raises(GemError, match=r"(?s)GemError: 100% of the batch's 4 episodes failed"):
-        episodes_by_vllm(hasty, model_dir, tmp_path / "log", 4)
+    with pytest.raises(GemError, match=r"100% of the batch's 4 episodes failed"):
+        episodes_by("vllm", hasty, model_dir, tmp_path / "log", 4)
 
 
 PARENT = """
 import sys
 from pathlib import Path
-from gem_core.evaluation.child import episodes_by_vllm
+from gem_core.evaluation.child import episodes_by
 from gem_core.runs.directory.run_dir import RunDir
 
-episodes_by_vllm(RunDir(sys.argv[1]).recipe, sys.argv[2], Path(sys.argv[3]), 4)
+episodes_by("vllm", RunDir(sys.argv[1]).recipe, sys.argv[2], Path(sys.argv[3]), 4)
 """
 
 

@@ -161,6 +161,24 @@ def test_a_variable_reaches_the_trainer_and_the_report(tmp_path, card):
     assert "; `VLLM_USE_V2_MODEL_RUNNER=0`." in (tmp_path / "out/summary.md").read_text()
 
 
+def test_each_trainer_runs_with_both_values_of_a_variable(tmp_path, card):
+    says = trainer(tmp_path, "trl", "echo runner $X_RUNNER $OTHER; exit 3")
+    other = trainer(tmp_path, "verl", "echo second $X_RUNNER; exit 3")
+    run(*card, "--variable", "OTHER=o", "--each", "X_RUNNER=0,1", "--trainers", "trl", "verl",
+        says, other)  # fmt: skip
+    rows = {p.stem: json.loads(p.read_text()) for p in (tmp_path / "out").glob("*-*.json")}
+    assert {name: row["log"] for name, row in rows.items()} == {
+        "trl-0": ["runner 0 o"], "trl-1": ["runner 1 o"],
+        "verl-0": ["second 0"], "verl-1": ["second 1"],
+    }  # fmt: skip
+    page = (tmp_path / "out/summary.md").read_text()
+    found = [
+        line.split(" | ")[0] for line in page.splitlines() if "X_RUNNER" in line and "|" in line
+    ]
+    assert found == [f"| {name}, `X_RUNNER={n}`" for name in ("trl", "verl") for n in (0, 1)]
+    assert "## verl, `X_RUNNER=1`: failed" in page
+
+
 def test_a_rehearsal_hides_the_gpus(tmp_path, card):
     says = trainer(tmp_path, "trl", 'echo "sees [$CUDA_VISIBLE_DEVICES]"; exit 3')
     run("--cpu", "--out", str(tmp_path / "out"), "--trainers", "trl", says)
@@ -176,6 +194,8 @@ def test_a_rehearsal_hides_the_gpus(tmp_path, card):
         (("--cpu", "--steps", "1"), "--steps must be 2 or more"),
         (("--cpu", "--variable", "=1"), "--variable =1 is not NAME=VALUE"),
         (("--cpu", "--variable", "X"), "--variable X is not NAME=VALUE"),
+        (("--cpu", "--each", "X=1"), "X=1 is not NAME=VALUE,VALUE"),
+        (("--cpu", "--each", "X=1,a/b"), "X=1,a/b is not NAME=VALUE,VALUE"),
         (("--cpu", "--python", "tlr=x"), "--python tlr=x is not NAME=PATH"),
     ],
 )

@@ -33,9 +33,9 @@ GAME = "game:GuessTheNumber-v0-easy"
         ("algorithm.kl_in=somewhere", "algorithm.kl_in: Invalid enum value 'somewhere'"),
         (
             "eval.engine=vlm",
-            r"eval.engine: Invalid enum value 'vlm'; it is 'hf' or 'vllm'. Did you mean 'vllm'\?$",
+            r"eval.engine: Invalid enum value 'vlm'; it is .*'sglang'. Did you mean 'vllm'\?$",
         ),
-        ("eval.engine=sglang", r"eval.engine: .* it is 'hf' or 'vllm'\.$"),
+        ("eval.engine=tgi", r"eval.engine: .* it is 'hf', 'trainer', 'vllm' or 'sglang'\.$"),
         ("track.to=['wandbb']", r"track.to.0: .*'mlflow' or 'trackio'. Did you mean 'wandb'\?"),
         ("algorithm.estimator=rebm", "Did you mean 'rebn'"),
         ("context.template=qwen_game", "Did you mean 'qwen3_game'"),

@@ -86,7 +86,7 @@ def play_controls(
         GemError: a control cannot be played, or an item of it has no result.
     """
     fits = fit_blind(trained.recipe)
-    for name, contender in _contenders(fits, start).items():
+    for name, contender in _contenders(fits, start, trained.subject.trainer).items():
         run_evaluation(
             _greedy(trained.subject) if name == "start_greedy" else trained.subject,
             trained.counts,
@@ -102,7 +102,9 @@ def play_controls(
     return controls
 
 
-def _contenders(fits: Mapping[str, FitRecord], start: str | None) -> dict[str, Contender]:
+def _contenders(
+    fits: Mapping[str, FitRecord], start: str | None, trainer: str | None
+) -> dict[str, Contender]:
     constants = {env: [fit.constant] for env, fit in fits.items()}
     contenders: dict[str, Contender] = {
         "random": RandomLegalPlayer(),
@@ -110,7 +112,7 @@ def _contenders(fits: Mapping[str, FitRecord], start: str | None) -> dict[str, C
         "sequence": BlindPlayer("sequence", {env: fit.sequence for env, fit in fits.items()}),
     }
     if start is not None:
-        contenders |= {name: LocalModel(start) for name in STARTS}
+        contenders |= {name: LocalModel(start, trainer=trainer) for name in STARTS}
     return contenders
 
 

@@ -260,21 +260,21 @@ def _check_hardware(recipe: Recipe) -> None:
 
 
 def _check_eval_engine(recipe: Recipe) -> None:
-    """Check what vLLM cannot do, or was not tried with, in evaluations."""
-    if recipe.eval.engine != "vllm":
+    """Check what engines cannot do, or were not tried with, in evaluations."""
+    if recipe.eval.engine == "hf":
         return
     temperature = recipe.eval.temperature
     _require(
         temperature == 0 or temperature >= LOWEST_TEMPERATURE,
         "eval.temperature",
-        f'with eval.engine = "vllm" it must be 0 or at least {LOWEST_TEMPERATURE}, which vLLM '
-        "would silently use instead",
+        f'with eval.engine = "{recipe.eval.engine}" it must be 0 or at least '
+        f"{LOWEST_TEMPERATURE}, which vLLM would silently use instead",
     )
     _require(
-        recipe.hardware.engine_tensor_parallel == 1,
+        recipe.eval.engine == "trainer" or recipe.hardware.engine_tensor_parallel == 1,
         "hardware.engine_tensor_parallel",
-        'must be 1 with eval.engine = "vllm", which plays evaluations on one GPU; use '
-        'eval.engine = "hf"',
+        f'must be 1 with eval.engine = "{recipe.eval.engine}", whose processes have one GPU each; '
+        'use eval.engine = "hf", or "trainer", whose processes have one GPU each all the same',
     )
 
 

@@ -336,11 +336,12 @@ class EvalConfig(Table, frozen=True, kw_only=True):
     top_p: PositiveShare | None = None
     """Sample from the smallest set of tokens with this probability; 1 = off, ``None`` =
     ``sampling.top_p``."""
-    engine: Literal["hf", "vllm"] = "hf"
-    """What plays the evaluations before and after training, with every trainer: ``hf``, gem_core's
-    engine over transformers, in the launcher's process; ``vllm``, in a process of its own that ends
-    before training begins, see ``docs/evaluation.md``. Evaluations during training go through the
-    trainer's engine."""
+    engine: Literal["hf", "trainer", "vllm", "sglang"] = "hf"
+    """What plays the evaluations before and after training: ``hf``, gem_core's engine over
+    transformers, in the launcher's process; ``vllm`` and ``sglang``, in processes of their own, one
+    for each GPU of a node, which end before training begins; ``trainer``, so with the engine that
+    the trainer has by ``hardware.engine``. See ``docs/evaluation.md``. Evaluations during training
+    go through the trainer's engine."""
     greedy: bool = False
     """Play the evaluations before and after training a second time, with the most likely tokens.
     Nothing else changes; the outcomes are in ``outcomes.jsonl`` and ``result.json``."""

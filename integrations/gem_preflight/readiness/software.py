@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from gem_core.errors import MissingDependencyError
 from gem_core.runs.install import Stack, normal
 from gem_core.runs.recipe.recipe import Recipe
-from gem_core.training.eval_engine import missing_vllm
+from gem_core.training.eval_engine import missing_engine as missing_engine_of_evaluations
 from gem_preflight.readiness.facts import Probe, Problem, Torch
 
 FLASH = "flash-attn"
@@ -49,7 +49,7 @@ def missing_engine(stack: Stack, probe: Probe) -> list[Problem]:
 
 def missing_eval_engine(recipe: Recipe, trainer: str, probe: Probe) -> list[Problem]:
     """Report an engine that the recipe's evaluations want and that is not there."""
-    missing = missing_vllm(recipe, trainer, probe.has_module)
+    missing = missing_engine_of_evaluations(recipe, trainer, probe.has_module)
     return [Problem(*missing)] if missing else []
 
 

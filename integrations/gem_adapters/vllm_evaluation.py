@@ -8,15 +8,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from gem_adapters.evaluation_machines import load_machines
+from gem_adapters.vllm_steps import StepPolicy
 from gem_core.episodes.rollout import Request
 from gem_core.errors import MissingDependencyError
-from gem_core.policies.models.weights import require_no_code
-from gem_core.policies.vllm.steps import StepPolicy
 from gem_core.runs.recipe.recipe import Recipe
 from gem_core.runs.tasks import MachineFactory
 
-CONCURRENCY = 512
-"""Episodes at a time; how many of their requests run at once is the engine's decision."""
 MEMORY_SHARE = 0.9
 """Share of the free memory of a GPU that the engine may take."""
 _ONE_PROCESS = "VLLM_ENABLE_V1_MULTIPROCESSING"
@@ -33,7 +31,9 @@ class VllmPolicy(StepPolicy):
 
 
 @contextmanager
-def stepping(recipe: Recipe, model_dir: str | Path) -> Iterator[tuple[MachineFactory, VllmPolicy]]:
+def stepping(
+    recipe: Recipe, model_dir: str | Path, number: int = 0
+) -> Iterator[tuple[MachineFactory, VllmPolicy]]:
     """Load a saved model into vLLM; yield what makes machines, and the policy.
 
     Its memory is returned when the process ends, not before.
@@ -41,29 +41,22 @@ def stepping(recipe: Recipe, model_dir: str | Path) -> Iterator[tuple[MachineFac
     Args:
         recipe: environments, context, limits, ``sampling`` and ``eval``.
         model_dir: Hugging Face directory or id, including a tokenizer.
+        number: of this process among those of the evaluation; nothing here depends on it.
 
     Raises:
         MissingDependencyError: vLLM is not installed.
         TrustError: the model brings code, and the user gave no ``--trust``.
     """
-    import transformers
-
     # The engine is stepped here, so it must live here; and it ends with this process.
     os.environ[_ONE_PROCESS] = "0"
     try:
         from vllm import LLM
     except ModuleNotFoundError as error:
         raise MissingDependencyError(
-            'eval.engine = "vllm" needs vLLM: install it in the environment of your trainer '
+            "This evaluation needs vLLM: install it in the environment of your trainer "
             "(docs/install.md), or set eval.engine=hf."
         ) from error
-    # A trained model has a directory of its own; the revision belongs to the recipe's model.
-    revision = recipe.model.revision if str(model_dir) == recipe.model.path else None
-    require_no_code(model_dir, revision)
-    tokenizer = transformers.AutoTokenizer.from_pretrained(
-        str(model_dir), revision=revision or "main"
-    )
-    factory = MachineFactory(recipe, tokenizer)
+    factory, revision = load_machines(recipe, model_dir)
     llm = LLM(**engine_options(recipe, model_dir, revision))
     fields = sampling_fields(recipe, factory.stop_ids)
     yield (

@@ -1,1 +1,0 @@
-"""vLLM's engine as a policy."""
