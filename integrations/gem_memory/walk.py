@@ -82,7 +82,20 @@ class Walk(Game):
         self._right = 0
 
     def _consistent(self) -> bool:
-        return super()._consistent() and len(self._stops) == self.turns == self._budget
+        walk = len(self._stops) == self.turns == self._budget
+        right = 0 <= self._right <= self.subjects
+        return super()._consistent() and walk and right and all(map(self._is_stop, self._stops))
+
+    def _is_stop(self, item: list[Any]) -> bool:
+        """Return whether an item of a state, which may be a client's, is a stop of such a walk."""
+        if len(item) != 3:
+            return False
+        kind, subject, number = item
+        if kind == "plain":
+            return subject == "" and number == 0
+        named = isinstance(subject, str) and len(subject) == 1 and subject in self.names
+        whole = type(number) is int and 1 <= number <= self.numbers
+        return kind in ("tells", "asks") and named and whole
 
     def _board(self) -> str:
         if self._turn >= self.turns:
