@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from data_page_texts import FACTS, Facts
-from page_parts import WRITTEN, Scores, docstring, kwargs, on_sample, reads_env, score_table
+from page_parts import WRITTEN, Scores, docstring, kwargs, on_sample, score_table
 
 import gem_core
 from gem_core.env.spec import EnvSpec
@@ -80,8 +80,7 @@ def _episodes(env_id: str) -> list[str]:
     shown = []
     for kind in ("expert", "random"):
         env = gem_core.make(on_sample(spec))
-        extra = {"env": env} if reads_env(spec, kind) else {}
-        text = _transcript(env, get_player(kind, env_id, seed=0, **extra), kind)
+        text = _transcript(env, get_player(kind, env_id, seed=0, env=env), kind)
         shown.append(f"`{env_id}`, seed 0, the {kind} player:\n\n~~~text\n{text}\n~~~\n")
     return shown
 

@@ -42,6 +42,7 @@ COMPANIONS = {
     "gem_conform": ("gem_adapters", "gem_compare", "gem_parity"),
     "gem_export": (),
     "gem_init": (),
+    "gem_memory": (),
     "gem_models": (),
     "gem_parity": (),
     "gem_preflight": ("gem_sandbox",),

@@ -29,7 +29,7 @@ PAGES = Path(__file__).resolve().parent.parent / "docs" / "environments"
 def families() -> dict[str, list[EnvSpec]]:
     """Return the specs of every family of games, in the order of the registry."""
     specs: dict[str, list[EnvSpec]] = {}
-    for env_id in gem_core.list_envs("game:*"):
+    for env_id in [*gem_core.list_envs("game:*"), *gem_core.list_envs("memory:*")]:
         specs.setdefault(family(env_id), []).append(gem_core.spec(env_id))
     return specs
 

@@ -47,8 +47,7 @@ def play(spec: EnvSpec) -> dict[str, Any]:
         counts = (3, 3)
     for kind, episodes in zip(("random", "expert"), counts, strict=True):
         env = gem_core.make(on_sample(spec))
-        options = {"env": env} if reads_env(spec, kind) else {}
-        player = get_player(kind, spec.id, seed=0, **options)
+        player = get_player(kind, spec.id, seed=0, env=env)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             results = [play_episode(env, player, seed=seed) for seed in range(episodes)]
@@ -59,14 +58,6 @@ def play(spec: EnvSpec) -> dict[str, Any]:
             "turns": round(fmean(r.turns for r in results), 1),
         }
     return scores
-
-
-def reads_env(spec: EnvSpec, kind: str) -> bool:
-    """Return whether a player is made with the environment: a random one, or one that reads it."""
-    from gem_core.envs.players.player import Peek
-    from gem_core.envs.players.registry import _expert
-
-    return kind == "random" or issubclass(_expert(spec.id), Peek)
 
 
 def docstring(cls: Any) -> tuple[str, str]:

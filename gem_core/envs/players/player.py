@@ -43,6 +43,14 @@ class Player(ABC):
     def act(self, obs: str, info: dict[str, Any]) -> str:
         """Return the action after the latest observation, at first that of ``reset``."""
 
+    def sum_up(self) -> str:
+        """Return a summary of what the player knows, for a context that begins again with it.
+
+        A warm start imitates it where the policy is asked for one (``context.history =
+        "compact"``). Empty, as here: the player does not sum up, and nothing is imitated.
+        """
+        return ""
+
     def answer(self, content: object) -> str:
         """Return an action that consists only of an answer, in the answer format."""
         return render(str(content), self.answer_format)

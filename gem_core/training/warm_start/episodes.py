@@ -43,10 +43,11 @@ def expert_episodes(
     """Play ``count`` episodes with the noisy teacher; the environments alternate.
 
     The episodes depend only on the recipe's environments, context, seed, turn limit and players
-    (`gem_core.training.warm_start.imitation`). Requests for a summary are answered with an empty
-    one, which is not imitated: no player sums up. Answers to single questions that a slow grader
-    would judge are not graded. ``guessed`` counts, per environment, the random actions for want of
-    an expert or a solution.
+    (`gem_core.training.warm_start.imitation`). Requests for a summary are answered by the teacher's
+    `Player.sum_up`, also if the run does not train them; where a teacher does not sum up, by an
+    empty one that is not imitated. Answers to single questions that a slow grader would judge are
+    not graded. ``guessed`` counts, per environment, the random actions for want of an expert or a
+    solution.
 
     Raises:
         GemError: an environment failed.
@@ -55,8 +56,8 @@ def expert_episodes(
 
     longest = imitation_of(recipe).longest
     limits = Limits(max_turns=recipe.limits.max_turns, max_tokens_per_turn=longest)
-    frozen = replace(recipe.context.compact, trained=False)
-    context = replace(recipe.context, compact=frozen)
+    compact = replace(recipe.context.compact, trained=_teachers_sum_up(recipe))
+    context = replace(recipe.context, compact=compact)
     played = replace(recipe, limits=limits, context=context)
     factory = MachineFactory(played, hf_tokenizer, inline=True)
     first = _FIRST_SEED - recipe.seed * count
@@ -82,7 +83,7 @@ def _play(factory: MachineFactory, task: Task, hf_tokenizer: Any, guessed: Count
         habit.reset(*machine.shown)
     while prompt is not None:
         if machine.asks_summary:
-            prompt = machine.feed(Completion([end]))
+            prompt = machine.feed(_completion(player.sum_up(), machine, hf_tokenizer, end))
             continue
         action, expert = expert_action(player, machine.env, machine.shown, rng)
         guessed[machine.env_id] += not expert
@@ -93,6 +94,20 @@ def _play(factory: MachineFactory, task: Task, hf_tokenizer: Any, guessed: Count
     if machine.episode.stop_reason.failed:
         raise GemError(f"The expert cannot play the warm start: {machine.episode.error}")
     return machine.episode
+
+
+def _teachers_sum_up(recipe: Recipe) -> bool:
+    """Return whether summaries are asked for, and the teacher of every environment sums up."""
+    if recipe.context.history != "compact":
+        return False
+    teacher = imitation_of(recipe).teacher
+    for config in recipe.env:
+        env = make_for_run(config, "env")
+        player = expert_player(env, config.id, 0, teacher)
+        env.close()
+        if type(player).sum_up is Player.sum_up:
+            return False
+    return True
 
 
 def _end_of_turn(factory: MachineFactory, hf_tokenizer: Any) -> int:
@@ -182,5 +197,6 @@ def sample_actions(config: EnvConfig, episodes: int = 20, teacher: str = "expert
             observation, _, terminated, truncated, info = env.step(actions[-1])
             shown = observation, info
             over = terminated or truncated
+        actions += filter(None, [player.sum_up()])
     env.close()
     return "\n".join([*actions, f"version {version}"] if version else actions)
