@@ -65,6 +65,19 @@ def tensors_without_data() -> FakeTensorMode:
     return FakeTensorMode(allow_non_fake_inputs=True)
 
 
+def attend_without_mask() -> None:
+    """Give attention no mask of tokens x tokens: the row has no padding, but to see that is data.
+
+    With data transformers makes none for torch's attention in such a row, nor for flash-attn.
+    """
+    from transformers.models.qwen3 import modeling_qwen3
+
+    if hasattr(modeling_qwen3, "create_causal_mask"):
+        modeling_qwen3.create_causal_mask = lambda **_: None
+    else:  # transformers 4.51, which Oat pins
+        modeling_qwen3.Qwen3Model._update_causal_mask = lambda *_, **__: None
+
+
 def model_folder(name: str) -> Path:
     """Write the ``config.json`` of a Qwen3 and the tokenizer of the tiny model; return the folder.
 

@@ -66,7 +66,9 @@ class LiveBytes(TorchDispatchMode):
         return result
 
     def follow(self, tensor: torch.Tensor) -> None:
-        """Count the storage of a tensor, if it is not counted yet."""
+        """Count the storage of a tensor, if it is not counted yet; one on "meta" has no bytes."""
+        if tensor.device.type == "meta":
+            return
         storage = tensor.untyped_storage()
         key = id(storage)
         if key not in self._references:

@@ -24,12 +24,11 @@ from gem_core.runs.provenance import commit
 
 HERE = Path(__file__).resolve().parent
 RESULT = HERE / "result.json"
-TRAINERS = ("trl", "verl", "rl2")
-"""Those whose update runs with tensors without data; README.md says why the others do not."""
+TRAINERS = ("trl", "verl", "openrlhf", "oat", "rl2")
 CASES = (("Qwen3-0.6B", 8), ("Qwen3-1.7B", 8), ("Qwen3-4B", 8), ("Qwen3-0.6B", 64))
 """Model, and number of GPUs."""
-LEFT_OUT = {("rl2", 64)}
-"""Trainer and number of GPUs of cases that its adapter refuses: RL2 with more than one machine."""
+LEFT_OUT = {("rl2", 64), ("oat", 64)}
+"""Trainer and number of GPUs of cases that its adapter refuses: more than one machine."""
 TOKENS = 12800
 """Of the one row in a forward pass: ``limits.max_context_tokens`` of the profile ``paper``."""
 

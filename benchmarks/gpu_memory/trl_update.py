@@ -3,6 +3,7 @@
 Not TRL's: the model has no data, and the row is made here. What DDP does with data is left out: it
 checks and sends the weights at its start, and sums gradients (its buckets are there). The tiles of
 the output head are folded in place, as Triton's kernels do; TRL's operations for a CPU make copies.
+Attention gets no mask, as in a row without padding.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 
 import torch
 import torch.nn.parallel.distributed as ddp
-from cases import Case, join_group, model_folder, result, tensors_without_data
+from cases import Case, attend_without_mask, join_group, model_folder, result, tensors_without_data
 from live import LiveBytes
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from trl.kernels import chunked_logprob
@@ -29,6 +30,7 @@ PROMPT = 64
 def measure(case: Case) -> dict[str, Any]:
     """Return the peak of the second update."""
     join_group(case.world)
+    attend_without_mask()
     ddp._verify_param_shape_across_processes = lambda *arguments: None  # type: ignore[assignment]
     ddp._sync_module_states = lambda *arguments, **keywords: None
     chunked_logprob._forward_tile = lambda *arguments, **keywords: None

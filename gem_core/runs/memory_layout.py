@@ -53,8 +53,14 @@ class MemoryLayout:
             loss; ``None`` = as without.
         fused_key: native key that decides whether the loss never makes all logits at once; without
             it that is so where ``batch.micro_batch`` is 1. "" = there is no such key.
+        head_chunk: of the fused head: tokens whose logits it makes at a time, and bytes of each of
+            these logits with all that is made of it; (0, 0) where kernels work on small tiles.
         buckets: bytes of a gradient that several data-parallel GPUs keep beside it; 0 where the
             gradients are views of the buckets (DDP's ``gradient_as_bucket_view``).
+        reduce_bucket: bytes of the buffer that collects gradients in a backward pass until they are
+            summed over the GPUs, of one size for every model (DeepSpeed's ``reduce_bucket_size``).
+        whole_gradients: whether a GPU keeps its part of the gradients as whole tensors: those of
+            all weights of which it has some, so at least the embedding's (DeepSpeed's ZeRO 2).
         engine: the generation engine; ``None`` = not counted.
     """
 
@@ -70,5 +76,8 @@ class MemoryLayout:
     step: int = 4
     bytes_with_entropy: int | None = None
     fused_key: str = ""
+    head_chunk: tuple[int, int] = (0, 0)
     buckets: int = 0
+    reduce_bucket: int = 0
+    whole_gradients: bool = False
     engine: EngineMemory | None = None

@@ -26,6 +26,10 @@ TRAINER = Trainer(
         "minibatch",
         packed=True,
         fused_key="use_fused_lm_head",
+        # `FusedLinear` of ``utils/lm_head.py``: its backward pass makes five float32 tensors.
+        head_chunk=(512, 20),
+        reduce_bucket=2 * 500_000_000,  # DeepSpeed's default ``reduce_bucket_size``, in bfloat16
+        whole_gradients=True,
         engine=EngineMemory(0.45, "vllm_gpu_ratio", "vllm_sleep"),
     ),
     eval_engines={"vllm": "gem_adapters.vllm_evaluation:stepping"},

@@ -25,10 +25,14 @@ TRAINER = Trainer(
         2,
         12,
         "optimizer",
-        20,  # the entropy is computed also where it is no part of the loss
+        # The float32 logits, the softmax of the entropy, which is computed also where it is no part
+        # of the loss, and the logits' gradient by flash-attn's kernel, in float32 and bfloat16.
+        14,
         "minibatch",
         packed=True,
         bytes_with_entropy=28,
+        reduce_bucket=2 * 500_000_000,  # DeepSpeed's default ``reduce_bucket_size``, in bfloat16
+        whole_gradients=True,
         engine=EngineMemory(0.6, "vllm.gpu_memory_utilization", "vllm.enable_sleep", beside=False),
     ),
     eval_engines={"vllm": "gem_adapters.vllm_evaluation:stepping"},

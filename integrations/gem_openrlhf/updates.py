@@ -157,7 +157,8 @@ class PolicyRecorder(Recorder):
     def _keep_scores(self, module: Any, inputs: Any, outputs: Any) -> None:
         if torch.is_grad_enabled():
             logprobs, rest = outputs
-            self._scores = (logprobs, rest.entropy)
+            # Without their graphs: the entropy's holds all logits, until the next pass is through.
+            self._scores = (logprobs.detach(), rest.entropy.detach())
 
     def training_step(self, experience: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """Make OpenRLHF's step on a forward pass, and note what it saw."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gem_core.errors import RecipeError
 from gem_core.runs.memory_layout import MemoryLayout, Sharding
@@ -10,7 +10,7 @@ from gem_core.runs.recipe.recipe import Recipe
 from gem_core.runs.trainers import get_trainer
 from gem_preflight.activations import Precision
 from gem_preflight.engine import GB, SMALLER, engine_share, room_problem, stays_awake
-from gem_preflight.moments import Moment, Pass, moments
+from gem_preflight.moments import Moment, Pass, moments, waiting_gradient
 from gem_preflight.shapes import Shape, model_shape
 
 USABLE = 0.9
@@ -52,8 +52,9 @@ def estimate(recipe: Recipe, trainer: str, gigabytes: float) -> Plan:
 
     Every row is taken to have the longest length, ``limits.max_context_tokens``, and gradients of
     an earlier pass to be there. The counts are those that ``benchmarks/memory`` checks against CPU
-    runs. Not in them: layers that sharded GPUs gather, buffers of communication and of GPU kernels,
-    what the allocator cannot reuse; `USABLE` leaves room for these.
+    runs, and ``benchmarks/gpu_memory`` against the trainers' updates. Not in them: layers that
+    sharded GPUs gather, buffers of NCCL and of GPU kernels, what the allocator cannot reuse;
+    `USABLE` leaves room for these.
 
     Raises:
         RecipeError: the longest length is not bounded, the model's sizes are not known, or the
@@ -115,8 +116,7 @@ def _tokens_per_pass(recipe: Recipe, how: MemoryLayout, longest: int) -> int:
 
 def _states(recipe: Recipe, how: MemoryLayout, shape: Shape) -> dict[str, int]:
     """Weights, gradients and optimizer states; a LoRA's own are small and left out."""
-    asked = recipe.hardware.sharding
-    sharding: Sharding = how.sharding if asked == "default" else asked
+    sharding = _sharding(recipe, how)
     gpus = recipe.hardware.gpus
     whole = 1 if sharding == "none" else gpus
     weights = how.weights * shape.parameters // (gpus if sharding == "full" else 1)
@@ -124,6 +124,9 @@ def _states(recipe: Recipe, how: MemoryLayout, shape: Shape) -> dict[str, int]:
     trained = 0 if recipe.model.lora.rank else shape.parameters
     buckets = how.buckets if gpus > 1 else 0
     parts["gradients"] = (how.gradients + buckets) * trained // whole
+    if how.whole_gradients and sharding == "optimizer" and trained:
+        embedding = how.gradients * shape.vocab * shape.hidden
+        parts["gradients"] = max(parts["gradients"], embedding)
     on_gpu = recipe.hardware.offload == "none"
     parts["optimizer"] = how.optimizer * trained // whole if on_gpu else 0
     if recipe.algorithm.kl_coef:
@@ -131,6 +134,11 @@ def _states(recipe: Recipe, how: MemoryLayout, shape: Shape) -> dict[str, int]:
     if recipe.algorithm.estimator == "gae":
         parts["critic"] = parts["weights"] + parts["gradients"] + parts["optimizer"]
     return parts
+
+
+def _sharding(recipe: Recipe, how: MemoryLayout) -> Sharding:
+    asked = recipe.hardware.sharding
+    return how.sharding if asked == "default" else asked
 
 
 def bytes_per_logit(recipe: Recipe, trainer: str, how: MemoryLayout) -> int:
@@ -151,17 +159,31 @@ def _peak(recipe: Recipe, how: MemoryLayout, shape: Shape, tokens: int, logit: i
     checkpointing = recipe.model.gradient_checkpointing
     frozen = recipe.model.lora.rank > 0
     one = Pass(tokens, precision, checkpointing, logit, frozen=frozen)
+    if not logit:
+        one = replace(one, chunk_tokens=how.head_chunk[0], chunk_bytes=how.head_chunk[1])
     states = _states(recipe, how, shape)
     step = how.step * states["optimizer"] // how.optimizer
-    return max(moments(shape, one, step), key=lambda moment: moment.total)
+    bucket = how.reduce_bucket if _sharding(recipe, how) != "none" else 0
+    candidates = moments(shape, one, step)
+    found = [_with_gradients(shape, one, moment, bucket) for moment in candidates]
+    return max(found, key=lambda moment: moment.total)
+
+
+def _with_gradients(shape: Shape, one: Pass, moment: Moment, bucket: int) -> Moment:
+    """Add what a backward pass has of gradients beside those of the pass before."""
+    if moment.made == "all":
+        return moment
+    waiting = waiting_gradient(shape, one, moment)
+    return replace(moment, temporaries=moment.temporaries + waiting, bucket=bucket)
 
 
 def _parts(moment: Moment) -> dict[str, int]:
-    return {
+    parts = {
         "activations": moment.activations,
         "logits": moment.logits,
         "temporaries": moment.temporaries,
     }
+    return parts | ({"reduce bucket": moment.bucket} if moment.bucket else {})
 
 
 def _fitting(

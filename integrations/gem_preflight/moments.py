@@ -18,6 +18,9 @@ NORM_TEMPORARIES = 5
 """Float32 tensors of an RMSNorm's backward pass: the gradient of the normed input, of the mean
 spread over the row, and three of the square (its derivative, twice that, times the gradient)."""
 
+EMBEDDING = "at the embedding's gradient"
+"""Name of the last moment of a backward pass."""
+
 
 @dataclass(frozen=True)
 class Pass:
@@ -31,6 +34,8 @@ class Pass:
             gradients; 0 = the logits are never all there.
         held_bytes: bytes of a logit that the caller still holds in the rest of the backward pass.
         frozen: whether the weights have no gradients, as those under a LoRA.
+        chunk_tokens: tokens whose logits a fused head makes at a time; 0 = it has no such chunks.
+        chunk_bytes: bytes of a logit of a chunk, with all that is made of it.
     """
 
     tokens: int
@@ -39,6 +44,8 @@ class Pass:
     loss_bytes: int = 4 * FLOAT32
     held_bytes: int = 0
     frozen: bool = False
+    chunk_tokens: int = 0
+    chunk_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -52,6 +59,7 @@ class Moment:
         temporaries: bytes of what an operation makes for a moment.
         made: the gradients of weights that this pass has made so far; those of an earlier pass are
             there all the time.
+        bucket: bytes of the buffer that collects gradients until they are summed over the GPUs.
     """
 
     name: str
@@ -59,11 +67,12 @@ class Moment:
     logits: int
     temporaries: int
     made: Literal["none", "head", "layers", "all"] = "none"
+    bucket: int = 0
 
     @property
     def total(self) -> int:
-        """Bytes of the three together."""
-        return self.activations + self.logits + self.temporaries
+        """Bytes of all four together."""
+        return self.activations + self.logits + self.temporaries + self.bucket
 
 
 def moments(shape: Shape, one: Pass, step: int) -> tuple[Moment, ...]:
@@ -75,6 +84,7 @@ def moments(shape: Shape, one: Pass, step: int) -> tuple[Moment, ...]:
         step: bytes that the optimizer makes for a moment.
     """
     return (
+        _forward(shape, one),
         _loss(shape, one),
         _head(shape, one),
         _norm(shape, one),
@@ -83,6 +93,18 @@ def moments(shape: Shape, one: Pass, step: int) -> tuple[Moment, ...]:
         _embedding(shape, one),
         Moment("in the optimizer's step", 0, 0, step, "all"),
     )
+
+
+def waiting_gradient(shape: Shape, one: Pass, moment: Moment) -> int:
+    """Return the bytes of a tied head's gradient where it waits for that of the embedding.
+
+    Both are added to the weight's gradient together, at the end of the backward pass. Where an
+    earlier pass has left gradients, it is there beside them; `_embedding` has it already.
+    """
+    waits = moment.made in ("head", "layers") and moment.name != EMBEDDING
+    if not waits or not shape.tied or one.frozen:
+        return 0
+    return activations.stream(one.precision) * shape.vocab * shape.hidden
 
 
 def single_tensor_step(shape: Shape, number: int) -> int:
@@ -126,6 +148,22 @@ def _logits(shape: Shape, one: Pass, number: int) -> int:
     return number * shape.vocab * one.tokens
 
 
+def _forward(shape: Shape, one: Pass) -> Moment:
+    """The last layer's MLP, when autocast still has the copies of all weights that it has made.
+
+    It drops them at the end of the forward pass. Of the MLP there are the activated gate, the other
+    factor and their product, beside the input and the residual stream.
+    """
+    kept = one.tokens * activations.layers(shape, one.precision, one.checkpointing)
+    number = activations.width(one.precision)
+    made = 3 * number * shape.intermediate
+    made += (number + activations.stream(one.precision)) * shape.hidden
+    made = one.tokens * made if one.checkpointing else 0  # without it `layers` has them
+    copied = one.precision == "autocast" and not one.frozen  # it keeps those of trained weights
+    copies = BFLOAT16 * shape.layers * _products(shape) if copied else 0
+    return Moment("at the end of the forward pass", kept, 0, made + copies)
+
+
 def _loss(shape: Shape, one: Pass) -> Moment:
     logits = _logits(shape, one, one.loss_bytes)
     return Moment("at the loss", _kept(shape, one), logits, weight_copies(shape, one))
@@ -134,13 +172,16 @@ def _loss(shape: Shape, one: Pass) -> Moment:
 def _head(shape: Shape, one: Pass) -> Moment:
     """The gradients of the logits, of their weights and of the hidden states.
 
-    Autocast makes the weights' gradient in bfloat16 and then in float32.
+    Autocast makes the weights' gradient in bfloat16 and then in float32. A head that takes chunks
+    has that of a chunk beside their sum.
     """
     number = activations.width(one.precision)
     gradient = number + (FLOAT32 if one.precision == "autocast" else 0)
+    gradient *= 2 if one.chunk_tokens else 1
     weights = 0 if one.frozen else gradient * shape.vocab * shape.hidden
     made = weights + number * shape.hidden * one.tokens
     logits = _logits(shape, one, one.held_bytes + min(number, one.loss_bytes))
+    logits += one.chunk_bytes * shape.vocab * min(one.chunk_tokens, one.tokens)
     copies = weight_copies(shape, one)
     name = "in the output head's backward pass"
     return Moment(name, _kept(shape, one), logits, made + copies)
@@ -192,4 +233,4 @@ def _embedding(shape: Shape, one: Pass) -> Moment:
     number = activations.stream(one.precision)
     made = number * (tensors * shape.vocab * shape.hidden + shape.hidden * one.tokens)
     logits = _logits(shape, one, one.held_bytes)
-    return Moment("at the embedding's gradient", 0, logits, made, "layers")
+    return Moment(EMBEDDING, 0, logits, made, "layers")

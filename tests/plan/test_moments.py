@@ -12,7 +12,13 @@ from pathlib import Path
 import pytest
 
 from gem_preflight import activations
-from gem_preflight.moments import Pass, moments, single_tensor_step, weight_copies
+from gem_preflight.moments import (
+    Pass,
+    moments,
+    single_tensor_step,
+    waiting_gradient,
+    weight_copies,
+)
 from gem_preflight.shapes import Shape
 
 # hidden 10, 3 layers, 2 query heads and 1 key head of 4, MLP 20, vocabulary 100
@@ -112,12 +118,49 @@ def test_the_gradient_of_the_embedding(tied, frozen, tensors):
     assert moment.temporaries == 4 * (tensors * 100 * 10 + 7 * 10)
 
 
+def test_a_tied_heads_gradient_waits_until_the_embeddings_is_there():
+    def waiting(shape, one):
+        found = {name: waiting_gradient(shape, one, m) for name, m in named(shape, one).items()}
+        return {name for name, size in found.items() if size}, set(found.values()) - {0}
+
+    places = {
+        "in the final norm's backward pass",
+        "in the last layer's backward pass",
+        "in the first layer's backward pass",
+    }
+    assert waiting(TINY, Pass(7)) == (places, {4 * 100 * 10})
+    assert waiting(TINY, Pass(7, "autocast")) == (places, {4 * 100 * 10})
+    assert waiting(TINY, Pass(7, "bfloat16")) == (places, {2 * 100 * 10})
+    assert waiting(replace(TINY, tied=False), Pass(7)) == waiting(TINY, Pass(7, frozen=True))
+    assert waiting(TINY, Pass(7, frozen=True)) == (set(), set())
+
+
+def test_a_head_that_takes_chunks_has_one_of_them_and_its_gradient_beside_the_sum():
+    one = Pass(7, "bfloat16", loss_bytes=0, chunk_tokens=3, chunk_bytes=20)
+    head = named(TINY, one)["in the output head's backward pass"]
+    assert head.logits == 20 * 3 * 100
+    assert head.temporaries == 2 * (2 * 100 * 10) + 2 * 7 * 10
+    short = named(TINY, replace(one, tokens=2))["in the output head's backward pass"]
+    assert short.logits == 20 * 2 * 100
+
+
 def test_autocast_copies_the_weights_of_products():
     layer = 10 * ((2 * 2 + 2 * 1) * 4 + 3 * 20)
     assert weight_copies(TINY, Pass(7, "autocast")) == 2 * (100 * 10 + 3 * layer)
     assert weight_copies(TINY, Pass(7, "autocast", checkpointing=True)) == 2 * 100 * 10
     assert weight_copies(TINY, Pass(7, "autocast", loss_bytes=0)) == 2 * 3 * layer
     assert weight_copies(TINY, Pass(7, "bfloat16")) == 0
+
+
+def test_autocast_has_the_copies_of_all_layers_until_the_forward_pass_ends():
+    name = "at the end of the forward pass"
+    layer = 10 * ((2 * 2 + 2 * 1) * 4 + 3 * 20)
+    mlp = 7 * (3 * 2 * 20 + (2 + 4) * 10)
+    end = named(TINY, Pass(7, "autocast", checkpointing=True))[name]
+    assert (end.activations, end.temporaries) == (7 * 3 * 40, 2 * 3 * layer + mlp)
+    frozen = named(TINY, Pass(7, "autocast", checkpointing=True, frozen=True))[name]
+    assert frozen.temporaries == mlp
+    assert named(TINY, Pass(7, "bfloat16"))[name].temporaries == 0
 
 
 def test_adamw_on_a_cpu_makes_two_tensors_of_the_largest_weight():

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
 import pytest
 import torch
@@ -11,6 +14,7 @@ from openrlhf.models import actor as actors
 from gem_openrlhf import TRAINER
 
 TOKENS, HIDDEN, VOCABULARY = 256, 8, 16384
+KERNEL = Path(__file__).resolve().parents[3] / "benchmarks" / "gpu_memory" / "logits.py"
 
 
 class Output(dict):
@@ -19,8 +23,22 @@ class Output(dict):
     __getattr__ = dict.__getitem__
 
 
+@pytest.fixture
+def kernel(monkeypatch):
+    """Flash-attn's cross-entropy, which the adapter asks for on a GPU: what it keeps and makes."""
+    spec = importlib.util.spec_from_file_location("gpu_memory_logits", KERNEL)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    for name in ("flash_attn.ops", "flash_attn.ops.triton", "flash_attn.ops.triton.cross_entropy"):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    sys.modules[name].cross_entropy_loss = lambda logits, labels: (
+        -module.kernel_logprobs(logits, labels, False),
+        None,
+    )
+
+
 @pytest.mark.parametrize("bonus", [False, True])
-def test_bytes_of_a_logit(monkeypatch, peak, bonus):
+def test_bytes_of_a_logit(monkeypatch, peak, kernel, bonus):
     # On a GPU it is compiled; here its operations run one by one.
     eager = getattr(actors.compute_entropy, "_torchdynamo_orig_callable", actors.compute_entropy)
     monkeypatch.setattr(actors, "compute_entropy", eager)

@@ -54,6 +54,13 @@ def test_what_lives_is_told_by_kind_and_freed(live):
         assert counted.peak == 8000
 
 
+def test_tensors_on_meta_have_no_bytes(live):
+    with FakeTensorMode(), live.LiveBytes() as counted:
+        kept = torch.zeros(1000, device="meta")
+        like = torch.zeros_like(torch.zeros(500, dtype=torch.float64), device="meta")
+        assert (kept.numel() + like.numel(), counted.now, counted.peak) == (1500, 0, 4000)
+
+
 def test_storages_that_shrink_and_grow_again_are_followed(live):
     with FakeTensorMode(), live.LiveBytes() as counted:
         shard = torch.empty(1000, dtype=torch.float64)
