@@ -80,16 +80,20 @@ def sample(
     Returns:
         Tokens and their log-probabilities under the sampling policy, each (rows,).
     """
-    token, logprobs = _sample(logits, sampling, seeds, positions)
-    return token, logprobs.gather(-1, token[:, None])[:, 0]
+    if sampling.temperature == 0:
+        return _most_likely(logits)
+    return _pick(policy_logprobs(logits, sampling), seeds, positions)
 
 
 def sample_with_support(
     logits: torch.Tensor, sampling: Sampling, seeds: Sequence[int], positions: Sequence[int]
 ) -> tuple[torch.Tensor, torch.Tensor, Support]:
     """Draw one token per row, as `sample`; return also which tokens could have been drawn."""
-    token, logprobs = _sample(logits, sampling, seeds, positions)
-    return token, logprobs.gather(-1, token[:, None])[:, 0], find_support(logits, logprobs)
+    if sampling.temperature == 0:
+        token, certain = _most_likely(logits)
+        return token, certain, [array("i", [one]) for one in token.tolist()]
+    logprobs = policy_logprobs(logits, sampling)
+    return *_pick(logprobs, seeds, positions), find_support(logits, logprobs)
 
 
 def find_support(logits: torch.Tensor, logprobs: torch.Tensor) -> Support:
@@ -107,16 +111,18 @@ def find_support(logits: torch.Tensor, logprobs: torch.Tensor) -> Support:
     ]
 
 
-def _sample(
-    logits: torch.Tensor, sampling: Sampling, seeds: Sequence[int], positions: Sequence[int]
+def _most_likely(logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the most likely tokens and log-probabilities of 0, each (rows,)."""
+    token = logits.argmax(-1)
+    return token, torch.zeros_like(token, dtype=torch.float32)
+
+
+def _pick(
+    logprobs: torch.Tensor, seeds: Sequence[int], positions: Sequence[int]
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the drawn tokens (rows,), and all log-probabilities of the sampling policy."""
-    if sampling.temperature == 0:
-        token = logits.argmax(-1)
-        certain = torch.full(logits.shape, -torch.inf, device=logits.device)
-        return token, certain.scatter(-1, token[:, None], 0.0)
-    logprobs = policy_logprobs(logits, sampling)
-    return draw(logprobs.exp(), seeds, positions), logprobs
+    """Return drawn tokens and their log-probabilities, each (rows,)."""
+    token = draw(logprobs.exp(), seeds, positions)
+    return token, logprobs.gather(-1, token[:, None])[:, 0]
 
 
 def draw(
