@@ -46,7 +46,7 @@ def measure(case: Case) -> dict[str, Any]:
     }
     strategy = get_strategy(parse(render(native)))
     strategy.args.ds.attn_implementation = "sdpa"
-    # Its sleep moves the states to the CPU while the engine samples; in an update they are on the GPU.
+    # Its sleep moves the states to the CPU while the engine samples; an update has them on the GPU.
     strategy.args.ds.enable_sleep = False
     join_group(case.world)
     attend_without_mask()
