@@ -131,7 +131,7 @@ def quickstart_begins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
     # The evaluation gives the outcomes of the cell; what is written of them is the run's own.
     monkeypatch.setattr(measuring, "measure", lambda *_: ({}, "hf", played["greedy"]))
     run = RunDir.create(tmp_path / "run", recipe, "trl", "error")
-    resolved = SimpleNamespace(recipe=recipe, envs=envs)
+    resolved = SimpleNamespace(recipe=recipe, envs=envs, trainer=SimpleNamespace(name="trl"))
     evaluate_greedily(run, resolved, "model", "before", lines.append)
     lines.append(overlap_in_words(task_overlap(recipe, envs)))
     lines.append(training_in_words(recipe, cell["trainer"], Path("runs/quickstart")))

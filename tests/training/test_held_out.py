@@ -16,7 +16,6 @@ MISSING = frozenset(
     {
         "mastermind-easy",
         "minesweeper-easy",
-        "fifteen-puzzle-easy",
         "letter-counting",
     }
 )
