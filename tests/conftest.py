@@ -203,6 +203,14 @@ def peak():
 
 
 @pytest.fixture
+def run_update():
+    """``run_update(trainer, tokens)``: a small model's update on tensors without data."""
+    from .update_without_data import run_update
+
+    return run_update
+
+
+@pytest.fixture
 def plain(tmp_path: Path) -> Callable[..., Any]:
     """``plain(*arguments, faults=(), replay=True)``: the example trainer under `gem-core conform`.
 

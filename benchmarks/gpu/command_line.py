@@ -62,6 +62,12 @@ def arguments(description: str) -> argparse.Namespace:
     parser.add_argument("--anyway", action="store_true", help="also where the doctor says no")
     provenance.add_option(parser)
     options = parser.parse_args()
+    check(parser, options)
+    return options
+
+
+def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """End the program where options do not go together, or have another form."""
     if options.cpu + options.random_model + (options.model is not None) != 1:
         parser.error("give either --model PATH or --random-model (on a GPU) or --cpu")
     if options.model is not None and not (options.model / "config.json").is_file():
@@ -75,7 +81,6 @@ def arguments(description: str) -> argparse.Namespace:
         if "=" not in text or not text.partition("=")[0].isidentifier():
             parser.error(f"--variable {text} is not NAME=VALUE")
     provenance.check_option(parser, options)
-    return options
 
 
 def settings(text: str) -> list[str]:

@@ -28,6 +28,8 @@ class Scoring(RowPasses):
     """
 
     _row_places: torch.Tensor | None = None
+    _scores: Any = None
+    """Log-probabilities and entropies that TRL was given last, for the update's metrics."""
 
     @property
     def over_drawn(self) -> bool:
@@ -53,7 +55,9 @@ class Scoring(RowPasses):
             scores: Scores = plain(model, *columns, **options)
             return scores
 
-        return trimmed_scores(score, input_ids, attention_mask, logits_to_keep, batch_size)
+        scores = trimmed_scores(score, input_ids, attention_mask, logits_to_keep, batch_size)
+        self._scores = scores[:2]
+        return scores
 
     def _find_places(self, count: int) -> torch.Tensor:
         """Return the rows' places: a loss says which it has, before it the whole batch is read."""

@@ -31,7 +31,6 @@ from gem_trl.advantages import (
 from gem_trl.batching import generations, processes, updates_per_step
 from gem_trl.config import native_config
 from gem_trl.critic import CriticCheckpoint, States, TurnCritic
-from gem_trl.padding import Scores
 from gem_trl.ranks import hold_rank
 from gem_trl.rollout import engine_policy, episode_return, rollout, sampling_at, task_rows
 from gem_trl.scoring import ROW, Scoring
@@ -91,7 +90,6 @@ class GemTrainer(Scoring):
         self.bootstrap_states: list[list[int]] = []
         self.updates = Updates(recipe.algorithm)
         self.step_updates = updates_per_step(recipe)
-        self._scores: Any = None
         callbacks = [AdvantageCheck(), CriticCheckpoint(), *callbacks]
         for callback in callbacks:
             callback.trainer = self
@@ -226,21 +224,6 @@ class GemTrainer(Scoring):
             )
         logprobs: torch.Tensor = result[0]
         return logprobs
-
-    def _get_per_token_logps_and_entropies(
-        self,
-        model: Any,
-        input_ids: torch.Tensor,
-        attention_mask: torch.Tensor,
-        logits_to_keep: int,
-        batch_size: int | None = None,
-        **options: Any,
-    ) -> Scores:
-        result = super()._get_per_token_logps_and_entropies(
-            model, input_ids, attention_mask, logits_to_keep, batch_size, **options
-        )
-        self._scores = result[:2]
-        return result
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
         loss = super()._compute_loss(model, inputs)

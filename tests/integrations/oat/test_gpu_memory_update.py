@@ -2,32 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-from pathlib import Path
-
-FOLDER = Path(__file__).resolve().parents[3] / "benchmarks" / "gpu_memory"
 BUCKET = 2 * 500_000_000
 """Bytes of the buffer in which DeepSpeed sums gradients: bfloat16."""
-PROGRAM = """
-import sys
-sys.path.insert(0, sys.argv.pop(1))
-from gem_preflight.shapes import QWEN3, Shape
-QWEN3["Qwen3-0.6B"] = Shape(64, 2, 4, 2, 16, 128, 1024, True)
-print(QWEN3["Qwen3-0.6B"].parameters)
-import one
-one.main()
-"""
 
 
-def test_zero_divides_the_states_and_the_bucket_has_one_size():
-    case = ["oat", "Qwen3-0.6B", "8", "512"]
-    command = [sys.executable, "-c", PROGRAM, str(FOLDER), *case]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr[-3000:]
-    lines = done.stdout.splitlines()
-    weights, found = int(lines[0]), json.loads(lines[-1])
+def test_zero_divides_the_states_and_the_bucket_has_one_size(run_update):
+    weights, found = run_update("oat", 512)
     assert 2 * weights <= found["kinds"]["weights"] < 2.1 * weights
     assert 12 * weights <= 8 * found["kinds"]["optimizer"] < 12.1 * weights
     assert BUCKET < found["peak"] < 1.02 * BUCKET
