@@ -117,7 +117,8 @@ env-oat-vllm:  ## environment of Oat with real vLLM on a CPU
 test-engines: env-trl-vllm env-openrlhf-vllm env-oat-vllm  ## TRL, OpenRLHF and Oat with real vLLM, three steps of each case (minutes)
 	$(call stage,test-engines,export GEM_ENGINES_RESULTS=build/engines && mkdir -p build/engines && \
 		for case in trl-checks trl-temperature trl-lora trl-stepping trl-evaluation \
-			trl-colocate trl-server trl-server-stepping; do \
+			trl-colocate trl-server trl-server-stepping \
+			trl-second-sampler trl-second-runner trl-second-temperature trl-kernels; do \
 		$(ENVS)/trl-vllm/bin/python benchmarks/engines/run.py $$case --steps 3 || exit 1; done && \
 		for case in openrlhf-vllm openrlhf-async openrlhf-lora openrlhf-temperature; do \
 		$(ENVS)/openrlhf-vllm/bin/python benchmarks/engines/run.py $$case --steps 3 || exit 1; done && \

@@ -18,6 +18,13 @@ from common import HERE, ROOT, engine_environment
 
 ENVIRONMENTS = {"oat-launchpad": "launchpad"}
 """Case -> its environment, where that is not ``TRAINER-vllm``."""
+PROGRAMS = {
+    "trl-second-runner": "second_runner.py",
+    "trl-second-temperature": "second_runner.py",
+    "trl-second-sampler": "second_runner.py",
+    "trl-kernels": "trl_kernels.py",
+}
+"""Case -> its program, where that is not ``TRAINER_cases.py``."""
 
 
 def with_libpython(environment: dict[str, str], python: str) -> dict[str, str]:
@@ -43,7 +50,7 @@ def main() -> int:
         environment = engine_environment(Path(folder) / "site", trainer)
         if name == "launchpad":
             environment = with_libpython(environment, python)
-        program = str(HERE / f"{trainer}_cases.py")
+        program = str(HERE / PROGRAMS.get(options.case, f"{trainer}_cases.py"))
         command = [python, program, options.case, str(Path(folder) / "run"), str(options.steps)]
         return subprocess.run(command, env=environment, check=False).returncode
 
