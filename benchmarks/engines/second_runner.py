@@ -198,10 +198,12 @@ def count_draws() -> dict[str, Any]:
     Raises:
         AssertionError: tokens are drawn more or less often than their probabilities say.
     """
-    logits = make_logits(1, 19)[:, :FEW_TOKENS] / 3
-    requests = Requests([{"temperature": 0.7}] * TIMES, range(TIMES), FEW_TOKENS)
-    tokens, _ = requests.draw(logits.expand(TIMES, -1), [3] * TIMES)
-    expected = (logits[0].double() / 0.7).softmax(-1)
+    temperature = 0.7
+    expected = (0.5 ** torch.arange(FEW_TOKENS)).double()
+    expected /= expected.sum()
+    requests = Requests([{"temperature": temperature}] * TIMES, range(TIMES), FEW_TOKENS)
+    logits = (temperature * expected.log()).float().expand(TIMES, -1)
+    tokens, _ = requests.draw(logits, [3] * TIMES)
     seen = tokens.bincount(minlength=FEW_TOKENS) / TIMES
     chi_square = float(TIMES * ((seen - expected).square() / expected).sum())
     assert chi_square < CHI_SQUARE, (chi_square, seen, expected)
