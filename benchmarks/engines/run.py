@@ -21,6 +21,7 @@ ENVIRONMENTS = {"oat-launchpad": "launchpad"}
 PROGRAMS = {
     "trl-second-runner": "second_runner.py",
     "trl-second-temperature": "second_runner.py",
+    "trl-second-support": "second_runner.py",
     "trl-second-sampler": "second_runner.py",
     "trl-kernels": "trl_kernels.py",
 }

@@ -51,6 +51,22 @@ def train(name: str, folder: Path, steps: int) -> None:
     trl_cases.trained(name, folder, trl_cases.recipe_of(steps, *keys))
 
 
+def train_over_drawn(name: str, folder: Path, steps: int) -> None:
+    """Train the policy that samples, where top-p and top-k cut tokens off.
+
+    The engine reports which tokens could be drawn, and TRL's log-probabilities are over them.
+
+    Raises:
+        AssertionError: they are not the engine's, or would be without the sets, too.
+    """
+    sampling = ("sampling.top_p=0.8", "sampling.top_k=20", "sampling.support=drawn")
+    sizes = ("batch.episodes=8", "eval.episodes=200")
+    keys = ("hardware.engine=vllm", *sizes, *sampling)
+    recipe = trl_cases.recipe_of(min(steps, 3), *keys)
+    data = trl_cases.trained(name, folder, recipe)
+    assert min(data["logprob_difference_at_temperature_1"]) > 0.1, data
+
+
 def compare_sampler(name: str, folder: Path, steps: int) -> None:
     """Compare the sampler with the first runner's functions and with float64."""
     data = {
@@ -213,6 +229,7 @@ def count_draws() -> dict[str, Any]:
 CASES: dict[str, Callable[[str, Path, int], None]] = {
     "trl-second-runner": train,
     "trl-second-temperature": trl_cases.temperature,
+    "trl-second-support": train_over_drawn,
     "trl-second-sampler": compare_sampler,
 }
 

@@ -51,6 +51,7 @@ class MemoryLayout:
             DeepSpeed's ZeRO 1 and 2 (the gradient in float32); 0: torch's fused AdamW.
         bytes_with_entropy: of a logit, where ``algorithm.entropy_coef`` puts the entropy into the
             loss; ``None`` = as without.
+        bytes_with_support: the same with ``sampling.support = "drawn"``; ``None`` = as without.
         fused_key: native key that decides whether the loss never makes all logits at once; without
             it that is so where ``batch.micro_batch`` is 1. "" = there is no such key.
         head_chunk: of the fused head: tokens whose logits it makes at a time, and bytes of each of
@@ -75,6 +76,7 @@ class MemoryLayout:
     autocast: bool = False
     step: int = 4
     bytes_with_entropy: int | None = None
+    bytes_with_support: int | None = None
     fused_key: str = ""
     head_chunk: tuple[int, int] = (0, 0)
     buckets: int = 0

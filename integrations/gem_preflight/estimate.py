@@ -146,6 +146,8 @@ def bytes_per_logit(recipe: Recipe, trainer: str, how: MemoryLayout) -> int:
     native = recipe.trainer.get(trainer, {})
     if how.fused_key and native.get(how.fused_key, recipe.batch.micro_batch == 1):
         return 0
+    if how.bytes_with_support is not None and recipe.sampling.support == "drawn":
+        return how.bytes_with_support
     if how.bytes_with_entropy is not None and recipe.algorithm.entropy_coef:
         return how.bytes_with_entropy
     return how.bytes_per_logit

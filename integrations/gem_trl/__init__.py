@@ -18,6 +18,7 @@ TRAINER = Trainer(
     command="gem_trl.nodes:command",
     # Its fused head (``add_fused_lm_head``) never makes all logits at once; its default optimizer
     # is fused (``adamw_torch_fused``).
+    # Over the drawn tokens all are there: it is the model's own forward pass.
     # The gradients are views of DDP's buckets (``GemTrainer._build_accelerator_args``).
     memory=MemoryLayout(
         4,
@@ -28,6 +29,7 @@ TRAINER = Trainer(
         "minibatch",
         autocast=True,
         step=0,
+        bytes_with_support=25,
         engine=EngineMemory(
             0.3,
             "vllm_gpu_memory_utilization",

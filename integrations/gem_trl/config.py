@@ -16,7 +16,7 @@ from gem_core.errors import RecipeError, did_you_mean
 from gem_core.runs.recipe.files import merge
 from gem_core.runs.recipe.recipe import Recipe
 from gem_trl.key_table import TABLE
-from gem_trl.values import uses_vllm
+from gem_trl.values import reports_support, uses_vllm
 from gem_trl.vllm import allowed_on_cpu
 
 if TYPE_CHECKING:
@@ -129,10 +129,10 @@ def _check_values(recipe: Recipe) -> None:
         ),
         (
             "sampling.support hardware.device hardware.engine",
-            recipe.sampling.support == "drawn"
-            and (recipe.hardware.device == "gpu" or uses_vllm(recipe)),
-            "neither transformers' generate nor vLLM's answer as TRL reads it says which tokens "
-            'could be drawn; use support = "all", or device = "cpu", where gem-core\'s engine does',
+            recipe.sampling.support == "drawn" and not reports_support(recipe),
+            "which tokens could be drawn is reported by gem-core's engine (device = 'cpu') and by "
+            "vLLM inside the trainer, on one GPU, with sampling.top_k; use one of them, or "
+            "support = 'all'",
         ),
         (
             "hardware.sharding",
@@ -147,11 +147,11 @@ def _check_values(recipe: Recipe) -> None:
 
 
 def _refuse_unknown_support(recipe: Recipe, native: Sequence[str]) -> None:
-    """Refuse native keys with which TRL itself generates, which reports no set of tokens."""
+    """Refuse native keys by which TRL samples otherwise than the recipe's ``[sampling]`` says."""
     if native and recipe.sampling.support == "drawn":
         raise RecipeError(
-            f'trainer.trl.{native[0]}: with sampling.support = "drawn" the engine of gem-core must '
-            'sample, which has no such key. Leave it out, or set sampling.support = "all".'
+            f'trainer.trl.{native[0]}: with sampling.support = "drawn" tokens are drawn as the '
+            'other keys of [sampling] say. Leave it out, or set sampling.support = "all".'
         )
 
 

@@ -30,7 +30,8 @@ class EnginePolicy:
     each rank must make it as often as the others, with as many prompts. Ranks with fewer episodes
     left add dummy prompts; a rank with none left makes dummy calls until all are done (`drain`).
     Where environments can block, a rank with an engine of its own, or with a vLLM server, sends
-    each turn by itself.
+    each turn by itself. So it does where the engine reports which tokens could be drawn, which
+    TRL's own call leaves out of its answer.
 
     Args:
         trainer: generates; its model is the policy.
@@ -70,11 +71,19 @@ class EnginePolicy:
         Where an environment can block, no episode waits for another, if the engine allows that.
         """
         with awake(self.trainer):
-            if (can_step(self.trainer) or has_server(self.trainer)) and self._can_block(machines):
+            if self._goes_one_by_one(machines):
                 return self._play_one_by_one(machines)
             episodes = play_batch(machines, self)
             self.drain()
         return episodes
+
+    def _goes_one_by_one(self, machines: Sequence[EpisodeMachine]) -> bool:
+        """Return whether each turn is a request of its own."""
+        if self.trainer.over_drawn and self.trainer.use_vllm:
+            assert can_step(self.trainer), "the recipe's other engines were refused"
+            return True
+        able = can_step(self.trainer) or has_server(self.trainer)
+        return able and self._can_block(machines)
 
     def _play_one_by_one(self, machines: Sequence[EpisodeMachine]) -> list[Episode]:
         """Play without a barrier between turns."""

@@ -10,7 +10,7 @@ from collections.abc import Collection
 from typing import Any
 
 from gem_adapters.vllm_steps import StepPolicy
-from gem_core.episodes.rollout import Request
+from gem_trl.vllm import sampling_params
 
 
 def can_step(trainer: Any) -> bool:
@@ -35,26 +35,8 @@ class SteppingPolicy(StepPolicy):
     def __init__(self, trainer: Any, stop_ids: Collection[int]) -> None:
         self.generation = trainer.vllm_generation
         ends = frozenset(stop_ids) | set(trainer.eos_token_ids)
-        super().__init__(self.generation.llm.llm_engine, self._sampling_params, ends)
+        engine = self.generation.llm.llm_engine
+        super().__init__(engine, lambda r: sampling_params(trainer, r.max_tokens), ends)
         if trainer.state.global_step != trainer._last_loaded_step:  # as TRL before its own call
             self.generation.sync_weights()
             trainer._last_loaded_step = trainer.state.global_step
-
-    def _sampling_params(self, request: Request) -> Any:
-        """Return what TRL's own call samples by, with this turn's cap."""
-        from vllm import SamplingParams
-        from vllm.sampling_params import RequestOutputKind
-
-        engine = self.generation
-        options = {
-            "repetition_penalty": engine.repetition_penalty,
-            "temperature": engine.temperature,
-            "top_p": engine.top_p,
-            "top_k": engine.top_k,
-            "min_p": engine.min_p or 0.0,
-            "logprobs": engine.logprobs,
-            **engine.generation_kwargs,
-            "max_tokens": request.max_tokens,
-            "output_kind": RequestOutputKind.FINAL_ONLY,
-        }
-        return SamplingParams(**options)

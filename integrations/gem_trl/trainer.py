@@ -93,7 +93,8 @@ class GemTrainer(Scoring):
         callbacks = [AdvantageCheck(), CriticCheckpoint(), *callbacks]
         for callback in callbacks:
             callback.trainer = self
-        with engine_options(recipe.model.dtype, recipe.hardware.device):
+        model_options = recipe.model.dtype, recipe.hardware.device
+        with engine_options(*model_options, reports_support=self.over_drawn):
             super().__init__(
                 model=model,
                 callbacks=callbacks,

@@ -58,6 +58,19 @@ def uses_vllm(recipe: Recipe) -> bool:
     return (default if engine == "default" else engine) == "vllm"
 
 
+def reports_support(recipe: Recipe) -> bool:
+    """Return whether the engine can report which tokens could be drawn.
+
+    vLLM does where it is asked for by its own engine, not by a server, and with a top-k only, which
+    bounds what it reports.
+    """
+    if not uses_vllm(recipe):
+        return recipe.hardware.device == "cpu"
+    server = recipe.trainer.get("trl", {}).get("vllm_mode") == "server"
+    alone = recipe.hardware.engine_tensor_parallel == 1
+    return not server and alone and recipe.sampling.top_k >= 1
+
+
 def engine_sleeps(recipe: Recipe) -> Any:
     """Return whether vLLM sleeps while the model is trained: on the GPUs that train it."""
     server = recipe.trainer.get("trl", {}).get("vllm_mode") == "server"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,15 +27,19 @@ def allowed_on_cpu() -> bool:
 
 
 @contextmanager
-def engine_options(dtype: str, device: str) -> Iterator[None]:
+def engine_options(dtype: str, device: str, *, reports_support: bool = False) -> Iterator[None]:
     """Inside the block TRL makes a colocated engine with the recipe's precision.
 
     Args:
         dtype: ``model.dtype`` of the recipe.
         device: its ``hardware.device``.
+        reports_support: whether the engine reports which tokens could be drawn.
 
-    ``GRPOConfig`` has no field for it: the engine would take that of the model's files, whatever
-    the model is trained in. To be removed when it has one.
+    Raises:
+        RunError: the installed vLLM cannot report them.
+
+    ``GRPOConfig`` has no fields for them: the engine would take the precision of the model's files,
+    whatever the model is trained in. To be removed when it has them.
     """
     from trl.generation import vllm_generation
 
@@ -45,11 +50,51 @@ def engine_options(dtype: str, device: str) -> Iterator[None]:
     options: dict[str, Any] = {"dtype": dtype}
     if device == "cpu":
         options["enforce_eager"] = True
+    if reports_support:
+        _require_masks(original)
+        options["return_sampling_mask"] = True
     vllm_generation.LLM = functools.partial(original, **options)
     try:
         yield
     finally:
         vllm_generation.LLM = original
+
+
+def _require_masks(engine: Any) -> None:
+    if "return_sampling_mask" not in inspect.signature(engine).parameters:
+        raise RunError(
+            "This vLLM does not report which tokens could be drawn (return_sampling_mask); install "
+            'vLLM 0.29, or set sampling.support = "all".'
+        )
+
+
+def sampling_params(trainer: Any, max_tokens: int) -> Any:
+    """Return what TRL's own call samples by, with a turn's cap.
+
+    An engine that reports which tokens could be drawn refuses temperature 0: the most likely token
+    is then the only one that is left.
+
+    Args:
+        trainer: has a colocated engine.
+        max_tokens: of the turn.
+    """
+    from vllm import SamplingParams
+    from vllm.sampling_params import RequestOutputKind
+
+    engine = trainer.vllm_generation
+    greedy = trainer.over_drawn and engine.temperature == 0
+    options = {
+        "repetition_penalty": engine.repetition_penalty,
+        "temperature": 1.0 if greedy else engine.temperature,
+        "top_p": engine.top_p,
+        "top_k": 1 if greedy else engine.top_k,
+        "min_p": engine.min_p or 0.0,
+        "logprobs": engine.logprobs,
+        **engine.generation_kwargs,
+        "max_tokens": max_tokens,
+        "output_kind": RequestOutputKind.FINAL_ONLY,
+    }
+    return SamplingParams(**options)
 
 
 def engine_length(recipe: Recipe, longest: int | None, config: Any) -> int | None:

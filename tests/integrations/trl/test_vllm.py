@@ -16,6 +16,7 @@ from gem_core.errors import RecipeError, RunError
 from gem_core.runs.recipe.load import load_recipe
 from gem_core.training.tiny import model_path
 from gem_trl.config import translate
+from gem_trl.policy import EnginePolicy
 from gem_trl.stepping import SteppingPolicy, can_step
 from gem_trl.trainer import GemTrainer
 from gem_trl.vllm import CPU_VARIABLE, awake, engine_length, engine_options, require_server
@@ -125,6 +126,48 @@ def test_a_colocated_engine_has_the_recipes_precision(make_recipe, monkeypatch, 
     with engine_options(dtype, "cpu"):
         assert vllm_generation.LLM(model="m")["dtype"] == dtype
     assert vllm_generation.LLM is engine
+
+
+def test_an_engine_reports_what_could_be_drawn_where_it_can(monkeypatch):
+    monkeypatch.setattr(
+        vllm_generation,
+        "LLM",
+        lambda return_sampling_mask=False, **_: return_sampling_mask,
+        raising=False,
+    )
+    with engine_options("float32", "cpu", reports_support=True):
+        assert vllm_generation.LLM(model="m") is True
+    with engine_options("float32", "cpu"):
+        assert vllm_generation.LLM(model="m") is False
+    monkeypatch.setattr(vllm_generation, "LLM", lambda model: model)
+    with (
+        pytest.raises(RunError, match="does not report which tokens could be drawn"),
+        engine_options("float32", "cpu", reports_support=True),
+    ):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("keys", "possible"),
+    [
+        (("sampling.top_k=20",), True),
+        (("sampling.top_p=0.8",), False),  # vLLM reports them with a top-k only
+        (("sampling.top_k=20", "hardware.engine_tensor_parallel=2"), False),
+        (("sampling.top_k=20", "trainer.trl.vllm_mode=server"), False),
+        (("sampling.top_k=20", "hardware.engine=hf"), False),
+    ],
+)
+def test_on_a_gpu_vllm_inside_the_trainer_reports_what_could_be_drawn(keys, possible):
+    recipe = load_recipe(
+        "guess-the-number-easy",
+        "paper",
+        ["sampling.support=drawn", "hardware.gpus_per_node=2", *keys],
+    )
+    if possible:
+        assert translate(recipe)["use_vllm"]
+        return
+    with pytest.raises(RecipeError, match=r"sampling\.support"):
+        translate(recipe)
 
 
 def test_trl_leaves_the_cache_of_prefixes_to_vllm(sleeping, monkeypatch):
@@ -273,6 +316,24 @@ def test_a_request_is_sampled_as_in_trls_own_call(stepping, sleeping):
     assert [p.max_tokens for p in params] == [3, 9]
     assert all(p.temperature == 0.7 and p.stop_token_ids == [1] for p in params)
     assert all(p.logprobs == 0 and p.output_kind == "final" for p in params)
+
+
+def test_an_engine_that_reports_sets_is_greedy_by_a_set_of_one(stepping, sleeping, monkeypatch):
+    """It refuses temperature 0."""
+    engine = StepEngine()
+    monkeypatch.setattr(type(sleeping), "over_drawn", True)
+    sleeping.vllm_generation.temperature, sleeping.vllm_generation.top_k = 0.0, 20
+    policy = stepping(engine)
+    asyncio.run(policy.complete(Request([5], 3, None)))
+    (params,) = engine.added.values()
+    assert (params.temperature, params.top_k) == (1.0, 1)
+
+
+def test_each_turn_is_a_request_of_its_own_where_sets_are_reported(sleeping, monkeypatch):
+    policy = EnginePolicy(sleeping, [1])
+    assert not policy._goes_one_by_one([])
+    monkeypatch.setattr(type(sleeping), "over_drawn", True)
+    assert policy._goes_one_by_one([])
 
 
 def test_changed_weights_reach_the_engine_before_the_first_request(stepping, sleeping):
