@@ -119,11 +119,23 @@ nor their speed.
 
 | what ran | what came out | commit |
 |---|---|---|
-| TRL, {steps} steps as above (`trl-second-runner`) | success {before} before, {after} after ({episodes} episodes); engine against trainer at most {difference:.1e} | `{runner_commit}` |
-| TRL at temperature 0.7, {cool_steps} steps (`trl-second-temperature`) | engine against trainer at most {cool:.1e}; log-probabilities at temperature 1 would differ by {raw:.2f} | `{cool_commit}` |
-| TRL with `sampling.support = "drawn"`, top-p 0.8 and top-k 20, {drawn_steps} steps (`trl-second-support`) | engine against trainer at most {drawn:.1e}; log-probabilities over all tokens would differ by {all_tokens:.2f} | `{drawn_commit}` |
-| the sampler: {ways} ways of sampling with temperature, top-k, top-p and min-p (`trl-second-sampler`) | the tokens that may be drawn are those of the first runner's functions; log-probabilities differ from float64 by at most {sampler:.1e}; {draws} draws have the probabilities (chi-square {chi:.1f}, seven degrees of freedom); a draw follows from the request's seed and its position, whatever is computed beside it | `{sampler_commit}` |
-| TRL's kernels (`trl-kernels`) | scores and gradients differ from float64 by at most {kernels:.1e} of the largest number (bfloat16: {bfloat16:.1e}), rows that are masked out and a batch of nothing else included; {kernel_episodes} episodes of {kernel_steps} training steps are those of plain torch, token by token | `{kernels_commit}` |
+| TRL, {steps} steps as above (`trl-second-runner`) | success {before} before, {after} after \
+({episodes} episodes); engine against trainer at most {difference:.1e} | `{runner_commit}` |
+| TRL at temperature 0.7, {cool_steps} steps (`trl-second-temperature`) | engine against trainer \
+at most {cool:.1e}; log-probabilities at temperature 1 would differ by {raw:.2f} | \
+`{cool_commit}` |
+| TRL with `sampling.support = "drawn"`, top-p 0.8 and top-k 20, {drawn_steps} steps \
+(`trl-second-support`) | engine against trainer at most {drawn:.1e}; log-probabilities over all \
+tokens would differ by {all_tokens:.2f} | `{drawn_commit}` |
+| the sampler: {ways} ways of sampling with temperature, top-k, top-p and min-p \
+(`trl-second-sampler`) | the tokens that may be drawn are those of the first runner's functions; \
+log-probabilities differ from float64 by at most {sampler:.1e}; {draws} draws have the \
+probabilities (chi-square {chi:.1f}, seven degrees of freedom); a draw follows from the request's \
+seed and its position, whatever is computed beside it | `{sampler_commit}` |
+| TRL's kernels (`trl-kernels`) | scores and gradients differ from float64 by at most \
+{kernels:.1e} of the largest number (bfloat16: {bfloat16:.1e}), rows that are masked out and a \
+batch of nothing else included; {kernel_episodes} episodes of {kernel_steps} training steps are \
+those of plain torch, token by token | `{kernels_commit}` |
 
 Both runners get the same seeds and draw other tokens from them. verl's, OpenRLHF's and Oat's
 engines ran with the first one only."""

@@ -40,3 +40,12 @@ def test_a_stand_in_is_beside_it(monkeypatch, trainer):
     monkeypatch.syspath_prepend(str(ROOT / "scripts"))
     results = import_module("engine_results")
     assert next(iter(results.CASES[trainer].values())) == "stand-in"
+
+
+@pytest.mark.parametrize(
+    "case", ["second-runner", "second-temperature", "second-support", "second-sampler", "kernels"]
+)
+def test_the_second_runner_and_the_kernels_are_of_a_clean_commit(monkeypatch, case):
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    data = import_module("engine_results").read(f"trl-{case}")
+    assert data["case"] == f"trl-{case}" and not data["commit"].endswith("+")
