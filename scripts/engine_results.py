@@ -137,7 +137,7 @@ seed and its position, whatever is computed beside it | `{sampler_commit}` |
 batch of nothing else included; {kernel_episodes} episodes of {kernel_steps} training steps are \
 those of plain torch, token by token | `{kernels_commit}` |
 
-Both runners get the same seeds and draw other tokens from them. verl's, OpenRLHF's and Oat's
+The two runners draw other tokens. verl's, OpenRLHF's and Oat's
 engines ran with the first one only."""
 
 
