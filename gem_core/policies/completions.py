@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Collection, Iterable
 from typing import Any
 
@@ -61,22 +60,16 @@ def vllm_completion(
 ) -> Completion:
     """Convert a ``vllm.CompletionOutput``, whose ``logprobs`` is one dictionary per token.
 
-    Its ``sampling_mask`` has the tokens that could be drawn, where the engine was told to report
-    them (``return_sampling_mask``). The other arguments and the errors are those of
-    `to_completion`.
+    The other arguments and the errors are those of `to_completion`.
     """
     ids = list(output.token_ids)
     logprobs = None
     if output.logprobs and output.finish_reason not in _ABORTED:
         pairs = zip(ids, output.logprobs, strict=True)
         logprobs = [table[token_id].logprob for token_id, table in pairs]
-    completion = to_completion(
+    return to_completion(
         ids, logprobs, output.finish_reason, stop_ids, max_tokens, reports_logprobs=reports_logprobs
     )
-    mask = getattr(output, "sampling_mask", None)
-    if mask is not None and completion.token_ids:
-        completion.support = [array("i", tokens) for tokens in mask.token_ids]
-    return completion
 
 
 def _reason(ids: list[int], stop_ids: Collection[int], max_tokens: int) -> FinishReason:

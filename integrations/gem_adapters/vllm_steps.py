@@ -10,11 +10,12 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
+from array import array
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
-from gem_core.episodes.data import Completion
+from gem_core.episodes.data import Completion, Support
 from gem_core.episodes.pacing import pace
 from gem_core.episodes.rollout import Request
 from gem_core.errors import GemError
@@ -34,6 +35,17 @@ class Work:
     steps: int = 0
     rows: int = 0
     seconds: float = 0.0
+
+
+def read_support(output: Any) -> Support | None:
+    """Return the tokens that could be drawn in each place; ``None`` where vLLM was not asked.
+
+    Args:
+        output: a ``vllm.CompletionOutput``; its ``sampling_mask`` has them with the engine's option
+            ``return_sampling_mask``.
+    """
+    mask = getattr(output, "sampling_mask", None)
+    return None if mask is None else [array("i", tokens) for tokens in mask.token_ids]
 
 
 class StepPolicy:
@@ -84,12 +96,13 @@ class StepPolicy:
         finally:
             if self._waiting.pop(name, None) is not None:
                 self.engine.abort_request([name])
-        return vllm_completion(
-            output.outputs[0],
-            self.stop_ids,
-            request.max_tokens,
-            reports_logprobs=self._reports_logprobs,
+        (answer,) = output.outputs
+        completion = vllm_completion(
+            answer, self.stop_ids, request.max_tokens, reports_logprobs=self._reports_logprobs
         )
+        if completion.token_ids:
+            completion.support = read_support(answer)
+        return completion
 
     async def _run(self) -> None:
         """Step the engine while requests wait; environments answer in between."""

@@ -45,10 +45,3 @@ def test_of_a_request_that_failed_in_the_engine_nothing_is_used(reason):
 def test_an_action_that_vllm_stops_for_repeating_itself_was_cut_off():
     completion = vllm_completion(vllm_output("repetition"), {6}, 8)  # neither stopped nor capped
     assert (completion.token_ids, completion.finish_reason) == ([5, 6, 7], FinishReason.LENGTH)
-
-
-def test_the_tokens_that_could_be_drawn_are_kept_where_vllm_reports_them():
-    output = vllm_output("length")
-    assert vllm_completion(output, {6}, 3).support is None
-    output.sampling_mask = SimpleNamespace(token_ids=[[5, 9], [6], [3, 7]])
-    assert [list(ids) for ids in vllm_completion(output, {6}, 3).support] == [[5, 9], [6], [3, 7]]

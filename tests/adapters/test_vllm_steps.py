@@ -161,3 +161,20 @@ def test_log_probabilities_are_asked_for_or_not():
         assert asked(without, (2,))[0].logprobs is None
         (missing,) = asked(policy_of(engine), (2,))
     assert isinstance(missing, GemError) and "log-probabilities" in str(missing)
+
+
+class ReportingEngine(StepEngine):
+    """Reports which tokens could be drawn."""
+
+    def step(self):
+        outputs = super().step()
+        for output in outputs:
+            for answer in output.outputs:
+                answer.sampling_mask = SimpleNamespace(token_ids=[[11, 9], [END]])
+        return outputs
+
+
+def test_the_tokens_that_could_be_drawn_are_kept_where_vllm_reports_them():
+    (plain,), (answer,) = (asked(policy_of(e), (1,)) for e in (StepEngine(), ReportingEngine()))
+    assert plain.support is None
+    assert [list(ids) for ids in answer.support] == [[11, 9], [END]]
