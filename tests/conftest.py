@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import atexit
 import base64
+import gc
 import gzip
 import json
 import os
@@ -127,6 +128,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if slow:
         items[:] = [item for item in items if not _is_slow(item, trainer)]
         config.hook.pytest_deselected(items=slow)
+
+
+def pytest_collection_finish() -> None:
+    """Let the garbage collector pass over what the imports left: it is needed until the end.
+
+    DeepSpeed and Oat ask for a collection several times in each update, which otherwise looks at
+    every object of torch and the trainer.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 def _is_slow(item: pytest.Item, trainer: str) -> bool:

@@ -7,6 +7,8 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import pytest
@@ -18,28 +20,32 @@ Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 @pytest.fixture
 def suite(tmp_path: Path) -> Path:
-    """A small test suite with the layout of this one."""
-    (tmp_path / "pytest.ini").write_text("[pytest]\ntestpaths = tests\n")
-    tests = tmp_path / "tests"
-    for folder in ["core", "contract", "tiny", *(f"integrations/{name}" for name in NAMES)]:
-        (tests / folder).mkdir(parents=True)
-        name = folder.replace("/", "_")
-        (tests / folder / f"test_{name}.py").write_text(f"def test_{name}():\n    pass\n")
+    """A small test suite with the layout of this one, and a fake distribution of Oat."""
+    return write_suite(tmp_path)
+
+
+def write_suite(folder: Path) -> Path:
+    """Write the suite into an empty folder; return it."""
+    (folder / "pytest.ini").write_text("[pytest]\ntestpaths = tests\n")
+    tests = folder / "tests"
+    for topic in ["core", "contract", "tiny", *(f"integrations/{name}" for name in NAMES)]:
+        (tests / topic).mkdir(parents=True)
+        name = topic.replace("/", "_")
+        (tests / topic / f"test_{name}.py").write_text(f"def test_{name}():\n    pass\n")
     slow = "import pytest\n@pytest.mark.slow\ndef test_slow():\n    pass\n"
     slow += '@pytest.mark.slow("oat", "rl2")\ndef test_slow_with_oat():\n    pass\n'
     (tests / "core" / "test_slow.py").write_text(slow)
     named = "def test_named(trainer_name):\n    assert trainer_name == 'oat'\n"
     (tests / "integrations" / "oat" / "test_named.py").write_text(named)
     shutil.copy(Path(__file__).with_name("conftest.py"), tests / "conftest.py")
-    return tmp_path
-
-
-@pytest.fixture
-def run(suite: Path) -> Run:
-    """Run pytest on the suite with a fake, importable distribution of Oat."""
-    info = suite / "site" / "oat_llm-0.2.9.dist-info"
+    info = folder / "site" / "oat_llm-0.2.9.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: oat-llm\nVersion: 0.2.9\n")
+    return folder
+
+
+def runner(suite: Path) -> Run:
+    """Return what runs pytest on a suite, in a new process for each call."""
 
     def call(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
         kept = {key: value for key, value in os.environ.items() if key != "GEM_TRAINER"}
@@ -52,6 +58,12 @@ def run(suite: Path) -> Run:
         )
 
     return call
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Run pytest on a suite that no test changes; once, where two tests use the same words."""
+    return cache(runner(write_suite(tmp_path_factory.mktemp("suite"))))
 
 
 def test_without_a_trainer_only_the_core_is_collected(run: Run) -> None:
@@ -88,16 +100,20 @@ def test_a_test_is_slow_with_the_trainers_that_it_names(run: Run) -> None:
     assert "::test_slow_with_oat PASSED" in run().stdout
 
 
-def test_a_missing_trainer_is_a_usage_error(run: Run, suite: Path) -> None:
+def test_a_missing_trainer_is_a_usage_error(suite: Path) -> None:
     shutil.rmtree(suite / "site")
-    missing = next(name for name in ("oat", "rl2") if not _installed(run, name))
-    done = run("--trainer", missing)
+    missing = "rl2" if _installed("oat-llm") else "oat"
+    done = runner(suite)("--trainer", missing)
     assert done.returncode == pytest.ExitCode.USAGE_ERROR
     assert f"make test-{missing}" in done.stderr
 
 
-def _installed(run: Run, name: str) -> bool:
-    return run("--trainer", name, "--collect-only").returncode == 0
+def _installed(distribution: str) -> bool:
+    try:
+        version(distribution)
+    except PackageNotFoundError:
+        return False
+    return True
 
 
 def test_an_unknown_trainer_is_a_usage_error(run: Run) -> None:

@@ -1,5 +1,8 @@
 """Every baseline of the suite, with every algorithm, in the paper's profile: the trainer's own
-configuration code accepts it, and the values arrive there."""
+configuration code accepts it, and the values arrive there.
+
+`test_native_fuzz.py` looks at every value of these cells, and of those of the other profiles.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +25,7 @@ def native(trainer_name):
         return import_module(f"native_{trainer_name}")
 
 
+@pytest.mark.slow
 def test_the_trainer_accepts_every_cell_of_the_paper_profile(trainer_name, native, config):
     names = [baseline.name for baseline in load_suite()]
     cells = make_grid(names, [trainer_name], ALGORITHMS, [0])

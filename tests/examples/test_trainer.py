@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from gem_conform.checks import CHECKS
+
+from ..plain_trainer import Fault, conform
 
 ROOT = Path(__file__).resolve().parents[2]
 MAX_LINES = 100
@@ -32,99 +35,93 @@ def test_every_check_passes(plain):
     assert "3 steps, token for token" in found.outcome("lockstep")[1]
 
 
-@pytest.mark.parametrize(
-    ("check", "words", "file", "old", "new"),
-    [
-        (
-            "declaration",
-            "declaring it imports: ",
+ROWS = Fault("rows.py", "per_turn[first[number] + turn]", "per_turn[first[number]]")
+FAULTS = {
+    "declaration": (
+        "declaring it imports: ",
+        Fault(
             "__init__.py",
             "from gem_core.runs.trainers",
             "import torch\nfrom gem_core.runs.trainers",
         ),
-        (
-            "turn-rewards",
-            "rewards [1.0, 2.0, 3.0] arrived as [1.0, 1.0, 1.0]",
-            "rows.py",
-            "per_turn[first[number] + turn]",
-            "per_turn[first[number]]",
-        ),
-        (
-            "gradient",
-            "rebn / token: gradient norm off",
-            "learner.py",
-            "of_row.sum().clamp(min=1)",
-            "mask.numel()",
-        ),
-        pytest.param(
-            "recorded-runs",
-            "learning rate of update",
-            "learner.py",
-            "left = (total - self.updates)",
-            "left = (total - self.updates - 1)",
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(
-            "injected-faults",
-            "the replay does not show: ['gamma ignored'",
+    ),
+    "turn-rewards": ("rewards [1.0, 2.0, 3.0] arrived as [1.0, 1.0, 1.0]", ROWS),
+    "gradient": (
+        "rebn / token: gradient norm off",
+        Fault("learner.py", "of_row.sum().clamp(min=1)", "mask.numel()"),
+    ),
+    "recorded-runs": (
+        "learning rate of update",
+        Fault("learner.py", "left = (total - self.updates)", "left = (total - self.updates - 1)"),
+    ),
+    "injected-faults": (
+        "the replay does not show: ['gamma ignored'",
+        Fault(
             "replay.py",
             "    learner = _learner(recipe, model_dir)\n    on_step(0",
             "    from gem_core.runs.recipe.load import override\n"
             "    recipe = override(recipe, ['algorithm.gamma=0.9'])\n"
             "    learner = _learner(recipe, model_dir)\n    on_step(0",
-            marks=pytest.mark.slow,
         ),
-        (
-            "refusal",
-            "exit code 1",
-            "config.py",
-            'raise RecipeError(f"trainer.plain.',
-            'raise ValueError(f"trainer.plain.',
+    ),
+    "refusal": (
+        "exit code 1",
+        Fault(
+            "config.py", 'raise RecipeError(f"trainer.plain.', 'raise ValueError(f"trainer.plain.'
         ),
-        (
-            "result",
-            "metrics missing in step 1: ['time/step']",
-            "launch.py",
-            '        times["time/step"] = ended - began\n',
-            "",
-        ),
-        pytest.param(
-            "repeat",
-            "not equal: ['metrics']",
+    ),
+    "result": (
+        "metrics missing in step 1: ['time/step']",
+        Fault("launch.py", '        times["time/step"] = ended - began\n', ""),
+    ),
+    "repeat": (
+        "not equal: ['metrics']",
+        Fault(
             "learner.py",
             '"grad_norm": sum(norms) / len(norms)',
             '"grad_norm": sum(norms) + __import__("time").time()',
-            marks=pytest.mark.slow,
         ),
-        (
-            "sampling",
-            "with top_k = 3, by inf",
-            "launch.py",
-            "**sampling, top_k=recipe.sampling.top_k)",
-            "**sampling)",
-        ),
-        (
-            "lockstep",
-            "differs from the reference",
-            "rows.py",
-            "per_turn[first[number] + turn]",
-            "per_turn[first[number]]",
-        ),
-        pytest.param(
-            "resume",
-            "the resumed run differs from a whole one",
-            "launch.py",
-            'learner.updates = state["updates"]',
-            "learner.updates = 0",
-            marks=pytest.mark.slow,
-        ),
-    ],
+    ),
+    "sampling": (
+        "with top_k = 3, by inf",
+        Fault("launch.py", "**sampling, top_k=recipe.sampling.top_k)", "**sampling)"),
+    ),
+    "lockstep": ("differs from the reference", ROWS),
+    "resume": (
+        "the resumed run differs from a whole one",
+        Fault("launch.py", 'learner.updates = state["updates"]', "learner.updates = 0"),
+    ),
+}
+"""Check -> words of the reason that it gives for the fault, and the fault."""
+TOGETHER = (
+    ("declaration", "gradient", "refusal", "result", "sampling"),
+    ("turn-rewards", "lockstep"),
 )
-def test_a_fault_fails_its_check(plain, check, words, file, old, new):
-    found = plain("--only", check, faults=[(file, old, new)])
+"""Checks whose faults are put in together: none of these faults shows in another of the checks."""
+MINUTES = ("recorded-runs", "injected-faults", "repeat", "resume")
+
+
+@pytest.fixture(scope="module")
+def with_faults(tmp_path_factory):
+    """``with_faults(*checks)``: what the command found with the faults of these checks."""
+
+    @cache
+    def run(*checks):
+        faults = tuple({FAULTS[check][1] for check in checks})
+        return conform(tmp_path_factory.mktemp("faults"), "--only", *checks, faults=faults)
+
+    return run
+
+
+@pytest.mark.parametrize(
+    "check",
+    [pytest.param(c, marks=pytest.mark.slow) if c in MINUTES else c for c in FAULTS],
+)
+def test_a_fault_fails_its_check(with_faults, check):
+    found = with_faults(*next((group for group in TOGETHER if check in group), (check,)))
     assert found.code == 1, found.output
     status, reason = found.outcome(check)
-    assert status == "failed" and words in reason, reason
+    assert status == "failed" and FAULTS[check][0] in reason, reason
 
 
 def test_chosen_cases_alone_are_checked_and_the_report_says_so(plain):

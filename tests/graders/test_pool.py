@@ -122,11 +122,10 @@ def test_a_hung_worker_is_replaced_at_once(pool: GraderPool, job: dict[str, obje
 def test_a_hung_worker_does_not_delay_the_other(pool: GraderPool) -> None:
     pids_of(pool)
     with ThreadPoolExecutor(1) as executor:
-        hung = executor.submit(pool.call, {"do": "sleep", "s": 1000}, 10)
-        begun = time.monotonic()
+        hung = executor.submit(pool.call, {"do": "sleep", "s": 1000}, 4)
         for _ in range(5):
             pool.call({}, 30)
-        assert time.monotonic() - begun < 8
+        assert not hung.done()
         with pytest.raises(DeadlineError):
             hung.result()
 

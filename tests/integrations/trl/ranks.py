@@ -1,15 +1,22 @@
-"""One rank of ``test_ranks.py``: ``torchrun ranks.py MODE OUT MODEL``; writes a JSON file."""
+"""One rank of ``test_ranks.py``: ``torchrun ranks.py OUT MODEL MODE...``.
+
+Starting TRL takes longer than any mode, so all are played in the same processes, one after
+another. The result of each is in ``OUT/MODE``, a JSON file per rank.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import threading
 import time
 import zlib
+from functools import partial
 from pathlib import Path
 
 import torch
+from accelerate import Accelerator
 from transformers import AutoTokenizer, TrainerCallback
 from trl.generation import vllm_client
 from trl.generation.vllm_generation import VLLMGeneration
@@ -235,55 +242,70 @@ def restored(trainer, folder):
             (checkpoint / f"rng_state_{other}.pth").touch()
     chosen_checkpoint = launch.restore(trainer, view)
     left = sorted(path.name for path in view.iterdir())
-    return {"checkpoint": chosen_checkpoint, "left": left}
+    return {"checkpoint": str(Path(chosen_checkpoint).relative_to(folder)), "left": left}
 
 
-def main(mode, out, model):
-    torch.set_num_threads(1)
-    keys = ["model.tiny.warm_start_steps=0", "batch.episodes=8", "train.steps=3"]
-    keys += ["algorithm.epochs=1"]
-    keys += ["algorithm.estimator=grpo", "batch.group_size=8"] if mode == "grpo" else []
-    keys += ["algorithm.estimator=gae", "algorithm.critic_lr=0.01"] if mode == "gae" else []
-    tokenizer = AutoTokenizer.from_pretrained(model)
+LOSSES = {
+    "token": (),
+    "sequence": ("algorithm.loss_aggregation=sequence",),
+    "constant": ("algorithm.loss_aggregation=constant", "algorithm.loss_constant=40"),
+}
+ROWS = ("context.history=last", "algorithm.entropy_coef=0.1")
+IN_PASSES = {"in passes": ("algorithm.loss_aggregation=sequence", "batch.micro_batch=1")}
+ESTIMATORS = {
+    "grpo": ("algorithm.estimator=grpo", "batch.group_size=8"),
+    "gae": ("algorithm.estimator=gae", "algorithm.critic_lr=0.01"),
+}
 
-    def make(*more):
-        recipe = load_recipe("guess-the-number-easy", "tiny", [*keys, *more])
-        return GemTrainer.from_recipe(recipe, model, tokenizer, Path(out) / "checkpoints")
 
-    trainer = make()
-    if mode == "gae":  # a critic that starts at zero would show nothing
+def make_trainer(model, tokenizer, folder, *keys):
+    small = ["model.tiny.warm_start_steps=0", "batch.episodes=8", "train.steps=3"]
+    recipe = load_recipe("guess-the-number-easy", "tiny", [*small, "algorithm.epochs=1", *keys])
+    return GemTrainer.from_recipe(recipe, model, tokenizer, folder)
+
+
+def played(mode, make):
+    """The episodes of a batch; a critic that starts at zero would show nothing."""
+    trainer = make(*ESTIMATORS.get(mode, ()))
+    if trainer.critic:
         torch.manual_seed(0)
         trainer.critic.model[1].weight.data.normal_()
-    if mode == "train":
-        trainer.train()
-        result = {
-            "step": trainer.state.global_step,
-            "sum": weights_of(trainer.model),
-            "evaluation": sorted(e.index for e in trainer.play_evaluation(5)),
-            "restored": restored(trainer, Path(out)),
-        }
-    elif mode == "gradient":
-        losses = {"token": (), "sequence": (), "constant": ("algorithm.loss_constant=40",)}
-        result = {
-            name: gradient(make("train.steps=1", f"algorithm.loss_aggregation={name}", *more))
-            for name, more in losses.items()
-        }
-    elif mode == "rows":
-        rows = ("context.history=last", "train.steps=1", "algorithm.entropy_coef=0.1")
-        losses = {
-            "token": (),
-            "sequence": ("algorithm.loss_aggregation=sequence",),
-            "constant": ("algorithm.loss_aggregation=constant", "algorithm.loss_constant=40"),
-            "in passes": ("algorithm.loss_aggregation=sequence", "batch.micro_batch=1"),
-        }
-        result = {name: gradient(make(*rows, *more)) for name, more in losses.items()}
-    elif mode == "uneven":
-        result = uneven(trainer)
-    else:
-        result = play(trainer, mode)
-    rank = trainer.accelerator.process_index
-    (Path(out) / f"{mode}-{rank}.json").write_text(json.dumps(result))
-    trainer.accelerator.end_training()
+    return play(trainer, mode)
+
+
+def trained(trainer, folder):
+    """Three steps, an evaluation, and what a resumed run would begin with."""
+    trainer.train()
+    return {
+        "step": trainer.state.global_step,
+        "sum": weights_of(trainer.model),
+        "evaluation": sorted(e.index for e in trainer.play_evaluation(5)),
+        "restored": restored(trainer, folder),
+    }
+
+
+def result_of(mode, make, folder):
+    """What this rank reports of a mode."""
+    if mode == "gradient":
+        return {name: gradient(make("train.steps=1", *more)) for name, more in LOSSES.items()}
+    if mode == "rows":
+        losses = (LOSSES | IN_PASSES).items()
+        return {name: gradient(make("train.steps=1", *ROWS, *more)) for name, more in losses}
+    if mode == "uneven":
+        return uneven(make())
+    return trained(make(), folder) if mode == "train" else played(mode, make)
+
+
+def main(out, model, *modes):
+    torch.set_num_threads(1)
+    tokenizer = AutoTokenizer.from_pretrained(model)
+    for mode in modes:
+        folder = Path(out) / mode
+        folder.mkdir(exist_ok=True)  # by the first rank that is here
+        make = partial(make_trainer, model, tokenizer, folder / "checkpoints")
+        result = result_of(mode, make, folder)
+        (folder / f"{os.environ['RANK']}.json").write_text(json.dumps(result))
+    Accelerator().end_training()
 
 
 if __name__ == "__main__":

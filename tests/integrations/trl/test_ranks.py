@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -21,25 +22,33 @@ from gem_trl.ranks import hold_rank
 SCRIPT = Path(__file__).with_name("ranks.py")
 
 
-@pytest.fixture
-def ranks(make_recipe, tmp_path):
-    """``ranks(mode, count)``: run the script in ``count`` processes; one result per rank."""
+OF_ONE = ("rebn", "grpo", "gae", "gradient", "rows", "server", "requests")
+MODES = {1: OF_ONE, 2: (*OF_ONE, "uneven", "train")}
+
+
+@pytest.fixture(scope="module")
+def ranks(make_recipe, tmp_path_factory):
+    """``ranks(mode, count)``: the result of a mode of ``ranks.py``, by each of ``count`` ranks."""
     model = model_path(make_recipe())
 
-    def start(mode, count):
-        out = tmp_path / f"{mode}{count}"
-        out.mkdir()
+    @cache
+    def play(count):
+        out = tmp_path_factory.mktemp(f"ranks{count}")
         command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-        command += [f"--nproc-per-node={count}", str(SCRIPT), mode, str(out), model]
+        command += [f"--nproc-per-node={count}", str(SCRIPT), str(out), model, *MODES[count]]
         environment = {**os.environ, "ACCELERATE_USE_CPU": "1"}
         done = subprocess.run(command, capture_output=True, text=True, timeout=800, env=environment)
+        return done, out
+
+    def read(mode, count):
+        done, out = play(count)
         assert done.returncode == 0, done.stderr[-3000:]
-        return [json.loads((out / f"{mode}-{rank}.json").read_text()) for rank in range(count)]
+        return [json.loads((out / mode / f"{rank}.json").read_text()) for rank in range(count)]
 
-    return start
+    return read
 
 
-@pytest.mark.parametrize("mode", ["rebn", pytest.param("grpo", marks=pytest.mark.slow), "gae"])
+@pytest.mark.parametrize("mode", ["rebn", "grpo", "gae"])
 def test_advantages_are_pooled_over_ranks(ranks, mode):
     (alone,) = ranks(mode, 1)
     parts = ranks(mode, 2)
@@ -81,7 +90,6 @@ def test_ranks_with_unequal_numbers_of_rows_have_the_gradient_of_one(ranks):
     assert expected["sequence"]["norm"] != pytest.approx(expected["token"]["norm"], rel=1e-3)
 
 
-@pytest.mark.slow  # the next test asks the same server, and the ranks' turns meet in it too
 def test_a_vllm_server_is_called_by_all_ranks_together(ranks):
     (alone,) = ranks("server", 1)
     parts = ranks("server", 2)
@@ -165,13 +173,12 @@ def test_two_ranks_resume_at_once_after_a_kill(make_recipe, tmp_path, agent):
     assert not [pid for pid in old if Path(f"/proc/{pid}").exists()]
 
 
-def test_two_ranks_train_the_same_model_and_resume_from_the_same_checkpoint(ranks, tmp_path):
+def test_two_ranks_train_the_same_model_and_resume_from_the_same_checkpoint(ranks):
     first, second = ranks("train", 2)
     assert first["step"] == second["step"] == 3
     assert first["sum"] == second["sum"]
     assert first["evaluation"] == second["evaluation"] == list(range(5))
-    seen = tmp_path / "train2" / "seen-by-0"
     resumed = [rank["restored"] for rank in (first, second)]
-    assert [rank["checkpoint"] for rank in resumed] == [str(seen / "checkpoint-1")] * 2
+    assert [rank["checkpoint"] for rank in resumed] == ["seen-by-0/checkpoint-1"] * 2
     assert resumed[0]["left"] == ["checkpoint-1"], "the unfinished one is not deleted"
     assert resumed[1]["left"] == ["checkpoint-1", "checkpoint-2", "checkpoint-3"]

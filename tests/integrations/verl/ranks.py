@@ -1,7 +1,7 @@
 """One rank of verl's actor: ``python ranks.py FILE``, with torchrun's variables.
 
-FILE has a pickled recipe, a model's directory, and samples. Rank 0 prints the gradient's norm of
-the first update, and how many tokens each rank had.
+FILE has pickled cases: name -> recipe, model's directory, and samples. Of each case rank 0 prints
+the gradient's norm of the first update, and how many tokens each rank had.
 """
 
 from __future__ import annotations
@@ -37,9 +37,8 @@ def padded(batch, multiple):
     )
 
 
-def main():
-    """Train one update on this rank's rows."""
-    recipe, model_dir, samples = pickle.loads(Path(sys.argv[1]).read_bytes())
+def update(recipe, model_dir, samples):
+    """Train one update on this rank's rows; return what is printed of it."""
     actor = local.LocalActor(recipe, model_dir)
     rank = torch.distributed.get_rank()
     world = torch.distributed.get_world_size()
@@ -49,9 +48,15 @@ def main():
     metrics = actor.update(join(mine))
     tokens = [None] * world
     torch.distributed.all_gather_object(tokens, sum(len(row["input_ids"]) for row in mine))
-    if rank == 0:
-        norm = float(np.sum(metrics["grad_norm"]))
-        print(json.dumps({"norm": norm, "tokens": tokens, "rows": len(rows)}))
+    return {"norm": float(np.sum(metrics["grad_norm"])), "tokens": tokens, "rows": len(rows)}
+
+
+def main():
+    """Train the first update of each case; importing verl takes longer than all of them."""
+    cases = pickle.loads(Path(sys.argv[1]).read_bytes())
+    updates = {name: update(*case) for name, case in cases.items()}
+    if torch.distributed.get_rank() == 0:
+        print(json.dumps(updates))
 
 
 if __name__ == "__main__":

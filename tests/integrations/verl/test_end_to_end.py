@@ -145,6 +145,7 @@ def test_two_ranks_train_on_episodes_some_of_which_fail(tiny, faulty, tmp_path, 
     assert AutoModelForCausalLM.from_pretrained(run.model).dtype == torch.float32
 
 
+@pytest.mark.slow  # test_sampler.py: verl's trainer makes the sampler, which refuses it
 def test_an_estimator_of_another_plugin_stops_the_run_before_its_first_step(
     package, tiny, tmp_path
 ):

@@ -41,14 +41,19 @@ def test_a_node_that_ends_costs_the_calls_it_was_running():
     assert told["left"] == told["after"] == []
 
 
-@pytest.fixture
-def cluster(monkeypatch):
-    """Ray on this machine, and no memory of nodes that failed."""
-    monkeypatch.setattr(ray_process, "_failed", {})
-    monkeypatch.setattr(ray_process, "_idle", [])
+@pytest.fixture(scope="module")
+def ray_here():
+    """Ray on this machine."""
     ray.init(include_dashboard=False, log_to_driver=False)
     yield
     ray.shutdown()
+
+
+@pytest.fixture
+def cluster(ray_here, monkeypatch):
+    """Ray, and no memory of nodes that failed or of workers of another test."""
+    monkeypatch.setattr(ray_process, "_failed", {})
+    monkeypatch.setattr(ray_process, "_idle", [])
 
 
 def on_ended_nodes(count):

@@ -119,8 +119,8 @@ def test_a_program_without_a_sign_is_ended(tmp_path, monkeypatch):
 
 
 def test_a_slow_program_that_gives_signs_is_waited_for(tmp_path):
-    code = "import time\nfor _ in range(12): open(SIGN, 'w').close(); time.sleep(0.5)"
-    run_programs(programs(tmp_path, code), silence_s=3)
+    code = "import time\nfor _ in range(12): open(SIGN, 'w').close(); time.sleep(0.25)"
+    run_programs(programs(tmp_path, code), silence_s=2)
 
 
 def _children(pid):
