@@ -40,7 +40,7 @@ TRAINING = (
 TESTS = {
     "trl": "config devices serving servers updates vllm critic lora support",
     "verl": "advantages critic kl_term metrics plugin rollout weights",
-    "openrlhf": "advantages batches compat executor kl_term metrics model update",
+    "openrlhf": "advantages batches compat executor kl_term metrics model support update",
     "oat": "advantages config guards layout lora loss metrics rollout rows update",
     "rl2": "checkpoint compat config critic metrics native_keys rollout router turns",
 }
