@@ -53,6 +53,7 @@ def test_it_is_refused_by_name(config, tiny):
 
 
 NATIVE = {
+    "rl2": {"+rollout.train_sampling_params.min_p": 0.5},
     "trl": {"min_p": 0.5, "repetition_penalty": 0.5, "cache_implementation": "static"},
 }
 """Native keys that change the set without telling the engine, of trainers that have any."""
@@ -63,7 +64,8 @@ def test_native_keys_that_change_the_set_are_refused_with_it(config, tiny, train
     for key, value in NATIVE.get(trainer_name, {}).items():
         table = {"trainer": {trainer_name: {key: value}}}
         config.translate(recipe_from_dict(tiny(*DRAWN[:2]).to_dict() | table))
-        pattern = rf"^trainer\.{trainer_name}\.{re.escape(key)}: .*Leave it out"
+        name = re.escape(key.removeprefix("+"))
+        pattern = rf"^trainer\.{trainer_name}\.{name}: .*Leave it out"
         with pytest.raises(RecipeError, match=pattern):
             config.translate(recipe_from_dict(tiny(*DRAWN).to_dict() | table))
 
