@@ -39,10 +39,10 @@ TRAINING = (
 """The training that is run here: two steps, with checkpoints and evaluations."""
 TESTS = {
     "trl": "config devices serving servers updates vllm critic lora support",
-    "verl": "advantages critic kl_term metrics plugin rollout weights",
-    "openrlhf": "advantages batches compat executor kl_term metrics model update",
+    "verl": "advantages critic kl_term metrics plugin rollout support weights",
+    "openrlhf": "advantages batches compat executor kl_term metrics model support update",
     "oat": "advantages config guards layout lora loss metrics rollout rows update",
-    "rl2": "checkpoint compat config critic metrics native_keys rollout router turns",
+    "rl2": "checkpoint compat config critic metrics native_keys rollout router support turns",
 }
 """Trainer -> its tests in ``tests/integrations`` that are a rehearsal: those of one process."""
 HEAD = """\

@@ -8,7 +8,7 @@ in the driver would not arrive in the worker.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
@@ -16,14 +16,14 @@ from unittest.mock import patch
 import ray
 from openrlhf.trainer import ppo_trainer, ppo_trainer_async
 from openrlhf.trainer import ray as ray_trainers
-from openrlhf.trainer.ray import ppo_actor, ppo_critic
+from openrlhf.trainer.ray import launcher, ppo_actor, ppo_critic
 
 from gem_core.runs.directory.run_dir import current_run
 from gem_core.training.stopping import SaveClock, mark_stopped
 from gem_openrlhf._compat import check_private_signatures
 from gem_openrlhf.advantages import GemExperienceMaker, require_installed
 from gem_openrlhf.metrics import RunLog
-from gem_openrlhf.rows import counting_rows
+from gem_openrlhf.support import GemReferenceModelActor
 from gem_openrlhf.updates import GemCriticModelActor, GemPolicyModelActor
 
 check_private_signatures()
@@ -155,6 +155,7 @@ SUBCLASSES: tuple[tuple[Any, str, type], ...] = (
     (ppo_trainer, "PPOTrainer", GemPPOTrainer),
     (ppo_trainer_async, "TrainingActor", GemTrainingActor),
     (ppo_trainer_async, "GenerateSamplesActor", GemGenerateSamplesActor),
+    (launcher, "ReferenceModelActor", GemReferenceModelActor),
     (ppo_actor, "PolicyModelActor", GemPolicyModelActor),
     (ppo_critic, "CriticModelActor", GemCriticModelActor),
 )
@@ -174,15 +175,37 @@ def _with_logprobs(create_engines: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @contextmanager
-def installed(*, several_rows: bool = False) -> Iterator[None]:
+def marked(marks: Sequence[Callable[[Any], Any]]) -> Iterator[None]:
+    """Mark the arguments of the run that OpenRLHF's command line starts in this process.
+
+    After it has read them: it would pack the sequences of dynamic batches, which takes flash-attn.
+
+    Args:
+        marks: each is called with the arguments, see `gem_openrlhf.rows.count_rows` and
+            `gem_openrlhf.support.restrict`.
+    """
+    from openrlhf import utils
+
+    original = utils.get_strategy
+
+    def get_strategy(args: Any) -> Any:
+        for mark in marks:
+            mark(args)
+        return original(args)
+
+    with patch.object(utils, "get_strategy", get_strategy):
+        yield
+
+
+@contextmanager
+def installed(marks: Sequence[Callable[[Any], Any]] = ()) -> Iterator[None]:
     """Put the subclasses where ``train_ppo_ray`` and its controllers look for the stock classes.
 
     Args:
-        several_rows: whether an episode may have several.
+        marks: of OpenRLHF's arguments, see `marked`.
     """
     with ExitStack() as stack:
-        if several_rows:
-            stack.enter_context(counting_rows())
+        stack.enter_context(marked(marks))
         for module, name, subclass in SUBCLASSES:
             stack.enter_context(patch.object(module, name, ray.remote(subclass)))
         engines = _with_logprobs(ray_trainers.create_vllm_engines)

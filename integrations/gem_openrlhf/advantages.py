@@ -18,9 +18,10 @@ from openrlhf.trainer.ppo_utils.experience_maker import RemoteExperienceMaker
 from openrlhf.utils.utils import zero_pad_sequences
 
 from gem_adapters.estimate import estimate
+from gem_adapters.support import require_support
 from gem_adapters.turn_batch import turn_batch, turns_with_tokens, with_values
 from gem_core.advantages import TurnBatch
-from gem_core.episodes.data import Episode
+from gem_core.episodes.data import Episode, Support
 from gem_core.episodes.rollout import require_healthy
 from gem_core.errors import GemError
 from gem_core.runs.recipe.recipe import Recipe
@@ -28,6 +29,7 @@ from gem_core.runs.tasks import require_step
 from gem_openrlhf.dynamic import divide
 from gem_openrlhf.rollout import NO_ROW
 from gem_openrlhf.rows import counts_rows, pass_rows, row_samples
+from gem_openrlhf.support import row_supports
 
 Turn = tuple[int, int]
 """Task of an episode, and number of a turn in it."""
@@ -49,6 +51,8 @@ class GemExperienceMaker(RemoteExperienceMaker):
         self.recipe = recipe
         self.episodes: list[Episode] = []
         self.metrics: dict[str, float] = {}
+        self._over_drawn = recipe.sampling.support == "drawn"
+        self._supports: list[list[Support]] = []
 
     def make_experience_batch(self, rollout_samples: list[Experience]) -> list[Experience]:
         """Check and order the samples of one step, then continue as OpenRLHF does."""
@@ -58,6 +62,8 @@ class GemExperienceMaker(RemoteExperienceMaker):
         step = first_index // self.recipe.batch.episodes + 1
         require_step(self.recipe, step, self.episodes)
         require_healthy(self.episodes)
+        if self._over_drawn:
+            require_support(self.episodes)
         if counts_rows(self.args):
             samples = row_samples(samples, self.args)
         else:
@@ -69,6 +75,18 @@ class GemExperienceMaker(RemoteExperienceMaker):
             # OpenRLHF counts from the first to the last action token, observations included.
             sample.response_length = sample.action_mask.sum(dim=-1)
         return super().make_experience_batch(samples)
+
+    def make_experience(self, samples_list: list[Experience]) -> list[Experience]:
+        """Score the samples; the policy and the initial model also get their supports."""
+        if self._over_drawn:
+            self._supports = [row_supports(sample) for sample in samples_list]
+        experiences: list[Experience] = super().make_experience(samples_list)
+        return experiences
+
+    def _dispatch_forward(self, group: Any, sync_condition: Any, **columns: Any) -> Any:
+        if self._over_drawn and group in (self.actor_model_group, self.initial_model_group):
+            columns["supports"] = self._supports
+        return super()._dispatch_forward(group, sync_condition, **columns)
 
     def split_rollout_samples(self, rollout_samples: list[Experience]) -> list[Experience]:
         """Put the samples into forward passes; by tokens where the recipe counts them."""
@@ -116,7 +134,9 @@ class GemExperienceMaker(RemoteExperienceMaker):
             experience.info["return"] = experience.rewards.float()
             for name in ("kl", "logprobs_diff"):  # a mean over no tokens, for an excluded episode
                 experience.info[name] = torch.nan_to_num(experience.info[name])
-            experience.labels = list(experience.prompts)  # the episodes stay in this process
+            # The episodes stay in this process.
+            supports = row_supports(experience) if self._over_drawn else None
+            experience.labels = supports or list(experience.prompts)
             experience.kl = None
         return experiences
 

@@ -16,7 +16,12 @@ def check_values(recipe: Recipe) -> None:
     """Refuse values (not whole keys) that OpenRLHF cannot do."""
     if recipe.context.history != "append":
         refuse_counted_tokens(recipe)
-    checks = [*_lora_checks(recipe), *_batch_checks(recipe), *_hardware_checks(recipe)]
+    checks = [
+        *_support_checks(recipe),
+        *_lora_checks(recipe),
+        *_batch_checks(recipe),
+        *_hardware_checks(recipe),
+    ]
     refuse_values(recipe, "openrlhf", checks)
 
 
@@ -33,6 +38,17 @@ def refuse_counted_tokens(recipe: Recipe) -> None:
         "instead",
     )
     refuse_values(recipe, "openrlhf", [check])
+
+
+def _support_checks(recipe: Recipe) -> Iterator[tuple[str, object, str]]:
+    hardware = recipe.hardware
+    yield (
+        "sampling.support hardware.device hardware.engine",
+        recipe.sampling.support == "drawn"
+        and (hardware.device == "gpu" or hardware.engine == "vllm"),
+        'vLLM\'s answer does not say which tokens could be drawn; use support = "all", or '
+        'device = "cpu", where gem-core\'s engine does',
+    )
 
 
 def _lora_checks(recipe: Recipe) -> Iterator[tuple[str, object, str]]:

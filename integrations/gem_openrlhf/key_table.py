@@ -109,6 +109,10 @@ TABLE = KeyTable(
         "advantages are gem-core's, in OpenRLHF's experience maker (`advantages.py`)",
     ),
     applied("eval.top_p", "the actor that evaluates sends it (`actors.py`)"),
+    applied(
+        "sampling.support",
+        "on a CPU logits are restricted to the tokens that could be drawn (`support.py`)",
+    ),
     applied("sampling.top_k", "the executor sends it with each request (`rollout.py`)"),
     applied("eval.inside_episodes train.steps", "the rows that the adapter writes as data"),
     applied("train.log_episodes train.save_minutes", "the adapter's part of the training loop"),
@@ -117,10 +121,6 @@ TABLE = KeyTable(
     refused(
         "algorithm.loss_constant",
         "its loss is a mean; use loss_aggregation 'token' or 'sequence'.",
-    ),
-    refused(
-        "sampling.support",
-        "its log-probabilities are over all tokens; leave it 'all', or take TRL on a CPU.",
     ),
     refused(
         "hardware.tensor_parallel",

@@ -46,9 +46,13 @@ def run(resolved: ResolvedRun, run: RunDir, *, resume: bool = False) -> None:
     with ray_options(recipe, run) as options:
         # Not at the top: it imports flash_attn and vllm, which a CPU has only from here on.
         from gem_openrlhf.actors import installed
+        from gem_openrlhf.rows import count_rows
+        from gem_openrlhf.support import restrict
 
+        drawn = recipe.sampling.support == "drawn"
+        marks = [*([count_rows] if several else []), *([restrict] if drawn else [])]
         arguments = [*resolved.native, *render(run_flags(recipe, run, resume, model))]
-        with ray.init(**options), installed(several_rows=several):
+        with ray.init(**options), installed(marks):
             retake_sigterm()
             run_command_line(arguments)
 

@@ -17,6 +17,7 @@ from openrlhf.utils.agent import AgentExecutorBase
 from transformers import AutoTokenizer
 
 import gem_openrlhf._compat  # noqa: F401
+from gem_adapters.support import SUPPORT
 from gem_core.episodes.data import Completion, Episode, FinishReason, Segment
 from gem_core.episodes.rollout import Request, play
 from gem_core.errors import GemError
@@ -35,16 +36,28 @@ class EnginePolicy:
         params: vLLM's SamplingParams of the request; never changed.
         stop_ids: token ids that end a turn.
         top_k: as in vLLM; -1 is off.
+        over_drawn: whether the engine reports which tokens could be drawn; that of a CPU can.
     """
 
-    def __init__(self, engine: Any, params: Any, stop_ids: list[int], top_k: int = -1) -> None:
+    def __init__(
+        self,
+        engine: Any,
+        params: Any,
+        stop_ids: list[int],
+        top_k: int = -1,
+        *,
+        over_drawn: bool = False,
+    ) -> None:
         self.engine = engine
         self.stop_ids = list(stop_ids)
+        self.over_drawn = over_drawn
         self.params = deepcopy(params)
         self.params.stop_token_ids = list(stop_ids)
         self.params.top_k = top_k
         self.params.logprobs = 1  # also where OpenRLHF's loss does not need them
         self.params.min_tokens = 0  # OpenRLHF's 1 forbids an empty action
+        if over_drawn:
+            self.params.extra_args = {SUPPORT: True}
         self.params.__post_init__()  # vLLM derives its set of stop ids there
 
     async def complete(self, request: Request) -> Completion:
@@ -53,7 +66,11 @@ class EnginePolicy:
         params.max_tokens = request.max_tokens
         params.seed = request.seed
         output = await self.engine.generate(request.prompt_ids, params)
-        return vllm_completion(output.outputs[0], self.stop_ids, request.max_tokens)
+        answer = output.outputs[0]
+        completion = vllm_completion(answer, self.stop_ids, request.max_tokens)
+        if self.over_drawn:
+            completion.support = answer.support if completion.token_ids else []
+        return completion
 
 
 class GemAgentExecutor(AgentExecutorBase):
@@ -85,8 +102,13 @@ class GemAgentExecutor(AgentExecutorBase):
         if self._factory is None:
             self._factory = self._make_factory(hf_tokenizer, max_length)
         machine = self._factory(self._task(label))
+        sampling = self.recipe.sampling
         policy = EnginePolicy(
-            llm_engine, sampling_params, self._factory.stop_ids, self.recipe.sampling.top_k
+            llm_engine,
+            sampling_params,
+            self._factory.stop_ids,
+            sampling.top_k,
+            over_drawn=sampling.support == "drawn",
         )
         episode = await play(machine, policy)
         return to_native(episode, machine.bootstrap_state())

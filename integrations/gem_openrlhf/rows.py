@@ -8,12 +8,10 @@ Sequences without an action stand only where a rank has no row for a pass, or no
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
-from unittest.mock import patch
 
 import torch
 from openrlhf.trainer.ppo_utils.experience import Experience
@@ -24,30 +22,15 @@ from gem_openrlhf.metrics import PREFIX
 from gem_openrlhf.rollout import NO_ROW, to_native
 
 
-def count_rows(args: Any) -> Any:
-    """Mark OpenRLHF's arguments: an episode may have several rows. Return them."""
+def count_rows(args: Any) -> None:
+    """Mark OpenRLHF's arguments: an episode may have several rows."""
     args.train.dynamic_batch_enable = True
     args.train.gem_rows = True
-    return args
 
 
 def counts_rows(args: Any) -> bool:
     """Return whether `count_rows` marked OpenRLHF's arguments."""
     return bool(getattr(args.train, "gem_rows", False))
-
-
-@contextmanager
-def counting_rows() -> Iterator[None]:
-    """Mark the arguments of the run that OpenRLHF's command line starts in this process.
-
-    After it has read them, as it would pack the sequences of dynamic batches, which takes
-    flash-attn.
-    """
-    from openrlhf import utils
-
-    original = utils.get_strategy
-    with patch.object(utils, "get_strategy", lambda args: original(count_rows(args))):
-        yield
 
 
 def row_samples(samples: Sequence[Experience], args: Any) -> list[Experience]:

@@ -31,6 +31,7 @@ from gem_openrlhf.empty_batches import critic_step, policy_step
 from gem_openrlhf.lora import merged, save_merged
 from gem_openrlhf.metrics import PREFIX
 from gem_openrlhf.rows import counts_rows, divide_by_rows, row_metrics
+from gem_openrlhf.support import is_restricted, restrict_updates, scoring
 
 
 class GemPolicyModelActor(PolicyModelActor.__ray_metadata__.modified_class):
@@ -44,9 +45,17 @@ class GemPolicyModelActor(PolicyModelActor.__ray_metadata__.modified_class):
             self.strategy.save_model = partial(save_merged, self.strategy)
         if counts_rows(self.strategy.args):
             divide_by_rows(self.trainer)
+        if is_restricted(self.strategy.args):
+            restrict_updates(self.trainer)
         clip = self.strategy.args.actor.eps_clip_low_high
         self.recorder = PolicyRecorder(self.trainer, clip)
         self.trainer.training_step = policy_step(self.trainer)
+
+    def forward(self, *args: Any, supports: Any = None, **columns: Any) -> torch.Tensor:
+        """Score rows; among the tokens that could be drawn, where ``supports`` has them."""
+        with scoring(self.actor, supports, columns):
+            logprobs: torch.Tensor = super().forward(*args, **columns)
+        return logprobs
 
     def broadcast_to_vllm(self) -> None:
         """Send the engines whole weights, also where adapters are trained."""

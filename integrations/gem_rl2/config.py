@@ -14,6 +14,7 @@ from gem_adapters.native_keys import (
     refuse_values,
 )
 from gem_adapters.rollout_correction import refuse_truncated_sampling
+from gem_core.errors import RecipeError
 from gem_core.runs.directory.run_dir import RunDir
 from gem_core.runs.recipe.files import flatten
 from gem_core.runs.recipe.recipe import Recipe, TrainConfig
@@ -97,6 +98,12 @@ def _refuse(recipe: Recipe, newer: bool) -> None:
     engines = ("default", "hf") if hardware.device == "cpu" else ("default", "sglang")
     checks = [
         (
+            "sampling.support hardware.device",
+            recipe.sampling.support == "drawn" and hardware.device == "gpu",
+            'SGLang\'s answer does not say which tokens could be drawn; use support = "all", or '
+            'device = "cpu", where gem-core\'s engine does',
+        ),
+        (
             "algorithm.clip_high",
             algorithm.clip_low != algorithm.clip_high,
             "set algorithm.clip_low to the same",
@@ -130,7 +137,13 @@ def _refuse(recipe: Recipe, newer: bool) -> None:
         refuse_unknown(recipe, "rl2", native_keys())
     table = "rollout.train.sampling_params." if newer else f"{TRAIN}."
     given = map(bare, native_table(recipe, "rl2"))
-    refuse_truncated_sampling(recipe, "rl2", [key for key in given if key.startswith(table)])
+    sampling = [key for key in given if key.startswith(table)]
+    refuse_truncated_sampling(recipe, "rl2", sampling)
+    if sampling and recipe.sampling.support == "drawn":
+        raise RecipeError(
+            f'trainer.rl2.{sampling[0]}: with sampling.support = "drawn" the engine of gem-core '
+            'samples, which has no such key. Leave it out, or set sampling.support = "all".'
+        )
 
 
 def _newer_checks(recipe: Recipe) -> list[tuple[str, object, str]]:
@@ -162,6 +175,11 @@ def _newer_checks(recipe: Recipe) -> list[tuple[str, object, str]]:
             "hardware.tensor_parallel",
             hardware.tensor_parallel > 1,
             "the adapter repairs that of 0.0.2 alone; leave it 1",
+        ),
+        (
+            "sampling.support",
+            recipe.sampling.support == "drawn",
+            "the adapter restricts the logits in 0.0.2 alone; leave it 'all'",
         ),
     ]
 

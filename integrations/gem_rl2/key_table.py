@@ -91,15 +91,15 @@ TABLE = KeyTable(
         "algorithm.rollout_correction algorithm.rollout_cap",
         "the worker weights the tokens (`worker.py`)",
     ),
+    applied(
+        "sampling.support",
+        "on a CPU logits are restricted to the tokens that could be drawn (`support.py`)",
+    ),
     applied("batch.max_tokens_per_device", "is `actor.max_length_per_device` where it is set"),
     applied("train.keep_checkpoints train.save_minutes", "the adapter's part of the loop"),
     applied("train.log_episodes", "the adapter writes the run directory"),
     applied("hardware.device", "the launcher: GPUs, or the CPU backend"),
     applied("hardware.gpus_per_node", "the launcher starts a process for each"),
-    refused(
-        "sampling.support",
-        "its log-probabilities are over all tokens; leave it 'all', or take TRL on a CPU.",
-    ),
     refused(
         "hardware.nodes",
         "it serves its engines on one node; use nodes = 1 and more GPUs.",

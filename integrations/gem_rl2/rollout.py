@@ -7,6 +7,7 @@ here token ids go in and come out. Both APIs ask for one episode at a time, all 
 from __future__ import annotations
 
 import asyncio
+from array import array
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,8 +16,9 @@ from RL2.datasets import pack_tensor_dicts
 
 from gem_adapters.request_seeds import sglang_seed
 from gem_adapters.run_log import log_evaluation
+from gem_adapters.support import SUPPORT
 from gem_adapters.token_rows import token_rewards
-from gem_core.episodes.data import Completion, Episode, Segment
+from gem_core.episodes.data import Completion, Episode, Segment, Support
 from gem_core.episodes.machine import EpisodeMachine
 from gem_core.episodes.rollout import Request, play, require_healthy
 from gem_core.errors import GemError
@@ -40,6 +42,7 @@ class EnginePolicy:
         url: of the router in front of sglang.
         sampling: sampling parameters that do not change.
         stop_ids: ids that end a turn.
+        over_drawn: whether the engine reports which tokens could be drawn; that of a CPU can.
 
     Attributes:
         retried: requests that were sent again.
@@ -51,10 +54,12 @@ class EnginePolicy:
         url: str,
         sampling: Mapping[str, Any],
         stop_ids: Sequence[int],
+        over_drawn: bool = False,
     ) -> None:
         self.session = session
         self.url = f"{url}/generate"
         self.stop_ids = stop_ids
+        self.over_drawn = over_drawn
         self.retried = 0
         self.sampling = {**sampling, "no_stop_trim": True, "stop_token_ids": list(stop_ids)}
 
@@ -72,16 +77,20 @@ class EnginePolicy:
                 **sglang_seed(request.seed),
             },
             "return_logprob": True,
+            **({SUPPORT: True} if self.over_drawn else {}),
         }
         meta = (await self._post(body))["meta_info"]
         sampled = meta["output_token_logprobs"]  # (log-probability, token id, text) per token
-        return to_completion(
+        completion = to_completion(
             token_ids=[entry[1] for entry in sampled],
             logprobs=[entry[0] for entry in sampled],
             finish_reason=meta["finish_reason"]["type"],
             stop_ids=self.stop_ids,
             max_tokens=request.max_tokens,
         )
+        if self.over_drawn:
+            completion.support = _read_support(meta) if completion.token_ids else []
+        return completion
 
     async def _post(self, body: dict[str, Any]) -> Any:
         """Return the answer; the request is repeated where another try can help."""
@@ -105,6 +114,12 @@ class EnginePolicy:
         )
 
 
+def _read_support(meta: Mapping[str, Any]) -> Support | None:
+    """Return the sets in an answer; None where the engine reports none."""
+    sets = meta.get(SUPPORT)
+    return sets and [None if ids is None else array("i", ids) for ids in sets]
+
+
 class EpisodePlayer:
     """Plays episodes of a run, on rank 0, and keeps them until they are asked for."""
 
@@ -119,7 +134,8 @@ class EpisodePlayer:
         machine = self.factory(task)
         unlimited = aiohttp.ClientTimeout(total=None)
         async with aiohttp.ClientSession(timeout=unlimited) as session:
-            policy = EnginePolicy(session, url, sampling, self.factory.stop_ids)
+            drawn = self.recipe.sampling.support == "drawn"
+            policy = EnginePolicy(session, url, sampling, self.factory.stop_ids, drawn)
             self.played[task.index] = await play(machine, policy)
         return machine
 
@@ -170,8 +186,8 @@ def to_native(episode: Episode, final: Sequence[int] = ()) -> list[dict[str, lis
             `EpisodeMachine.bootstrap_state`; for a critic it is one more sequence, without actions.
 
     Returns:
-        ``states``, ``actions``, ``action_mask``, ``logps`` and ``rewards`` per sequence, one entry
-        per token; the reward of a turn is on its last token.
+        ``states``, ``actions``, ``action_mask``, ``logps``, ``rewards`` and `SUPPORT` per sequence,
+        one entry per token; the reward of a turn is on its last token.
 
     Raises:
         GemError: an action has no token before it, which RL2 and its turns need.
@@ -192,4 +208,5 @@ def _state_dict(episode: Episode, segment: Segment) -> dict[str, list[Any]]:
         "action_mask": segment.loss_mask,
         "logps": segment.logprobs or [0.0] * len(segment.token_ids),
         "rewards": token_rewards(episode, segment),
+        SUPPORT: segment.support or [None] * len(segment.token_ids),
     }

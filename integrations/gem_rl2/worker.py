@@ -15,12 +15,12 @@ import RL2.trainer.ppo as ppo
 import RL2.workers.rollout as native_rollout
 import torch.distributed as dist
 from omegaconf import OmegaConf
-from RL2.datasets.rl import state_dict_to_tensor_dict
 from RL2.utils import checkpointing
 from RL2.utils.comm import initialize_global_process_group
 from RL2.workers import Worker
 
 from gem_adapters.estimate import needs_critic
+from gem_adapters.support import require_support
 from gem_adapters.value_heads import start_at_zero
 from gem_core.runs.directory.run_dir import RunDir
 from gem_core.runs.recipe.recipe import Recipe
@@ -30,7 +30,8 @@ from gem_rl2 import _compat, tensor_parallel
 from gem_rl2.advantages import Advantages, require_installed
 from gem_rl2.config import native_config, settings_of
 from gem_rl2.metrics import RunLog
-from gem_rl2.rollout import EpisodePlayer, to_native
+from gem_rl2.rollout import EpisodePlayer
+from gem_rl2.support import Sets, score_drawn, to_tensors
 from gem_rl2.updates import Updates
 
 
@@ -93,7 +94,10 @@ class Actor(_Updates, ppo.Actor):
 
     Attributes:
         updates: what its optimizer steps saw.
+        sets: of the batch; None where log-probabilities are over all tokens.
     """
+
+    sets: Sets | None = None
 
     def __init__(self, config: Any, train: bool) -> None:
         super().__init__(config, train)
@@ -117,7 +121,10 @@ class Actor(_Updates, ppo.Actor):
 
     def forward(self, minibatch: Any, return_entropy: bool = False) -> Any:
         """RL2's log-probabilities and entropies; those of an update are noted."""
-        result = super().forward(minibatch, return_entropy)
+        if self.sets is None:
+            result = super().forward(minibatch, return_entropy)
+        else:
+            result = score_drawn(self, minibatch, return_entropy)
         if return_entropy:  # RL2 asks for it in updates alone
             self.updates.add(minibatch, *result)
         return result
@@ -161,7 +168,13 @@ class Critic(_Updates, ppo.Critic):
 
 
 class Rollout(ppo.Rollout):
-    """RL2's engines, loop over episodes and weight updates; gem-core plays the episodes."""
+    """RL2's engines, loop over episodes and weight updates; gem-core plays the episodes.
+
+    Attributes:
+        sets: as those of `Actor`.
+    """
+
+    sets: Sets | None = None
 
     def __init__(self, config: Any, recipe: Recipe, run: RunDir, advantages: Advantages) -> None:
         super().__init__(config)
@@ -184,8 +197,8 @@ class Rollout(ppo.Rollout):
         sampling = self.train_sampling_params if train else self.test_sampling_params
         machine = await self.player.play(task, self.router_url, sampling)
         critic = needs_critic(self.recipe)
-        sequences = to_native(machine.episode, machine.bootstrap_state() if critic else ())
-        tensors = [state_dict_to_tensor_dict(sequence) for sequence in sequences]
+        final = machine.bootstrap_state() if critic else []
+        tensors = to_tensors(machine.episode, final, self.sets if train else None)
         return tensors, {"rewards": [machine.episode.total_reward]}
 
     def __call__(self, data_list: Any, train: bool, step: int) -> Any:
@@ -195,12 +208,18 @@ class Rollout(ppo.Rollout):
         if self.leads and train:
             self.log.begin()
         tasks = step_tasks(self.recipe, step - 1) if train else self.eval_tasks
+        if self.sets is not None and train:
+            self.sets.clear()
         batch = super().__call__(tasks, train, step)
         if self.leads and train:
             self.advantages.episodes = self.player.take()
             require_step(self.recipe, step, self.advantages.episodes)
+            if self.sets is not None:
+                require_support(self.advantages.episodes)
         elif self.leads:
             self.player.log_eval(step)
+        if self.sets is not None and train:
+            self.sets.share()
         return batch
 
     def update(self, actor: Any, step: int) -> None:
@@ -254,6 +273,11 @@ class PPOTrainer(ppo.PPOTrainer):
     def __init__(self, config: Any, run: RunDir) -> None:
         super().__init__(config)
         self.actor.updates.algorithm = run.recipe.algorithm
+        if run.recipe.sampling.support == "drawn":
+            sets = Sets()
+            for part in (self.actor, self.rollout, getattr(self, "ref_actor", None)):
+                if part is not None:
+                    part.sets = sets
         self.save_clock = SaveClock(run)
         ppo.save_ckpt = save_when_due
 

@@ -11,10 +11,11 @@ from typing import Any
 
 import torch
 
+from gem_adapters.support import keep_mask
 from gem_core.episodes.data import Support
 from gem_trl.padding import Scores, trimmed_scores
 from gem_trl.row_passes import RowPasses
-from gem_trl.support import compute_restricted, keep_mask
+from gem_trl.support import compute_restricted
 
 ROW = "gem_support_row"
 """Name of each row's place in `gem_trl.advantages.StepBatch.rows`, in what TRL's loss gets."""

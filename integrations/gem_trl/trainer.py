@@ -15,6 +15,7 @@ from transformers import AutoConfig, PrinterCallback, TrainerCallback
 
 from gem_adapters.estimate import needs_critic
 from gem_adapters.rollout_correction import truncated_weights
+from gem_adapters.support import require_support
 from gem_core.episodes.data import Episode
 from gem_core.episodes.rollout import require_healthy
 from gem_core.errors import GemError, RecipeError
@@ -34,7 +35,6 @@ from gem_trl.critic import CriticCheckpoint, States, TurnCritic
 from gem_trl.ranks import hold_rank
 from gem_trl.rollout import engine_policy, episode_return, rollout, sampling_at, task_rows
 from gem_trl.scoring import ROW, Scoring
-from gem_trl.support import require_support
 from gem_trl.updates import Updates
 from gem_trl.vllm import engine_length, engine_options, require_server
 from gem_trl.weights import lora_config, save_merged

@@ -18,6 +18,7 @@ from gem_adapters.native_keys import (
     refuse_values,
 )
 from gem_adapters.rollout_correction import refuse_truncated_sampling
+from gem_core.errors import RecipeError
 from gem_core.runs.recipe.recipe import Recipe
 from gem_verl.key_table import TABLE
 from gem_verl.native import native_keys
@@ -77,8 +78,16 @@ def _refuse(recipe: Recipe) -> None:
     context = recipe.limits.max_context_tokens
     most = recipe.batch.max_tokens_per_device
     padded = hardware.device == "gpu" and not has_flash_attention(recipe)
+    drawn = recipe.sampling.support == "drawn"
     refuse_keys(recipe, "verl", REFUSED)
     refuse_values(recipe, "verl", [
+        ("sampling.support hardware.device hardware.engine",
+         drawn and (hardware.device == "gpu" or hardware.engine not in ("default", "hf")),
+         "its engine's answer does not say which tokens could be drawn; use support = \"all\", or "
+         'device = "cpu" without an engine, where gem-core\'s does'),
+        ("sampling.support hardware.sequence_parallel",
+         drawn and hardware.sequence_parallel > 1,
+         "each rank has a part of the packed tokens; leave the second 1"),
         ("algorithm.lr_schedule", recipe.algorithm.lr_schedule == "linear",
          "it has constant and cosine"),
         ("train.steps", recipe.train.steps < 1, "it needs at least one step"),
@@ -107,3 +116,21 @@ def _refuse(recipe: Recipe) -> None:
     ])  # fmt: skip
     refuse_native(recipe, "verl", NATIVE_OWNED)
     refuse_truncated_sampling(recipe, "verl")
+    if drawn:
+        _refuse_without_logits(recipe)
+
+
+_WITHOUT_LOGITS = ("use_fused_kernels", "use_prefix_grouper", "strategy")
+"""Last parts of native keys with which verl's log-probabilities are made elsewhere."""
+
+
+def _refuse_without_logits(recipe: Recipe) -> None:
+    """Refuse native keys with which a restriction of the engine's logits would do nothing."""
+    for key, value in native_table(recipe, "verl").items():
+        stock = (False, "fsdp", "fsdp2")
+        if bare(key).split(".")[-1] in _WITHOUT_LOGITS and value not in stock:
+            raise RecipeError(
+                f'trainer.verl.{key}: with sampling.support = "drawn" verl must make '
+                "log-probabilities of the logits of its FSDP engine. Leave it out, or set "
+                'sampling.support = "all".'
+            )

@@ -112,6 +112,13 @@ TABLE = KeyTable(
         only_if(values.is_float32, "fp32"),
         "`fp32` for `float32`, else verl's own",
     ),
+    computed(
+        "sampling.support",
+        f"{MODEL}.external_lib",
+        values.worker_plugin,
+        "the adapter's part of verl's workers, which on a CPU restricts logits to the tokens that "
+        "could be drawn (`support.py`)",
+    ),
     computed("model.lora.alpha", f"{MODEL}.lora_alpha", values.lora_alpha),
     computed("model.lora.targets", f"{MODEL}.target_modules", values.lora_targets),
     computed(
@@ -214,15 +221,10 @@ TABLE = KeyTable(
         'Use algorithm.kl_in = "loss".',
     ),
     refused(
-        "sampling.support",
-        "its log-probabilities are over all tokens; leave it 'all', or take TRL on a CPU.",
-    ),
-    refused(
         "hardware.tensor_parallel",
         "its FSDP2 engine shares weights, not layers; set hardware.sequence_parallel or leave it "
         "1.",
     ),
-    fixed(f"{MODEL}.external_lib", "gem_verl.worker_plugin"),
     fixed(f"{ACTOR}.calculate_entropy", True, "the update's entropy is a common metric"),
     fixed(f"{ROLLOUT}.calculate_log_probs", True),
     fixed(f"{ROLLOUT}.agent.default_agent_loop", "gem"),

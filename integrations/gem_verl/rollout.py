@@ -15,6 +15,7 @@ from verl.experimental.agent_loop import agent_loop
 
 from gem_adapters.estimate import needs_critic
 from gem_adapters.request_seeds import sglang_seed
+from gem_adapters.support import SUPPORT
 from gem_adapters.token_rows import RowLabel, token_rewards
 from gem_core.episodes.data import Completion, Episode, Segment
 from gem_core.episodes.machine import EpisodeMachine
@@ -75,6 +76,7 @@ class EnginePolicy:
         stop_ids: ids that end a turn.
         engine: verl's name of its engine.
         context: number of tokens that fit into the engine, None where it is not known.
+        over_drawn: whether the engine reports which tokens could be drawn; that of a CPU can.
 
     Attributes:
         versions: versions of the weights that took part, by verl's count of steps.
@@ -87,12 +89,15 @@ class EnginePolicy:
         stop_ids: list[int],
         engine: str = "vllm",
         context: int | None = None,
+        over_drawn: bool = False,
     ) -> None:
+        self.over_drawn = over_drawn
         self.client = client
         self.engine = engine
         self.context = context
         self.stop_ids = stop_ids
-        self.sampling = {**sampling, "stop_token_ids": stop_ids}
+        asked = {SUPPORT: True} if over_drawn else {}
+        self.sampling = {**sampling, "stop_token_ids": stop_ids, **asked}
         self.request_id = uuid.uuid4().hex
         self.versions: list[int] = []
 
@@ -115,13 +120,17 @@ class EnginePolicy:
             version = output.extra_fields.get(name)
             if version is not None:
                 self.versions.append(version)
-        return to_completion(
+        completion = to_completion(
             output.token_ids,
             output.log_probs,
             self._reason(output, request),
             self.stop_ids,
             request.max_tokens,
         )
+        if self.over_drawn:
+            sets = output.extra_fields.get(SUPPORT)
+            completion.support = sets if completion.token_ids else []
+        return completion
 
     def _reason(self, output: Any, request: Request) -> str | None:
         """Return why the engine stopped.
@@ -143,13 +152,19 @@ class TurnOutput(agent_loop.AgentLoopOutput):
 
     Attributes:
         rm_scores: one number per token of the response.
+        support: of the response, see `gem_verl.support.encode`; None where none is kept.
     """
 
     rm_scores: list[float]
+    support: list[int] | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Return tensors as verl stores them; verl's own would put all reward on the last token."""
-        return super().as_dict() | {"rm_scores": torch.tensor(self.rm_scores)}
+        fields = super().as_dict() | {"rm_scores": torch.tensor(self.rm_scores)}
+        support = fields.pop("support", None)
+        if support is not None:
+            fields[SUPPORT] = torch.tensor(support, dtype=torch.int64)
+        return fields
 
 
 @agent_loop.register("gem")
@@ -164,12 +179,14 @@ class GemAgentLoop(agent_loop.AgentLoopBase):
         pick_task = eval_task if evaluates else train_task
         task = pick_task(factory.recipe, index)
         rollout = self.rollout_config
+        drawn = factory.recipe.sampling.support == "drawn" and not evaluates
         policy = EnginePolicy(
             self.server_manager,
             sampling_params,
             factory.stop_ids,
             rollout.name,
             rollout.max_model_len,
+            drawn,
         )
         try:
             if not evaluates:
@@ -177,7 +194,8 @@ class GemAgentLoop(agent_loop.AgentLoopBase):
             machine = factory(task)
             episode = await play(machine, policy)
             final = _final_state(factory.recipe, machine)
-            return to_native(episode, task, factory.stop_ids, policy.versions, final=final)
+            versions = policy.versions
+            return to_native(episode, task, factory.stop_ids, versions, final=final, drawn=drawn)
         except Exception:
             fault = traceback.format_exc()
             return to_native(Episode("", task.seed), task, factory.stop_ids, [], fault)
@@ -208,6 +226,7 @@ def to_native(
     fault: str | None = None,
     *,
     final: Sequence[int] = (),
+    drawn: bool = False,
 ) -> list[TurnOutput]:
     """Convert an episode.
 
@@ -220,6 +239,7 @@ def to_native(
         final: ids of the state in which a limit cut the episode, see
             `EpisodeMachine.bootstrap_state`. Where they continue the last segment they are in its
             sample, and one more token, for verl's critic values the states *before* tokens.
+        drawn: whether samples have the tokens that could be drawn.
 
     Returns:
         One sample per segment with turns; for an episode without a turn one sample that nothing is
@@ -251,7 +271,17 @@ def to_native(
             "episode": json.dumps(episode.to_dict()) if number == 0 else None,
         }
         samples.append(_sample(episode, segment, added, extra_fields))
+        if drawn:
+            samples[-1].support = _support(segment, len(samples[-1].response_ids), len(added))
     return samples
+
+
+def _support(segment: Segment, length: int, added: int) -> list[int]:
+    """Return the sets of a response of ``length`` tokens, of which the last ``added`` have none."""
+    from gem_verl.support import encode
+
+    whole = segment.support or [None] * len(segment.token_ids)
+    return encode([*whole[len(whole) + added - length :], *[None] * added])
 
 
 def _tail(segment: Segment, final: Sequence[int], token: int) -> list[int]:

@@ -16,6 +16,7 @@ from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 from verl.utils import tensordict_utils
 
 from gem_adapters.run_log import log_evaluation
+from gem_adapters.support import require_support
 from gem_adapters.token_rows import read_labels
 from gem_core.episodes.data import Episode
 from gem_core.episodes.metrics import episode_metrics
@@ -78,6 +79,8 @@ class GemSampler(ReplayBuffer):
             return batch, metrics
         require_step(self.recipe, global_steps, episodes)
         require_healthy(episodes)
+        if self.recipe.sampling.support == "drawn":
+            require_support(episodes)
         self.run_log.begin(episodes)
         self.trainer.logger.logger["gem-core"] = self.run_log
         trained = [bool(mask.any()) for mask in rows["response_mask"].unbind()]

@@ -85,6 +85,16 @@ def save_freq(recipe: Recipe) -> int:
     return recipe.train.save_every or recipe.train.steps
 
 
+DRAWN_PLUGIN = "gem_verl.drawn_plugin"
+"""What workers load where log-probabilities are among the tokens that could be drawn."""
+
+
+def worker_plugin(recipe: Recipe) -> str:
+    """Return the module that verl's workers load."""
+    drawn = recipe.sampling.support == "drawn"
+    return DRAWN_PLUGIN if drawn else "gem_verl.worker_plugin"
+
+
 def engine(recipe: Recipe) -> str:
     """Return the engine, by default ``vllm``; on a CPU, the adapter's stand-in."""
     return "vllm" if recipe.hardware.engine == "default" else recipe.hardware.engine

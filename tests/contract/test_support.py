@@ -6,6 +6,7 @@ its logits to them by code of its own (`gem_parity.reference_batch.cut_off`).
 
 from __future__ import annotations
 
+import re
 from array import array
 
 import pytest
@@ -51,14 +52,22 @@ def test_it_is_refused_by_name(config, tiny):
         config.translate(tiny(*DRAWN, "hardware.device=gpu", "hardware.engine=default"))
 
 
+NATIVE = {
+    "rl2": {"+rollout.train_sampling_params.min_p": 0.5},
+    "trl": {"min_p": 0.5, "repetition_penalty": 0.5, "cache_implementation": "static"},
+}
+"""Native keys that change the set without telling the engine, of trainers that have any."""
+
+
 @pytest.mark.usefixtures("honours")
-@pytest.mark.parametrize("key", ["min_p", "repetition_penalty", "cache_implementation"])
-def test_native_keys_that_change_the_set_are_refused_with_it(config, tiny, trainer_name, key):
-    value = "static" if key == "cache_implementation" else 0.5
-    table = {"trainer": {trainer_name: {key: value}}}
-    config.translate(recipe_from_dict(tiny(*DRAWN[:2]).to_dict() | table))
-    with pytest.raises(RecipeError, match=rf"^trainer\.{trainer_name}\.{key}: .*Leave it out"):
-        config.translate(recipe_from_dict(tiny(*DRAWN).to_dict() | table))
+def test_native_keys_that_change_the_set_are_refused_with_it(config, tiny, trainer_name):
+    for key, value in NATIVE.get(trainer_name, {}).items():
+        table = {"trainer": {trainer_name: {key: value}}}
+        config.translate(recipe_from_dict(tiny(*DRAWN[:2]).to_dict() | table))
+        name = re.escape(key.removeprefix("+"))
+        pattern = rf"^trainer\.{trainer_name}\.{name}: .*Leave it out"
+        with pytest.raises(RecipeError, match=pattern):
+            config.translate(recipe_from_dict(tiny(*DRAWN).to_dict() | table))
 
 
 @pytest.mark.usefixtures("honours")

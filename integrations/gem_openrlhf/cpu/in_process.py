@@ -24,7 +24,6 @@ from openrlhf.trainer.ppo_utils.experience import (  # noqa: E402
 )
 from openrlhf.trainer.ppo_utils.kl_controller import FixedKLController  # noqa: E402
 from openrlhf.trainer.ppo_utils.samples_generator import SamplesGenerator  # noqa: E402
-from openrlhf.trainer.ray.launcher import ReferenceModelActor  # noqa: E402
 from openrlhf.utils import get_strategy  # noqa: E402
 
 from gem_openrlhf.advantages import GemExperienceMaker  # noqa: E402
@@ -32,6 +31,7 @@ from gem_openrlhf.config import flags, render  # noqa: E402
 from gem_openrlhf.cpu.parse import parse  # noqa: E402
 from gem_openrlhf.rollout import to_native  # noqa: E402
 from gem_openrlhf.rows import count_rows, counts_rows  # noqa: E402
+from gem_openrlhf.support import GemReferenceModelActor, restrict  # noqa: E402
 from gem_openrlhf.updates import GemCriticModelActor, GemPolicyModelActor  # noqa: E402
 
 
@@ -65,6 +65,8 @@ class InProcess:
         self.args = parse(render(native))
         if recipe.context.history != "append":
             count_rows(self.args)
+        if recipe.sampling.support == "drawn":
+            restrict(self.args)
         self.strategy = get_strategy(self.args)
         self.steps: list[dict[str, np.ndarray]] = []
         self._make_actors(model_dir)
@@ -92,9 +94,7 @@ class InProcess:
             self.critic = self._actor(GemCriticModelActor, model_dir, updates)
         self.reference: Any = None
         if algorithm.kl_coef:
-            self.reference = self._actor(
-                ReferenceModelActor.__ray_metadata__.modified_class, model_dir
-            )
+            self.reference = self._actor(GemReferenceModelActor, model_dir)
 
     def _actor(self, actor_class: Any, model_dir: str, *arguments: Any) -> Any:
         """Make one of OpenRLHF's actors as a plain object."""

@@ -17,6 +17,7 @@ import torch
 from aiohttp import web
 from transformers import AutoModelForCausalLM
 
+from gem_adapters.support import SUPPORT
 from gem_core.episodes.data import Completion
 from gem_core.policies.engine.asynchronous import AsyncEngine
 from gem_core.policies.engine.engine import Engine as CpuEngine
@@ -75,6 +76,7 @@ class Engine:
                 frozenset(params.stop_token_ids),
                 Sampling(params.temperature, params.top_p, params.top_k),
                 params.sampling_seed,
+                support=bool(body.get(SUPPORT)),
             )
         )
         return web.json_response(_answer(completion))
@@ -121,6 +123,8 @@ def _answer(completion: Completion) -> dict[str, Any]:
     """A completion as sglang returns it (token ids, not text, are what RL2 trains on)."""
     assert completion.logprobs is not None
     pairs = zip(completion.logprobs, completion.token_ids, strict=True)
+    sets = completion.support
+    support = sets and [None if ids is None else list(ids) for ids in sets]
     return {
         "text": "",
         "output_ids": completion.token_ids,
@@ -128,6 +132,7 @@ def _answer(completion: Completion) -> dict[str, Any]:
             "output_token_logprobs": [[logprob, token, None] for logprob, token in pairs],
             "completion_tokens": len(completion.token_ids),
             "finish_reason": {"type": completion.finish_reason.value},
+            SUPPORT: support,
         },
     }
 

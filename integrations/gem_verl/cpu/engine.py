@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from gem_adapters.support import SUPPORT
 from gem_core.errors import GemError
 from gem_core.policies.engine.asynchronous import AsyncEngine
 from gem_core.policies.engine.engine import Engine, EngineRequest
@@ -20,7 +21,7 @@ GATHER_S = 0.01
 """Requests come one by one through Ray: a short wait costs less than small batches."""
 _HONOURED = {
     "logprobs", "max_tokens", "seed", "stop_token_ids", "temperature", "top_k", "top_p",
-    "repetition_penalty",
+    "repetition_penalty", SUPPORT,
 }  # fmt: skip
 
 
@@ -50,6 +51,7 @@ def engine_request(prompt_ids: list[int], sampling_params: dict[str, Any]) -> En
         sampling,
         params.get("seed"),
         bool(params.get("logprobs")),
+        bool(params.get(SUPPORT)),
     )
 
 
@@ -79,7 +81,7 @@ class HFServer:
             token_ids=completion.token_ids,
             log_probs=completion.logprobs,
             stop_reason="completed",
-            extra_fields={"global_steps": self.version},
+            extra_fields={"global_steps": self.version, SUPPORT: completion.support},
         )
 
     async def load_weights(self, weights: dict[str, torch.Tensor], version: int | None) -> None:

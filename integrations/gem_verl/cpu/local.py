@@ -29,6 +29,7 @@ from verl.utils import tensordict_utils as tu
 from verl.workers.utils.padding import response_from_nested, response_to_nested
 
 from gem_adapters.hydra import override
+from gem_adapters.support import SUPPORT
 from gem_core.runs.recipe.recipe import Recipe
 from gem_verl.advantages import require_installed
 from gem_verl.config import payload, translate
@@ -169,8 +170,7 @@ class LocalActor:
     def _row(self, sample: TurnOutput) -> dict[str, torch.Tensor]:
         fields = sample.as_dict()
         row = {key: fields[key] for key in FIELDS}
-        if "rollout_log_probs" in fields:
-            row["rollout_log_probs"] = fields["rollout_log_probs"]
+        row |= {name: fields[name] for name in ("rollout_log_probs", SUPPORT) if name in fields}
         row["input_ids"] = torch.cat([fields["prompts"], fields["responses"]])
         row["position_ids"] = torch.arange(len(row["input_ids"]))
         row["loss_mask"] = row["response_mask"]

@@ -28,7 +28,8 @@ def update(model_dir, overrides, rank=0, ranks=1):
     recipe = load_recipe("guess-the-number-easy", "tiny", keys)
     trainer = InProcess(recipe, model_dir, rank=rank, ranks=ranks)
     history = recipe.context.history
-    episodes = frozen_episodes(recipe.batch.episodes, group_size=2, history=history)
+    drawn = recipe.sampling.support == "drawn"
+    episodes = frozen_episodes(16, group_size=2, history=history, support=drawn)
     if FAILED_FIRST in overrides:
         episodes.sort(key=lambda episode: not episode.stop_reason.failed)
         for place, episode in enumerate(episodes):

@@ -15,6 +15,7 @@ PROGRAM = Path(__file__).with_name("ranks.py")
 SPEC = importlib.util.spec_from_file_location("openrlhf_ranks", PROGRAM)
 RANKS = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(RANKS)
+DRAWN = ("sampling.top_k=20", "sampling.support=drawn", "algorithm.entropy_coef=0.01")
 CASES = {
     "passes": ("batch.micro_batch=2", RANKS.FAILED_FIRST),
     "tokens": ("batch.max_tokens_per_device=160", "limits.max_context_tokens=160"),
@@ -22,6 +23,8 @@ CASES = {
     "kl": ("batch.micro_batch=4", "algorithm.kl_coef=0.1", "algorithm.entropy_coef=0.01"),
     "rows": ("context.history=last", "batch.micro_batch=2", "algorithm.entropy_coef=0.01"),
     "rows, sequences": ("context.history=last", "algorithm.loss_aggregation=sequence"),
+    "drawn": (*DRAWN, "batch.micro_batch=2", "algorithm.kl_coef=0.1"),
+    "drawn, divided": (*DRAWN, "context.history=last", "hardware.sharding=full"),
     "whole": (),
     "divided": ("batch.micro_batch=2", "hardware.sharding=full"),
 }

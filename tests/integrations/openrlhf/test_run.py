@@ -148,8 +148,10 @@ def test_adapters_and_passes_filled_by_tokens(tmp_path):
 def test_critic_and_reference_model(tmp_path):
     path = tmp_path / "run"
     overrides = ["algorithm.estimator=gae", "algorithm.kl_coef=0.1", "algorithm.kl_in=reward"]
-    finish(start(path, "train.steps=2", "limits.max_turns=2", *overrides), path)
+    drawn = ["sampling.top_p=0.8", "sampling.top_k=20", "sampling.support=drawn"]
+    finish(start(path, "train.steps=2", "limits.max_turns=2", *overrides, *drawn), path)
     _, rows = check(path, 2)
+    assert all(row["rollout/logprob_difference"] < 1e-5 for row in rows)
     assert all(row["loss/value"] > 0 for row in rows)
 
 

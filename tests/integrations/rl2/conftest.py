@@ -82,6 +82,12 @@ def serving(engine):
 
 
 @pytest.fixture
+def serve():
+    """``with serve(engine) as url``: an engine with a method ``generate``."""
+    return serving
+
+
+@pytest.fixture
 def engine():
     """``with engine(reply) as (url, bodies)``: a scripted engine and what it was asked."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 from importlib import import_module
@@ -213,6 +214,18 @@ def first_norm(train, failing):
 def test_ranks_have_the_gradient_of_one(train, failing, first_norm, keys):
     _, directory = train("-".join(keys).replace("/", "-"), *ONE_STEP, *failing, *keys)
     assert directory.metrics()[0]["grad_norm"] == pytest.approx(first_norm, rel=1e-5)
+
+
+DRAWN = ("sampling.top_p=0.8", "sampling.top_k=20", "sampling.support=drawn")
+
+
+@pytest.mark.parametrize("parallel", ["tensor", pytest.param("sequence", marks=pytest.mark.slow)])
+def test_a_divided_vocabulary_or_row_keeps_its_sets(train, failing, parallel):
+    """Two ranks divide the logits or the tokens of a row, and sample from one engine each."""
+    keys = ("algorithm.kl_coef=0.1", TWO, f"hardware.{parallel}_parallel=2")
+    (row,) = train(f"drawn-{parallel}", *ONE_STEP, *failing, *DRAWN, *keys)[1].metrics()
+    assert row["rollout/logprob_difference"] < 1e-5 and abs(row["kl"]) < 1e-6
+    assert row["entropy"] < math.log(20)
 
 
 @pytest.mark.slow

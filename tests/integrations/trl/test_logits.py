@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+from gem_adapters.support import keep_mask
 from gem_trl import TRAINER
-from gem_trl.support import compute_restricted, keep_mask
+from gem_trl.support import compute_restricted
 
 TOKENS, HIDDEN, VOCABULARY = 256, 8, 16384
 

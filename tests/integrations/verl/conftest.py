@@ -9,6 +9,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import gem_verl.cpu.local  # noqa: F401
+from gem_adapters.support import SUPPORT
 from gem_core.runs.recipe.load import load_recipe
 from gem_core.training.tiny import model_path
 from gem_verl.config import payload
@@ -117,7 +118,11 @@ def sample_from(model_dir):
         def answer(prompt_ids, sampling_params):
             params = {**sampling_params, "seed": sampling_params["seed"] ^ seed}
             (completion,) = engine.generate([engine_request(prompt_ids, params)])
-            return TokenOutput(token_ids=completion.token_ids, log_probs=completion.logprobs)
+            return TokenOutput(
+                token_ids=completion.token_ids,
+                log_probs=completion.logprobs,
+                extra_fields={SUPPORT: completion.support},
+            )
 
         return answer
 

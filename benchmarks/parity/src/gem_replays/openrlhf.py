@@ -97,9 +97,9 @@ def replay_run(
         experiences = trainer.experiences(batch.episodes, states=states)
         units = _units(trainer)
         places = iter(range(sum(len(experience.sequences) for experience in experiences)))
-        for experience in experiences:  # in task order; OpenRLHF's buffer keeps the labels
+        for experience in experiences:  # in task order; OpenRLHF's buffer keeps the prompts
             own = [next(places) for _ in experience.sequences]
-            experience.labels = [units[n] if n < len(units) else [] for n in own]
+            experience.prompts = [units[n] if n < len(units) else [] for n in own]
         rows = [_traced(e, place) for e in experiences for place in range(len(e.sequences))]
         rows = rows[: len(units)]
         trainer.train(experiences)
@@ -145,7 +145,7 @@ def _record(trainer: Any, order: _Order) -> None:
     step = trainer.training_step
 
     def training_step(experience: Any, *args: Any, **kwargs: Any) -> Any:
-        order.passes.append([unit for units in experience.labels for unit in units])
+        order.passes.append([unit for units in experience.prompts for unit in units])
         if counts_rows(trainer.args):
             number = args[-2]  # before what the loss is divided by
             if trainer.replay_buffer.dynamic_optimizer_step[number]:

@@ -10,12 +10,13 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 import torch.distributed as dist
 
+from gem_adapters.support import require_support
 from gem_core.episodes.data import Episode
 from gem_core.runs.recipe.recipe import Recipe
 from gem_parity.frozen import FrozenBatch
@@ -23,6 +24,9 @@ from gem_parity.recorded import OnStep
 from gem_parity.replay import Replay, Row
 from gem_parity.traits import Traits
 from gem_rl2.cpu import enable
+
+if TYPE_CHECKING:
+    from gem_rl2.support import Sets
 
 TRAITS = Traits(kl_mean="tokens", divided="trained episodes")
 """RL2's KL term is a mean over tokens always. An episode that failed is no row of its batch."""
@@ -40,10 +44,14 @@ def replay(recipe: Recipe, episodes: Sequence[Episode], model_dir: str) -> Repla
     if not dist.is_initialized():
         dist.init_process_group("gloo", rank=0, world_size=1, store=dist.HashStore())
     from gem_rl2.advantages import Advantages
+    from gem_rl2.support import Sets
 
     actor, logged = _actor(recipe, model_dir)
     actor.updates.algorithm = recipe.algorithm
-    tensors, cu_seqs = batch(episodes)
+    if recipe.sampling.support == "drawn":
+        require_support(episodes)
+        actor.sets = Sets()
+    tensors, cu_seqs = batch(episodes, sets=actor.sets)
     Advantages(recipe, episodes)(None, tensors, cu_seqs, 1)
     actor.update(tensors, 1)
     return Replay(_rows(tensors, cu_seqs), logged["actor/loss"][0], actor.gradients)
@@ -70,25 +78,27 @@ def replay_run(
 
 
 def batch(
-    episodes: Sequence[Episode], finals: Sequence[list[int]] | None = None
+    episodes: Sequence[Episode],
+    finals: Sequence[list[int]] | None = None,
+    sets: Sets | None = None,
 ) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
     """What RL2's ``Rollout`` makes of episodes: tensors [rows, tokens], and offsets [E + 1].
 
     Args:
         episodes: as they were played.
         finals: with a critic, the final state of each, see ``EpisodeMachine.bootstrap_state``.
+        sets: keeps the tokens that could be drawn.
     """
     from RL2.datasets import pack_tensor_dicts
-    from RL2.datasets.rl import state_dict_to_tensor_dict
 
-    from gem_rl2.rollout import to_native
+    from gem_rl2.support import to_tensors
 
     ends = finals or [[]] * len(episodes)
     sequences = []
     counts = [0]
     for episode, final in zip(episodes, ends, strict=True):
-        of_episode = to_native(episode, final)
-        sequences += [state_dict_to_tensor_dict(sequence) for sequence in of_episode]
+        of_episode = to_tensors(episode, final, sets)
+        sequences += of_episode
         counts.append(len(of_episode))
     return pack_tensor_dicts(sequences), torch.tensor(counts).cumsum(0)
 

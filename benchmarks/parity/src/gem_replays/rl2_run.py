@@ -26,6 +26,7 @@ from gem_replays.rl2 import batch as pack
 from gem_rl2 import _compat, worker
 from gem_rl2.advantages import Advantages, require_installed
 from gem_rl2.config import native_config
+from gem_rl2.support import Sets
 
 
 def train(
@@ -88,6 +89,7 @@ class Recorded:
         self.on_step = on_step
         self.trainer: Any = None
         self.stopped_at: int | None = None
+        self.sets: Sets | None = None
         self.units_by_tokens: dict[tuple[int, ...], list[Unit]] = {}
         self.minibatches: dict[str, list[list[Unit]]] = {"Actor": [], "Critic": []}
         self.rows: list[TracedRow] = []
@@ -97,7 +99,9 @@ class Recorded:
         batch = self.batches[step - 1]
         critic = needs_critic(self.recipe)
         finals = [machine.bootstrap_state() if critic else [] for machine in batch.machines]
-        tensors, offsets = pack(batch.episodes, finals)
+        if self.sets is not None:
+            self.sets.clear()
+        tensors, offsets = pack(batch.episodes, finals, self.sets)
         self.advantages.episodes = batch.episodes
         for number, episode in enumerate(batch.episodes):
             trained = [segment for segment in episode.segments if any(segment.loss_mask)]

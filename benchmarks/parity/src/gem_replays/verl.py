@@ -13,6 +13,7 @@ import torch
 from msgspec.structs import replace
 from tensordict import TensorDict
 
+from gem_adapters.support import require_support
 from gem_adapters.token_rows import read_labels
 from gem_core.episodes.data import Episode
 from gem_core.runs.recipe.recipe import Recipe
@@ -50,7 +51,10 @@ def replay(recipe: Recipe, episodes: Sequence[Episode], model_dir: str) -> Repla
         algorithm=replace(recipe.algorithm, epochs=1, minibatches=1),
     )
     actor = LocalActor(recipe, model_dir)
-    samples = _samples(episodes)
+    drawn = recipe.sampling.support == "drawn"
+    if drawn:
+        require_support(episodes)
+    samples = _samples(episodes, drawn=drawn)
     batch = actor.prepare(samples)
     gradients: dict[str, np.ndarray] = {}
     step = actor.engine.optimizer_step
@@ -87,25 +91,29 @@ def replay_run(
             states = {}
             if trainer.critic is not None:
                 states = {machine.index: machine.bootstrap_state() for machine in batch.machines}
-            trainer.train(_samples(batch.episodes, states), batch.episodes)
+            drawn = recipe.sampling.support == "drawn"
+            trainer.train(_samples(batch.episodes, states, drawn), batch.episodes)
             on_step(done, trainer.trace())
 
 
 def _samples(
-    episodes: Sequence[Episode], states: Mapping[int, list[int]] | None = None
+    episodes: Sequence[Episode],
+    states: Mapping[int, list[int]] | None = None,
+    drawn: bool = False,
 ) -> list[TurnOutput]:
     """Return verl's samples of ``episodes``, in task order.
 
     Args:
         episodes: frozen.
         states: by number of the episode, the state in which a limit cut it.
+        drawn: whether samples have the tokens that could be drawn.
     """
     envs = sorted({episode.env_id for episode in episodes})
     samples = []
     for episode in episodes:
         task = Task(episode.index, envs.index(episode.env_id), episode.seed or 0, episode.group)
         final = (states or {}).get(episode.index, [])
-        samples += to_native(episode, task, [1], [], final=final)
+        samples += to_native(episode, task, [1], [], final=final, drawn=drawn)
     return sorted(samples, key=_episode)
 
 

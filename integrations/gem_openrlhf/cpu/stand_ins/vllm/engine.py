@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from gem_adapters.support import SUPPORT
 from gem_core.policies.engine.asynchronous import AsyncEngine
 from gem_core.policies.engine.engine import Engine, EngineRequest
 from gem_core.policies.engine.sampling import Sampling
@@ -68,6 +69,7 @@ class AsyncLLMEngine:
                 Sampling(params.temperature, params.top_p, params.top_k),
                 params.seed,
                 params.logprobs is not None,
+                support=bool((params.extra_args or {}).get(SUPPORT)),
             )
         )
         ids = completion.token_ids
@@ -76,7 +78,9 @@ class AsyncLLMEngine:
             pairs = zip(ids, completion.logprobs, strict=True)
             tables = [{token: Logprob(number)} for token, number in pairs]
         text = self.tokenizer.decode(ids, skip_special_tokens=params.skip_special_tokens)
-        output = CompletionOutput(text, ids, tables, completion.finish_reason.value)
+        output = CompletionOutput(
+            text, ids, tables, completion.finish_reason.value, completion.support
+        )
         yield RequestOutput(request_id, [output])
 
     async def collective_rpc(self, method: str, args: Sequence[Any] = ()) -> list[Any]:

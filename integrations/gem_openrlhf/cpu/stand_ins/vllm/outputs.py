@@ -1,9 +1,11 @@
-"""The plain records of vLLM that OpenRLHF reads and writes."""
+"""The plain records of vLLM that OpenRLHF reads and writes, and which tokens could be drawn."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any
+
+from gem_core.episodes.data import Support
 
 
 @dataclass
@@ -20,6 +22,7 @@ class SamplingParams:
     skip_special_tokens: bool = True
     logprobs: int | None = None
     seed: int | None = None
+    extra_args: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
         if self.max_tokens is not None and self.max_tokens < 1:
@@ -41,6 +44,7 @@ class CompletionOutput:
     token_ids: list[int]
     logprobs: list[dict[int, Logprob]] | None
     finish_reason: str
+    support: Support | None = None
 
 
 @dataclass
