@@ -135,6 +135,11 @@ def _refuse(recipe: Recipe, newer: bool) -> None:
     refuse_native(recipe, "rl2", NATIVE_OWNED if newer == NEWER else native_owned(newer))
     if newer == NEWER:
         refuse_unknown(recipe, "rl2", native_keys())
+    _refuse_sampling_keys(recipe, newer)
+
+
+def _refuse_sampling_keys(recipe: Recipe, newer: bool) -> None:
+    """Refuse native keys of the engine that change probabilities which the loss must know."""
     table = "rollout.train.sampling_params." if newer else f"{TRAIN}."
     given = map(bare, native_table(recipe, "rl2"))
     sampling = [key for key in given if key.startswith(table)]

@@ -18,7 +18,7 @@ from aiohttp import web
 from transformers import AutoModelForCausalLM
 
 from gem_adapters.support import SUPPORT
-from gem_core.episodes.data import Completion
+from gem_core.episodes.data import Completion, Support
 from gem_core.policies.engine.asynchronous import AsyncEngine
 from gem_core.policies.engine.engine import Engine as CpuEngine
 from gem_core.policies.engine.engine import EngineRequest
@@ -123,8 +123,6 @@ def _answer(completion: Completion) -> dict[str, Any]:
     """A completion as sglang returns it (token ids, not text, are what RL2 trains on)."""
     assert completion.logprobs is not None
     pairs = zip(completion.logprobs, completion.token_ids, strict=True)
-    sets = completion.support
-    support = sets and [None if ids is None else list(ids) for ids in sets]
     return {
         "text": "",
         "output_ids": completion.token_ids,
@@ -132,9 +130,16 @@ def _answer(completion: Completion) -> dict[str, Any]:
             "output_token_logprobs": [[logprob, token, None] for logprob, token in pairs],
             "completion_tokens": len(completion.token_ids),
             "finish_reason": {"type": completion.finish_reason.value},
-            SUPPORT: support,
+            SUPPORT: _as_lists(completion.support),
         },
     }
+
+
+def _as_lists(support: Support | None) -> list[list[int] | None] | None:
+    """Return the sets as JSON has them."""
+    if support is None:
+        return None
+    return [None if ids is None else list(ids) for ids in support]
 
 
 def main(arguments: Sequence[str]) -> None:
