@@ -93,7 +93,7 @@ TABLE = KeyTable(
     refused("algorithm.entropy_coef", "Oat computes the entropy without a gradient; set it to 0."),
     refused(
         "sampling.support",
-        "its log-probabilities are over all tokens; leave it 'all', or take TRL on a CPU.",
+        "its log-probabilities are over all tokens; leave it 'all', or take another trainer.",
     ),
     refused(
         "hardware.nodes",

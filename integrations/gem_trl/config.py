@@ -130,9 +130,9 @@ def _check_values(recipe: Recipe) -> None:
         (
             "sampling.support hardware.device hardware.engine",
             recipe.sampling.support == "drawn" and not reports_support(recipe),
-            "which tokens could be drawn is reported by gem-core's engine (device = 'cpu') and by "
+            'which tokens could be drawn is reported by gem-core\'s engine (device = "cpu") and by '
             "vLLM inside the trainer, on one GPU, with sampling.top_k; use one of them, or "
-            "support = 'all'",
+            'support = "all"',
         ),
         (
             "hardware.sharding",

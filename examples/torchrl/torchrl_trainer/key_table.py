@@ -85,7 +85,7 @@ TABLE = KeyTable(
     refused("model.lora.targets", "the adapter trains all weights; leave it out."),
     refused(
         "sampling.support",
-        "its log-probabilities are over all tokens; leave it 'all', or take TRL on a CPU.",
+        "its log-probabilities are over all tokens; leave it 'all', or take another trainer.",
     ),
     refused("batch.micro_batch", "a minibatch is one forward pass; raise algorithm.minibatches."),
     refused("batch.max_tokens_per_device", "a minibatch is one forward pass; leave it out."),

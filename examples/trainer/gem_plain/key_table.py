@@ -44,7 +44,7 @@ TABLE = KeyTable(
     refused("algorithm.rollout_cap", "it has no algorithm.rollout_correction; leave it out."),
     refused(
         "sampling.support",
-        "its log-probabilities are over all tokens; leave it 'all', or take TRL on a CPU.",
+        "its log-probabilities are over all tokens; leave it 'all', or take another trainer.",
     ),
     refused("batch.micro_batch", "a minibatch is one forward pass; raise algorithm.minibatches."),
     refused("batch.max_tokens_per_device", "a minibatch is one forward pass; leave it out."),
