@@ -136,18 +136,8 @@ def test_resume_continues_at_the_next_task(plain, tmp_path):
     assert (copy.model / "config.json").exists()
 
 
-def test_two_ranks(train):
-    recipe, directory = train("ranks", "hardware.gpus_per_node=2", "algorithm.minibatches=2")
-    assert [row["step"] for row in directory.metrics()] == [1, 2, 3]
-    trained = AutoModelForCausalLM.from_pretrained(directory.model).state_dict()
-    before = AutoModelForCausalLM.from_pretrained(model_path(recipe)).state_dict()
-    assert all(not torch.equal(weight, before[name]) for name, weight in trained.items())
-    shards = {path.name for path in (directory.checkpoints / "step3").iterdir()}
-    assert {"__0_0.distcp", "__1_0.distcp"} <= shards
-    assert children(directory.path) == []
-
-
-ONE_STEP = ("train.steps=1", "algorithm.minibatches=1", "algorithm.epochs=1")
+MINIBATCHES = ("algorithm.minibatches=2", "algorithm.epochs=1")
+ONE_STEP = ("train.steps=1", *MINIBATCHES)
 TWO = "hardware.gpus_per_node=2"
 
 
@@ -172,8 +162,12 @@ gem_core.register("failing:Guess-v0", "failing_guess:Failing", max_number=10)
 
 
 @pytest.fixture(scope="module")
-def failing(tmp_path_factory):
-    """The keys of an environment in which every fourth episode fails, in all processes."""
+def failing(tiny, tmp_path_factory):
+    """The keys of an environment in which every fourth episode fails, in all processes.
+
+    The model has learned the answer format: where no answer has it, all rewards are the same and
+    the gradient is zero.
+    """
     folder = tmp_path_factory.mktemp("packages")
     (folder / "failing_guess.py").write_text(FAILING)
     (folder / "sitecustomize.py").write_text("import failing_guess\n")
@@ -181,21 +175,34 @@ def failing(tmp_path_factory):
         patch.setenv("PYTHONPATH", str(folder))
         patch.syspath_prepend(str(folder))
         import_module("failing_guess")
-        yield ("env=[{id='failing:Guess-v0'}]", "model.tiny.warm_start_steps=0")
+        yield ("env=[{id='failing:Guess-v0'}]", f"model.path={model_path(tiny())}")
 
 
 @pytest.fixture(scope="module")
 def first_norm(train, failing):
-    """The first gradient norm of one rank; the episodes differ in length, and some have failed."""
+    """The gradient norm of a step of one rank; episodes differ in length, and some have failed."""
     (row,) = train("one", *ONE_STEP, *failing)[1].metrics()
-    assert row["stop/env_error"] == 0.25
+    assert row["stop/env_error"] == 0.25 and row["grad_norm"] > 0.01
     return row["grad_norm"]
+
+
+def test_two_ranks(train, failing, first_norm):
+    """Three steps in which each rank has a part of the weights; the first is that of one rank."""
+    recipe, directory = train("ranks", TWO, *MINIBATCHES, *failing)
+    rows = directory.metrics()
+    assert [row["step"] for row in rows] == [1, 2, 3]
+    assert rows[0]["grad_norm"] == pytest.approx(first_norm, rel=1e-5)
+    trained = AutoModelForCausalLM.from_pretrained(directory.model).state_dict()
+    before = AutoModelForCausalLM.from_pretrained(recipe.model.path).state_dict()
+    assert all(not torch.equal(weight, before[name]) for name, weight in trained.items())
+    shards = {path.name for path in (directory.checkpoints / "step3").iterdir()}
+    assert {"__0_0.distcp", "__1_0.distcp"} <= shards
+    assert children(directory.path) == []
 
 
 @pytest.mark.parametrize(
     "keys",
     [
-        pytest.param((TWO,), id="weights"),
         pytest.param((TWO, "hardware.sequence_parallel=2"), id="sequences"),
         pytest.param((TWO, "trainer.rl2.actor.ddp_size=2"), id="a copy on each"),
         pytest.param((TWO, "hardware.tensor_parallel=2"), id="tensors"),

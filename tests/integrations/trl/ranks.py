@@ -301,7 +301,7 @@ def main(out, model, *modes):
     tokenizer = AutoTokenizer.from_pretrained(model)
     for mode in modes:
         folder = Path(out) / mode
-        folder.mkdir(exist_ok=True)  # by the first rank that is here
+        folder.mkdir(exist_ok=True)  # by the first rank
         make = partial(make_trainer, model, tokenizer, folder / "checkpoints")
         result = result_of(mode, make, folder)
         (folder / f"{os.environ['RANK']}.json").write_text(json.dumps(result))
