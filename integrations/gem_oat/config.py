@@ -101,6 +101,7 @@ def _check_values(recipe: Recipe) -> None:
     real_vllm = "vllm" in values.real_parts()
     most = recipe.batch.max_tokens_per_device
     fused = native.get("use_fused_lm_head") and recipe.batch.micro_batch != 1
+    drawn = recipe.sampling.support == "drawn"
     checks = [
         (
             "algorithm.clip_low algorithm.clip_high",
@@ -124,6 +125,17 @@ def _check_values(recipe: Recipe) -> None:
             f"groups stay whole: episodes / group_size must be a multiple of {hardware.gpus} GPUs",
         ),
         ("batch.micro_batch", fused, FUSED),
+        (
+            "sampling.support hardware.device hardware.engine",
+            drawn and (gpu or real_vllm),
+            'vLLM 0.8\'s answer does not say which tokens could be drawn; use support = "all", or '
+            'device = "cpu", where gem-core\'s engine does',
+        ),
+        (
+            "sampling.support",
+            drawn and native.get("use_fused_lm_head"),
+            "Oat's fused LM head makes no logits to restrict; leave use_fused_lm_head off",
+        ),
         (
             "batch.max_tokens_per_device limits.max_context_tokens",
             most and most < (recipe.limits.max_context_tokens or 0),

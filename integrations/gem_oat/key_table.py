@@ -72,7 +72,9 @@ TABLE = KeyTable(
         "on GPUs, as gem-llm's own script: room for the caches of the histories",
         keys="hardware.device",
     ),
-    default("use_fused_lm_head", values.takes_fused_head, keys="batch.micro_batch"),
+    default(
+        "use_fused_lm_head", values.takes_fused_head, keys="batch.micro_batch sampling.support"
+    ),
     default("master_addr", "127.0.0.1", _ONE_MACHINE),
     applied(
         "algorithm.estimator algorithm.options algorithm.gamma algorithm.lam",
@@ -88,13 +90,13 @@ TABLE = KeyTable(
     applied("batch.max_tokens_per_device", "the learner packs rows into forward passes"),
     applied("eval.every eval.inside_episodes", "the adapter plays the evaluation"),
     applied("train.steps train.save_every train.save_minutes", "the learner's loop"),
+    applied(
+        "sampling.support",
+        "on a CPU logits are restricted to the tokens that could be drawn (`support.py`)",
+    ),
     applied("train.log_episodes", "the adapter writes the run directory"),
     applied("hardware.engine", "the launcher: Oat's vLLM, or the CPU backend"),
     refused("algorithm.entropy_coef", "Oat computes the entropy without a gradient; set it to 0."),
-    refused(
-        "sampling.support",
-        "its log-probabilities are over all tokens; leave it 'all', or take another trainer.",
-    ),
     refused(
         "hardware.nodes",
         "a command on a second machine would find the run directory in use; use one machine with "

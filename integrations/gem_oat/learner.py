@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
 import oat.learners.rl
@@ -16,6 +18,7 @@ from oat.utils.data import TransitionDataset
 from gem_adapters.lora import merged, save_merged_model
 from gem_adapters.loss_checks import require_finite
 from gem_adapters.run_log import log_evaluation
+from gem_adapters.support import require_support
 from gem_adapters.updates import updates_were_finite
 from gem_core.episodes.data import Episode
 from gem_core.errors import GemError
@@ -29,6 +32,7 @@ from gem_oat.loss import TurnLoss
 from gem_oat.metrics import RunLog
 from gem_oat.nodes import stop_on_failure
 from gem_oat.rollout import RowData, pad_rows
+from gem_oat.support import over_drawn
 from gem_oat.updates import Updates
 
 _compat.check_private_signatures()
@@ -123,6 +127,8 @@ class GemLearner(GemAdvantages):
     def process_feedback_data(self, data_list: list[RowData]) -> None:
         """Make this step's rows the whole buffer, filled up so that every minibatch is equal."""
         self.episodes = [episode for data in data_list for episode in data.episodes]
+        if self._over_drawn:
+            require_support(self.episodes)
         minibatches = self.recipe.algorithm.minibatches
         most_rows = int(self.strategy.all_reduce(len(data_list), op="max"))
         whole = _divide_up(most_rows, minibatches)
@@ -177,15 +183,32 @@ class GemLearner(GemAdvantages):
 
     def get_batch_logps(self, *args: Any, **kwargs: Any) -> tuple[torch.Tensor, Any]:
         """Oat's log-probabilities; only a policy update asks for the entropy with them."""
-        logps, entropy = super().get_batch_logps(*args, **kwargs)
+        score, model, ids = super().get_batch_logps, kwargs["model"], kwargs["input_ids"]
         if kwargs.get("compute_entropy"):
             require_installed(self)
-            places = self.loss.enter(kwargs["input_ids"])
+            places = self.loss.enter(ids)
+            with self._restricted(model, places.tolist(), ids):
+                logps, entropy = score(*args, **kwargs)
             self.updates.add(places, logps, entropy, self.turn_advantages)
         else:  # before the updates, row by row in the order of the batch
-            of_policy = kwargs["model"] is self.model
-            (self.updates.old if of_policy else self.updates.initial).extend(logps.detach())
+            done = self.updates.old if model is self.model else self.updates.initial
+            with self._restricted(model, range(len(done), len(done) + len(ids)), ids):
+                logps, entropy = score(*args, **kwargs)
+            done.extend(logps.detach())
         return logps, entropy
+
+    @property
+    def _over_drawn(self) -> bool:
+        """Whether log-probabilities are among the tokens that could be drawn."""
+        return self.recipe.sampling.support == "drawn"
+
+    def _restricted(
+        self, model: Any, places: Iterable[int], ids: torch.Tensor
+    ) -> AbstractContextManager[None]:
+        """Restrict a pass of the rows at these places of the batch, where the recipe says so."""
+        if not self._over_drawn:
+            return nullcontext()
+        return over_drawn(model, [self.segments[place] for place in places], ids)
 
     def _note_update(self, model: Any, **kwargs: Any) -> Any:
         """Oat's norm of the gradient, which it asks for before every step of the policy."""

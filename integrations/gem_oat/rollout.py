@@ -13,6 +13,7 @@ from msgspec.structs import asdict
 from oat.algorithms.ppo import PPOActor
 from oat.types import TransitionData
 
+from gem_adapters.support import SUPPORT
 from gem_adapters.vllm_steps import StepPolicy
 from gem_core.env.blocking import never_blocks
 from gem_core.episodes.data import Completion, Episode
@@ -89,11 +90,13 @@ class EnginePolicy:
         engine: a ``vllm.LLM``.
         stop_ids: token ids that end an action.
         sampling: further fields of ``vllm.SamplingParams``, such as the temperature.
+        over_drawn: whether the engine reports which tokens could be drawn; that of a CPU can.
     """
 
     engine: Any
     stop_ids: Sequence[int]
     sampling: dict[str, Any]
+    over_drawn: bool = False
 
     def play(self, machines: Sequence[EpisodeMachine]) -> list[Episode]:
         """Play ``machines`` to their ends.
@@ -115,13 +118,21 @@ class EnginePolicy:
             use_tqdm=False,
         )
         return [
-            vllm_completion(output.outputs[0], self.stop_ids, request.max_tokens)
+            self._completion(output.outputs[0], request)
             for output, request in zip(outputs, requests, strict=True)
         ]
 
+    def _completion(self, answer: Any, request: Request) -> Completion:
+        completion = vllm_completion(answer, self.stop_ids, request.max_tokens)
+        if self.over_drawn:
+            completion.support = answer.support if completion.token_ids else []
+        return completion
+
     def _sampling_params(self, request: Request) -> Any:
+        asked = {"extra_args": {SUPPORT: True}} if self.over_drawn else {}
         return vllm.SamplingParams(
             **self.sampling,
+            **asked,
             stop_token_ids=self.stop_ids,
             logprobs=0,  # of the sampled token alone
             max_tokens=request.max_tokens,
@@ -157,6 +168,7 @@ class GemActor(PPOActor):
             self.llm,
             self.factory.stop_ids,
             sampling={name: drawn_by[name] for name in ("temperature", "top_p", "top_k")},
+            over_drawn=self.recipe.sampling.support == "drawn",
         )
 
     def step(
@@ -187,7 +199,8 @@ class GemActor(PPOActor):
             indices: of the evaluation tasks.
         """
         own = {"temperature": self.recipe.eval.temperature, "top_p": self.recipe.eval_top_p}
-        policy = replace(self.policy, sampling={**self.policy.sampling, **own})
+        sampling = {**self.policy.sampling, **own}
+        policy = replace(self.policy, sampling=sampling, over_drawn=False)
         machines = self.play([eval_task(self.recipe, index) for index in indices], policy)
         return self.ipc_client.serialize_ipc([machine.episode for machine in machines])
 

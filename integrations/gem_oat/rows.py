@@ -13,7 +13,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from gem_adapters.token_rows import RowLabel
-from gem_core.episodes.data import Episode
+from gem_core.episodes.data import Episode, Support
 from gem_core.errors import GemError
 
 
@@ -32,6 +32,7 @@ class Row(NamedTuple):
         prompt: token ids before the action.
         response: token ids of the action; one legal id where there is none.
         logprobs: sampling log-probability of each of them.
+        support: the tokens that could be drawn in the place of each; empty where none were kept.
         texts: what the environment showed and the action, for logs.
     """
 
@@ -46,6 +47,7 @@ class Row(NamedTuple):
     prompt: Sequence[int] = (0,)
     response: Sequence[int] = (0,)
     logprobs: Sequence[float] = (0.0,)
+    support: Support = []  # noqa: RUF012 - never changed
     texts: tuple[str, str] = ("", "")
 
     @property
@@ -151,6 +153,7 @@ def turn_rows(episode: Episode, number: int, env: int) -> list[Row]:
             prompt=segment.token_ids[:start],
             response=segment.token_ids[start:end],
             logprobs=segment.logprobs[start:end],
+            support=(segment.support or [])[start:end],
             texts=(turn.observation, turn.action),
         )
         rows.append(row)

@@ -43,8 +43,11 @@ def takes_flash_attention(recipe: Recipe) -> bool:
 
 
 def takes_fused_head(recipe: Recipe) -> bool:
-    """Return whether a forward pass has one row: with more, the fused head has no gradient."""
-    return recipe.batch.micro_batch == 1
+    """Return whether a pass has one row, over all tokens: else the fused head cannot be taken.
+
+    With several rows it has no gradient, and it makes no logits that could be restricted.
+    """
+    return recipe.batch.micro_batch == 1 and recipe.sampling.support == "all"
 
 
 def lora_alpha(recipe: Recipe) -> int:

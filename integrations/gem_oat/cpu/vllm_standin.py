@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import torch
 import transformers
 
-from gem_core.episodes.data import Completion
+from gem_adapters.support import SUPPORT
+from gem_core.episodes.data import Completion, Support
 from gem_core.policies.engine.engine import Engine, EngineRequest
 from gem_core.policies.engine.sampling import Sampling
 
@@ -29,6 +30,7 @@ class SamplingParams:
     logprobs: int | None = None
     seed: int | None = None
     stop_token_ids: Sequence[int] = ()
+    extra_args: dict[str, Any] | None = None
 
 
 class LoRARequest:
@@ -42,12 +44,16 @@ class Logprob(NamedTuple):
 
 
 class CompletionOutput(NamedTuple):
-    """One completion; ``token_ids`` includes the stop token, as vLLM's does."""
+    """One completion; ``token_ids`` includes the stop token, as vLLM's does.
+
+    ``support`` has the tokens that could be drawn, where they were asked for.
+    """
 
     text: str
     token_ids: tuple[int, ...]
     logprobs: list[dict[int, Logprob]] | None
     finish_reason: str
+    support: Support | None
 
 
 class RequestOutput(NamedTuple):
@@ -112,6 +118,7 @@ class LLM:
                 Sampling(params.temperature, params.top_p, params.top_k),
                 params.seed,
                 params.logprobs is not None,
+                support=bool((params.extra_args or {}).get(SUPPORT)),
             )
             for prompt, params in zip(prompt_token_ids, sampling_params, strict=True)
         ]
@@ -132,6 +139,7 @@ class LLM:
             token_ids=tuple(ids),
             logprobs=tables,
             finish_reason=completion.finish_reason.value,
+            support=completion.support,
         )
 
 

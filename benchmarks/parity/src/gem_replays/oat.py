@@ -82,6 +82,7 @@ def _rows_of(recipe: Recipe, batch: FrozenBatch) -> list[Any]:
         episode = machine.episode
         state = machine.bootstrap_state() if critic else []
         data += to_native(episode, episode.index, env_ids.index(episode.env_id), state)
+    data[0].episodes = [machine.episode for machine in batch.machines]
     return data
 
 
@@ -197,6 +198,7 @@ def _feed(learner: Any, episodes: Sequence[Episode]) -> None:
     data = []
     for number, episode in enumerate(episodes):
         data += to_native(episode, number, env_ids.index(episode.env_id))
+    data[0].episodes = list(episodes)
     learner.process_feedback_data(data)
 
 
