@@ -121,6 +121,15 @@ EXPERIMENTS = (
         "OpenRLHF and verl on the other).",
         label="history compact",
     ),
+    Experiment(
+        "drawn",
+        "guess-the-number-easy",
+        12,
+        ("sampling.top_p=0.8", "sampling.top_k=20", "sampling.support=drawn"),
+        "The least likely tokens are cut off, and log-probabilities are among those that could be "
+        "drawn in each place.",
+        label="top-p 0.8 and top-k 20",
+    ),
 )
 CONTROL_STEPS = 6
 CONTROLS = {
