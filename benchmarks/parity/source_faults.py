@@ -123,8 +123,8 @@ STOPS = tuple(
         (
             "verl",
             "integrations/gem_verl/rollout.py",
-            '"stop_token_ids": stop_ids}',
-            '"stop_token_ids": stop_ids[:1]}',
+            '"stop_token_ids": stop_ids, **asked}',
+            '"stop_token_ids": stop_ids[:1], **asked}',
         ),
         (
             "oat",

@@ -168,6 +168,11 @@ EXPECTED = {
         f"{ROLLOUT}.top_k": r.sampling.top_k,
         f"{ROLLOUT}.val_kwargs.top_k": r.sampling.top_k,
     },
+    "sampling.support": lambda r: {
+        "actor_rollout_ref.model.external_lib": (
+            "gem_verl.drawn_plugin" if r.sampling.support == "drawn" else "gem_verl.worker_plugin"
+        )
+    },
     "eval.every": lambda r: {"trainer.test_freq": r.eval.every or -1},
     "eval.top_p": lambda r: {f"{ROLLOUT}.val_kwargs.top_p": r.eval.top_p or r.sampling.top_p},
     "eval.temperature": lambda r: {
