@@ -186,8 +186,9 @@ def to_native(episode: Episode, final: Sequence[int] = ()) -> list[dict[str, lis
             `EpisodeMachine.bootstrap_state`; for a critic it is one more sequence, without actions.
 
     Returns:
-        ``states``, ``actions``, ``action_mask``, ``logps``, ``rewards`` and `SUPPORT` per sequence,
-        one entry per token; the reward of a turn is on its last token.
+        ``states``, ``actions``, ``action_mask``, ``logps`` and ``rewards`` per sequence, and
+        `SUPPORT` where the engine reported it, one entry per token; the reward of a turn is on its
+        last token.
 
     Raises:
         GemError: an action has no token before it, which RL2 and its turns need.
@@ -208,5 +209,5 @@ def _state_dict(episode: Episode, segment: Segment) -> dict[str, list[Any]]:
         "action_mask": segment.loss_mask,
         "logps": segment.logprobs or [0.0] * len(segment.token_ids),
         "rewards": token_rewards(episode, segment),
-        SUPPORT: segment.support or [None] * len(segment.token_ids),
+        **({SUPPORT: segment.support} if segment.support is not None else {}),
     }

@@ -70,7 +70,8 @@ def to_tensors(
     for sequence in to_native(episode, final):
         tensors = state_dict_to_tensor_dict(sequence)
         if sets is not None:
-            numbers = sets.add(sequence[SUPPORT], sequence["action_mask"])
+            mask = sequence["action_mask"]
+            numbers = sets.add(sequence.get(SUPPORT, [None] * len(mask)), mask)
             tensors[NUMBERS] = torch.LongTensor(numbers[1:])
         rows.append(tensors)
     return rows
