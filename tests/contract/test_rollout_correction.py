@@ -57,10 +57,8 @@ def test_each_token_is_weighted_by_its_truncated_ratio(package, tiny, model_dir,
     assert compare(plain.gradients, expected.gradients)[1] > 10  # by default there is no weight
 
 
-def test_the_weights_are_among_the_tokens_that_could_be_drawn(package, config, tiny, model_dir):
+def test_the_weights_are_among_the_tokens_that_could_be_drawn(package, tiny, model_dir):
     """The sets hold about twenty tokens, so that weights are about ten times as large."""
-    if "sampling.support" in config.REFUSED:
-        pytest.skip("refused by name")
     adapter = load_replay(package.removeprefix("gem_"))
     model = AutoModelForCausalLM.from_pretrained(model_dir).float()
     recipe = tiny(*SETTINGS, *DRAWN, TIS[0], "algorithm.rollout_cap=0.1")
@@ -90,11 +88,7 @@ def test_a_correction_is_refused_where_the_engine_samples_from_a_part(config, ti
     with pytest.raises(RecipeError, match=rf"^{re.escape(name)}.*rollout_correction"):
         config.translate(tiny(key, *TIS))
     config.translate(tiny(key))
-    if "sampling.support" in config.REFUSED:
-        with pytest.raises(RecipeError, match=r"cannot honour sampling\.support"):
-            config.translate(tiny(key, "sampling.support=drawn", *TIS))
-    else:
-        config.translate(tiny(key, "sampling.support=drawn", *TIS))
+    config.translate(tiny(key, "sampling.support=drawn", *TIS))
     config.translate(tiny(*TIS, "sampling.top_p=1", "sampling.top_k=-1"))
 
 

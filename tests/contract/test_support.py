@@ -29,24 +29,13 @@ SETTINGS = ("batch.episodes=16", "batch.group_size=2", "algorithm.epochs=1")
 STEPS = 3
 
 
-@pytest.fixture
-def honours(config):
-    """Skip where the trainer refuses the key, which `test_it_is_refused_by_name` looks at."""
-    if "sampling.support" in config.REFUSED:
-        pytest.skip("refused by name")
-
-
 def batch(several=False):
     history = "window" if several else "append"
     return frozen_episodes(16, group_size=2, support=True, history=history)
 
 
-def test_it_is_refused_by_name(config, tiny):
+def test_an_engine_that_reports_no_sets_is_refused(config, tiny):
     config.translate(tiny(*DRAWN[:2], "sampling.support=all"))
-    if "sampling.support" in config.REFUSED:
-        with pytest.raises(RecipeError, match=r"sampling\.support = 'drawn': .*leave it 'all'"):
-            config.translate(tiny(*DRAWN))
-        return
     config.translate(tiny(*DRAWN))
     with pytest.raises(RecipeError, match=r"sampling\.support = 'drawn' .*device = \"cpu\""):
         # With a top-k vLLM reports the sets, in TRL.
@@ -61,7 +50,6 @@ NATIVE = {
 """Native keys that change the set without telling the engine, of trainers that have any."""
 
 
-@pytest.mark.usefixtures("honours")
 def test_native_keys_that_change_the_set_are_refused_with_it(config, tiny, trainer_name):
     for key, value in NATIVE.get(trainer_name, {}).items():
         table = {"trainer": {trainer_name: {key: value}}}
@@ -72,7 +60,6 @@ def test_native_keys_that_change_the_set_are_refused_with_it(config, tiny, train
             config.translate(recipe_from_dict(tiny(*DRAWN).to_dict() | table))
 
 
-@pytest.mark.usefixtures("honours")
 @pytest.mark.parametrize("several", [False, True])
 def test_the_first_gradient_is_that_over_the_set(tiny, model_dir, package, several):
     adapter = load_replay(package.removeprefix("gem_"))
@@ -88,7 +75,6 @@ def test_the_first_gradient_is_that_over_the_set(tiny, model_dir, package, sever
     assert compare(plain.gradients, expected.gradients)[0] < 0.99  # another policy's gradient
 
 
-@pytest.mark.usefixtures("honours")
 @pytest.mark.parametrize("name", ["rebn", "ppo", "micro-batch 1"])
 def test_weights_after_every_step(config, refused, model_dir, package, name):
     """With clip, KL term, entropy bonus, three epochs of two minibatches."""
@@ -109,7 +95,6 @@ def without_the_token(segment):
     segment.support[place] = array("i", [segment.token_ids[place] + 1])
 
 
-@pytest.mark.usefixtures("honours")
 @pytest.mark.parametrize(
     ("damage", "message"),
     [(missing, "did not report which tokens"), (without_the_token, "is not among those")],
