@@ -56,7 +56,7 @@ def gae(given):
     return np.array(advantages)
 
 
-@pytest.mark.slow("openrlhf", "rl2", "verl")
+@pytest.mark.slow("oat", "openrlhf", "rl2", "verl")
 def test_an_estimator_that_needs_values_trains_with_a_critic(stranger, train):
     keys = [f"algorithm.gamma={GAMMA}", f"algorithm.lam={LAM}"]
     status, output, run = train("run", "algorithm.estimator=my_gae", *keys)

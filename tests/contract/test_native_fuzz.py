@@ -21,7 +21,7 @@ from gem_core.runs.recipe.load import load_recipe, recipe_from_dict
 from gem_core.runs.recipe.recipe import Recipe, get_key
 
 HERE = Path(__file__).parent
-RECIPES = 700
+RECIPES = 400
 SPECIAL = (
     ("train.save_every=0",),
     ("eval.every=7",),
@@ -201,8 +201,11 @@ def test_native_keys_that_are_free_are_seen_and_change_no_other(
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_every_cell_of_the_suite_is_accepted(native, trainer_name, algorithm):
-    """The 24 baselines with every profile, in the trainer's own configuration."""
-    for profile in shipped("profiles"):
+    """The baselines with every profile, in the trainer's own configuration.
+
+    What an estimator needs depends on its own keys alone: the others have a CPU and a GPU profile.
+    """
+    for profile in shipped("profiles") if algorithm == "rebn" else ("tiny", "paper"):
         for baseline in shipped("baselines"):
             check(native, Cell(baseline, trainer_name, algorithm, 0).recipe(profile))
 

@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PLUGIN = ROOT / "examples" / "plugin"
 
 
-@pytest.mark.slow("openrlhf", "rl2", "verl")
+@pytest.mark.slow("oat", "openrlhf", "rl2", "verl")
 def test_two_steps_with_everything_that_the_package_has(train, tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", install_plugin(PLUGIN, tmp_path / "site"))
     keys = ["batch.episodes=32", "model.tiny.warm_start_steps=40"]

@@ -99,7 +99,7 @@ def test_a_run_repeats_to_the_digit_and_plays_what_every_trainer_plays(
     assert_tools_are_recorded_and_counted(first)
 
 
-@pytest.mark.slow("openrlhf", "rl2", "verl")
+@pytest.mark.slow("oat", "openrlhf", "rl2", "verl")
 def test_environments_behind_a_server_play_what_those_in_the_core_play(train, serve):
     """A server plays environments without tools, so this is a run of its own."""
     server = serve()

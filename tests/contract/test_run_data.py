@@ -41,7 +41,7 @@ if __name__ == "__main__":
 """Records the data of a run, replaces them and trains."""
 
 
-@pytest.mark.slow("openrlhf", "rl2", "verl")
+@pytest.mark.slow("oat", "openrlhf", "rl2", "verl")
 def test_a_worker_with_other_data_ends_the_run(trainer_name, tmp_path):
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)

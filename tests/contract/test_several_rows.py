@@ -73,12 +73,12 @@ def test_a_fault_in_the_rows_is_found(adapter, expect, tiny, model_dir, fault):
 
 _LAST = ("context.history=last", "algorithm.estimator=rebn")
 RUNS = {
-    "row per turn": RunCase(3, _LAST),
+    "row per turn": RunCase(2, _LAST),
     "window": RunCase(
-        3, ("context.history=window", "context.window=1", "algorithm.estimator=grpo")
+        2, ("context.history=window", "context.window=1", "algorithm.estimator=grpo")
     ),
     "mean of rows": RunCase(
-        3, (*_LAST, "algorithm.loss_aggregation=sequence", "algorithm.max_grad_norm=100")
+        2, (*_LAST, "algorithm.loss_aggregation=sequence", "algorithm.max_grad_norm=100")
     ),
     "mean of rows, micro-batches": RunCase(
         2,
@@ -91,11 +91,11 @@ RUNS = {
         ("algorithm.entropy_coef=0",),
     ),
     "narrow clip, micro-batches": RunCase(
-        3,
+        2,
         (*_LAST, "algorithm.clip_low=0.02", "algorithm.clip_high=0.02", "batch.micro_batch=2"),
         ("algorithm.entropy_coef=0",),
     ),
-    "critic": RunCase(3, ("context.history=last", "algorithm.estimator=gae")),
+    "critic": RunCase(2, ("context.history=last", "algorithm.estimator=gae")),
 }
 
 

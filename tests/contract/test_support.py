@@ -26,7 +26,7 @@ from gem_parity.teacher_forced import teacher_forced
 
 DRAWN = ("sampling.top_p=0.8", "sampling.top_k=20", "sampling.support=drawn")
 SETTINGS = ("batch.episodes=16", "batch.group_size=2", "algorithm.epochs=1")
-STEPS = 3
+STEPS = 2
 
 
 def batch(several=False):

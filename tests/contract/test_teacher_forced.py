@@ -14,7 +14,7 @@ from gem_parity.replays import load_replay
 from gem_parity.teacher_forced import Follower, teacher_forced
 from gem_parity.traits import Traits
 
-STEPS = 3
+STEPS = 2
 
 
 @pytest.fixture(scope="module")

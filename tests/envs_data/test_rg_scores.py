@@ -29,15 +29,18 @@ EVALUATED = (
 )
 
 
-def test_the_own_score_is_that_of_the_package(tmp_path: Path) -> None:
+@pytest.mark.parametrize("slow", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_the_own_score_is_that_of_the_package(slow: bool, tmp_path: Path) -> None:
     result = tmp_path / "result.json"
-    names = (*EVALUATED, "game_of_life_halting", "gsm_symbolic", "letter_counting", "sokoban")
+    names = ("countdown", "game_of_life_halting", "gsm_symbolic", "letter_counting")
+    if slow:
+        names = (*EVALUATED, *names[1:], "sokoban")
     command = [sys.executable, SCRIPT, "--items", "1", "--result", result]
     command += ["--page", tmp_path / "page.md", "--allow-dirty", "--generators", *names]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     generators = json.loads(result.read_text())["generators"]
     assert [g["different"] for g in generators.values()] == [[]] * len(names), done.stderr
-    assert done.returncode == 0 and sum(g["answers"] for g in generators.values()) > 640
+    assert done.returncode == 0 and sum(g["answers"] for g in generators.values()) > 50 * len(names)
 
 
 def test_the_committed_comparison_is_of_all_generators_and_found_no_difference() -> None:

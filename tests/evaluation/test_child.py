@@ -117,7 +117,9 @@ episodes_by("vllm", RunDir(sys.argv[1]).recipe, sys.argv[2], Path(sys.argv[3]), 
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="asks Linux to end it")
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "number", [pytest.param(signal.SIGTERM, marks=pytest.mark.slow), signal.SIGKILL]
+)
 def test_it_ends_with_its_parent(recipe, model_dir, tmp_path, monkeypatch, number):
     monkeypatch.setenv("STAND_IN_FAULT", "hangs")
     run, log = RunDir.create(tmp_path / "run", recipe, "trl"), tmp_path / "log"

@@ -15,15 +15,16 @@ from gem_core.envs.players import EXPERTS, Player, family, get_player
 
 GAMES = [s.id for s in specs() if family(s.id) in EXPERTS or s.id.startswith("webshop:")]
 SEEDS = 200
-"""Episodes of the first variant of a family, in which every expert is tested."""
+"""Episodes of the first variant of a family, in which every expert is tested; 60 without --slow."""
 OTHERS = 20
-"""Episodes of the other variants."""
+"""Episodes of the other variants; 6 without --slow."""
 
 
-def episodes(env_id: str) -> range:
+def episodes(env_id: str, slow: bool) -> range:
     """Return the seeds of an environment."""
     first = next(other for other in GAMES if family(other) == family(env_id))
-    return range(SEEDS if env_id == first else OTHERS)
+    number = SEEDS if env_id == first else OTHERS
+    return range(number if slow else 3 * number // 10)
 
 
 def play(env: Env, player: Player, seed: int, garbage: tuple[str, ...] = ()) -> tuple[bool, bool]:
@@ -48,10 +49,12 @@ def play(env: Env, player: Player, seed: int, garbage: tuple[str, ...] = ()) -> 
 
 
 @pytest.mark.parametrize("env_id", GAMES)
-def test_an_expert_never_fails_under_noise_and_its_actions_are_well_formed(env_id: str) -> None:
+def test_an_expert_never_fails_under_noise_and_its_actions_are_well_formed(
+    env_id: str, pytestconfig: pytest.Config
+) -> None:
     env = gem_core.make(env_id)
     results = []
-    for seed in episodes(env_id):
+    for seed in episodes(env_id, pytestconfig.getoption("--slow")):
         player = get_player("expert", env_id, seed, env=env)
         results.append(play(env, player, seed))
     assert all(well_formed for _, well_formed in results)

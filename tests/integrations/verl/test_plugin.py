@@ -31,6 +31,7 @@ def test_importing_verl_registers_the_estimators():
     assert "'gem_rebn'" in done.stdout and "'gem_gae'" in done.stdout, done.stderr
 
 
+@pytest.mark.slow  # verl's own runs with several rows or sets use it, and make no advantage without
 def test_external_lib_does_it_where_plugins_are_off():
     code = f"import verl; {REGISTERED}; import gem_verl.plugin; {REGISTERED}"
     done = python(code, VERL_USE_EXTERNAL_PLUGINS="none")
