@@ -14,6 +14,7 @@ TRAINER = Trainer(
     install=install_line("openrlhf"),
     launch="gem_openrlhf.launch:run",
     translate="gem_openrlhf.config:translate",
+    check_nodes="gem_adapters.ray_cluster:require_cluster",
     # flash_attn and vllm are asked for only where a GPU is (see _compat.require_gpu_packages).
     modules={
         "ray": "pip install 'ray[default]==2.55.0'",

@@ -17,6 +17,7 @@ TRAINER = Trainer(
     install=install_line("verl"),
     launch="gem_verl.launch:run",
     translate="gem_verl.config:translate",
+    check_nodes="gem_adapters.ray_cluster:require_cluster",
     command="gem_verl.launch:command",
     modules=dict.fromkeys(_MODULES, _INSTALL),
     # ``trainer/config/engine/fsdp.yaml``: ``model_dtype: fp32``.

@@ -65,7 +65,7 @@ def session(recipe: Recipe) -> Iterator[tuple[dict[str, Any], dict[str, str]]]:
     if recipe.hardware.device == "cpu":
         from gem_verl.cpu import harness
 
-        with harness.session() as needed:
+        with harness.session(recipe) as needed:
             yield needed
     else:
         yield {}, dict(os.environ)

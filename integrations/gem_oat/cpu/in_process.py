@@ -105,11 +105,14 @@ class InMemoryLearner:
     """Mixed into a learner: it hands weights over in memory."""
 
     actors: list[Any]
+    args: Any
     model: Any
 
     def _broadcast_to_vllm(self) -> None:
         with torch.no_grad():
             for actor in self.actors:
+                if self.args.enable_prefix_caching:
+                    actor.reset_prefix_cache()  # as Oat's own does
                 actor.load(self.model.model.module.named_parameters())
 
 
@@ -143,6 +146,7 @@ def make(
         "model": args.pretrain,
         "dtype": "bfloat16" if args.bf16 else "float32",
         "max_model_len": args.max_model_len,
+        "enable_prefix_caching": args.enable_prefix_caching,
     }
     actors = [] if alone else [LocalActor(actor(None, engine, args))]
     return learner(

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import torch
 import transformers
 
+from gem_adapters.engine_state import EngineState
 from gem_adapters.support import SUPPORT
 from gem_core.episodes.data import Completion, Support
 from gem_core.policies.engine.engine import Engine, EngineRequest
@@ -72,8 +73,10 @@ class LLM:
         dtype: str,
         worker_extension_cls: str,
         max_model_len: int | None = None,
+        enable_prefix_caching: bool = False,
         **_: Any,
     ) -> None:
+        self.state = EngineState(enable_prefix_caching)
         self.tokenizer = transformers.AutoTokenizer.from_pretrained(model)
         loaded = transformers.AutoModelForCausalLM.from_pretrained(
             model, torch_dtype=getattr(torch, dtype)
@@ -81,7 +84,7 @@ class LLM:
         self.model: Any = loaded.eval()
         self.engine = Engine(self.model, max_model_len=max_model_len)
         module, name = worker_extension_cls.rsplit(".", 1)
-        self.worker = _worker(getattr(import_module(module), name), self.model)
+        self.worker = _worker(getattr(import_module(module), name), self.model, self.state)
         self.llm_engine = self
 
     def get_tokenizer(self) -> Any:
@@ -95,13 +98,16 @@ class LLM:
 
     def reset_prefix_cache(self) -> None:
         """As in vLLM."""
+        self.state.reset_cache()
         self.engine.drop_caches()
 
     def sleep(self, level: int = 1) -> None:
-        """Nothing to free."""
+        """As in vLLM."""
+        self.state.sleep(level)
 
     def wake_up(self) -> None:
-        """Nothing to load."""
+        """As in vLLM."""
+        self.state.wake_up()
 
     def generate(
         self,
@@ -110,6 +116,7 @@ class LLM:
         use_tqdm: bool = False,
     ) -> list[RequestOutput]:
         """Sample one completion per prompt; each draws from its own seed, as in vLLM."""
+        self.state.ask()
         requests = [
             EngineRequest(
                 prompt,
@@ -143,7 +150,7 @@ class LLM:
         )
 
 
-def _worker(extension: type, language_model: Any) -> Any:
+def _worker(extension: type, language_model: Any, state: EngineState) -> Any:
     """A vLLM worker with Oat's extension: only the loading of weights is ours."""
 
     class Worker(extension):
@@ -154,6 +161,7 @@ def _worker(extension: type, language_model: Any) -> Any:
             class model:
                 @staticmethod
                 def load_weights(weights: list[tuple[str, torch.Tensor]]) -> None:
+                    state.load()
                     parameters = dict(language_model.named_parameters())
                     for name, weight in weights:
                         parameters[name].data.copy_(weight)

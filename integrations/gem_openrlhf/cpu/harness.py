@@ -69,13 +69,17 @@ def session(recipe: Recipe) -> Iterator[dict[str, Any]]:
             packages.mkdir()
             real_vllm.write_metadata(packages)
             search_path.insert(0, str(packages))
-        yield {
+        started = {
             "address": "local",
             "num_cpus": slots + 4,
             "num_gpus": slots,
             "include_dashboard": False,
             "object_store_memory": 200 * 2**20,
             "_temp_dir": folder,
+        }
+        yield {
+            # Several nodes are a Ray cluster that runs already.
+            **(started if recipe.hardware.nodes == 1 else {}),
             "runtime_env": {
                 "env_vars": {**inherited, "PYTHONPATH": os.pathsep.join(search_path)},
                 "worker_process_setup_hook": f"{__name__}.apply",

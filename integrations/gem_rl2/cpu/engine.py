@@ -17,8 +17,10 @@ import torch
 from aiohttp import web
 from transformers import AutoModelForCausalLM
 
+from gem_adapters.engine_state import EngineState
 from gem_adapters.support import SUPPORT
 from gem_core.episodes.data import Completion, Support
+from gem_core.errors import GemError
 from gem_core.policies.engine.asynchronous import AsyncEngine
 from gem_core.policies.engine.engine import Engine as CpuEngine
 from gem_core.policies.engine.engine import EngineRequest
@@ -41,6 +43,7 @@ class Engine:
         ).eval()
         self.engine = AsyncEngine(CpuEngine(self.model))
         self.counts: Counter[str] = Counter()
+        self.state = EngineState()
 
     def app(self) -> web.Application:
         """The server application."""
@@ -48,8 +51,8 @@ class Engine:
         routes = {
             "generate": self.generate,
             "update_weights_from_tensor": self.update_weights,
-            "release_memory_occupation": self.done,
-            "resume_memory_occupation": self.done,
+            "release_memory_occupation": self.release,
+            "resume_memory_occupation": self.resume,
             "pause_generation": self.done,
             "continue_generation": self.done,
         }
@@ -64,6 +67,10 @@ class Engine:
     async def generate(self, request: web.Request) -> web.Response:
         """Sample one completion; what the engine cannot honour is refused."""
         self.counts["generate"] += 1
+        try:
+            self.state.ask()
+        except GemError as error:
+            return web.Response(status=500, text=str(error))
         body = await request.json()
         try:
             params = SamplingParams(**body["sampling_params"])
@@ -91,7 +98,23 @@ class Engine:
         else:
             pairs = MultiprocessingSerializer.deserialize(base64.b64decode(text))
             named = ((name, tensor.get(0)) for name, tensor in pairs)
+        try:
+            self.state.load()
+        except GemError as error:
+            return web.Response(status=500, text=str(error))
         await self.engine.update(self._write, named)
+        if body.get("flush_cache", True):
+            self.state.reset_cache()
+        return await self.done(request)
+
+    async def release(self, request: web.Request) -> web.Response:
+        """Give weights and cache up."""
+        self.state.sleep(level=2)
+        return await self.done(request)
+
+    async def resume(self, request: web.Request) -> web.Response:
+        """Take memory for both, without their contents."""
+        self.state.wake_up()
         return await self.done(request)
 
     def _write(self, named: Iterable[tuple[str, torch.Tensor]]) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from gem_adapters.engine_state import EngineState
 from gem_adapters.support import SUPPORT
 from gem_core.errors import GemError
 from gem_core.policies.engine.asynchronous import AsyncEngine
@@ -60,15 +61,18 @@ class HFServer:
 
     Args:
         model_path: the model before its first synchronisation, Hugging Face format.
+        sleeps: it gives its memory back when it is told to (verl's ``free_cache_engine``).
     """
 
-    def __init__(self, model_path: str) -> None:
+    def __init__(self, model_path: str, sleeps: bool = True) -> None:
         from transformers import AutoModelForCausalLM
 
         torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
         self.model = AutoModelForCausalLM.from_pretrained(model_path, dtype=torch.float32).eval()
         self.engine = AsyncEngine(Engine(self.model), gather_s=GATHER_S)
         self.version: int | None = None
+        self.sleeps = sleeps
+        self.state = EngineState()
 
     async def generate(
         self, request_id: str, prompt_ids: Any, sampling_params: dict[str, Any], **_: Any
@@ -76,6 +80,7 @@ class HFServer:
         """Sample one completion."""
         from verl.workers.rollout.replica import TokenOutput
 
+        self.state.ask()
         completion = await self.engine.complete(engine_request(prompt_ids, sampling_params))
         return TokenOutput(
             token_ids=completion.token_ids,
@@ -86,6 +91,7 @@ class HFServer:
 
     async def load_weights(self, weights: dict[str, torch.Tensor], version: int | None) -> None:
         """Take the trainer's weights. Raises RuntimeError for a name that does not fit."""
+        self.state.load()
         await self.engine.update(self._load, weights)
         self.version = version
 
@@ -95,19 +101,32 @@ class HFServer:
         if set(result.missing_keys) - tied or result.unexpected_keys:
             raise RuntimeError(f"Weights do not fit: {result}.")
 
-    async def wake_up(self) -> None: ...
+    async def wake_up(self, tags: list[str] | None = None) -> None:
+        """Take the memory of ``tags``, by default all."""
+        if self.sleeps:
+            self.state.wake_up(tags)
 
-    async def sleep(self) -> None: ...
+    async def sleep(self) -> None:
+        """Give weights and cache up, as verl's vLLM servers do where no adapter is trained."""
+        if self.sleeps:
+            self.state.sleep(level=2)
 
     async def abort_all_requests(self, reject_request: bool = False) -> None: ...
 
     async def resume_generation(self) -> None: ...
 
-    async def clear_kv_cache(self) -> None: ...
+    async def clear_kv_cache(self) -> None:
+        """Discard what was computed of prompts."""
+        self.state.reset_cache()
 
-    async def release_kv_cache(self) -> None: ...
+    async def release_kv_cache(self) -> None:
+        """Give the cache up, and keep the weights."""
+        if self.sleeps:
+            self.state.release_cache()
 
-    async def resume_kv_cache(self) -> None: ...
+    async def resume_kv_cache(self) -> None:
+        """Take the memory of the cache."""
+        await self.wake_up(["kv_cache"])
 
     async def start_profile(self, **_: Any) -> None: ...
 

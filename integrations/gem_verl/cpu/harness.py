@@ -46,13 +46,19 @@ DEFAULTS: dict[str, Any] = {
     f"{ROLLOUT}.agent.num_workers": 1,
     "transfer_queue.backend.SimpleStorage.num_data_storage_units": 1,
     "transfer_queue.backend.SimpleStorage.total_storage_size": 10_000,
-    "ray_kwargs.ray_init.num_cpus": 16,  # a count that Ray keeps, not a number of cores
-    "+ray_kwargs.ray_init.include_dashboard": False,
-    "+ray_kwargs.ray_init.object_store_memory": 200_000_000,
 }
 """Sizes for one machine, which ``[trainer.verl]`` may change."""
-RANKS = "+ray_kwargs.ray_init.num_gpus"
+RAY = "+ray_kwargs.ray_init"
+RAY_DEFAULTS: dict[str, Any] = {
+    "ray_kwargs.ray_init.num_cpus": 16,  # a count that Ray keeps, not a number of cores
+    f"{RAY}.include_dashboard": False,
+    f"{RAY}.object_store_memory": 200_000_000,
+}
+"""The same for Ray, where the run starts it: not on several nodes."""
+RANKS = f"{RAY}.num_gpus"
 """Ray counts CPU ranks as logical GPUs."""
+CARRIED = ("VERL_USE_EXTERNAL_MODULES", "PYTHONPATH")
+"""Variables that processes of a cluster need beside `ENVIRONMENT`."""
 NATIVE_OWNED = {
     **{bare(key): "hardware.device = 'cpu' needs its own value there" for key in WITHOUT_GPU},
     bare(RANKS): "set hardware.gpus_per_node instead",
@@ -63,17 +69,33 @@ NATIVE_OWNED = {
 
 
 @contextmanager
-def session() -> Iterator[tuple[dict[str, Any], dict[str, str]]]:
+def session(recipe: Recipe) -> Iterator[tuple[dict[str, Any], dict[str, str]]]:
     """Prepare one run in this process's environment.
 
     Yields:
         Native settings and environment variables.
     """
     keep_freed_memory()
+    variables = environment(os.environ)
     # Ray's sockets need a short path; what it and hydra leave there goes with the run.
     with tempfile.TemporaryDirectory(prefix="ray", dir="/tmp", ignore_cleanup_errors=True) as temp:
-        settings = {"+ray_kwargs.ray_init._temp_dir": temp, "hydra.run.dir": temp}
-        yield settings, environment(os.environ)
+        yield {"hydra.run.dir": temp, **ray_settings(recipe, temp, variables)}, variables
+
+
+def ray_settings(recipe: Recipe, temp: str, variables: Mapping[str, str]) -> dict[str, str]:
+    """Return the native settings of Ray that belong to a run.
+
+    Args:
+        recipe: the experiment.
+        temp: a folder for what Ray writes.
+        variables: those of the run's processes.
+    """
+    if recipe.hardware.nodes == 1:
+        return {f"{RAY}._temp_dir": temp}
+    # A cluster was started before, without them.
+    names = [*ENVIRONMENT, *CARRIED]
+    given = {name: variables[name] for name in names if name in variables}
+    return {f"{RAY}.runtime_env.env_vars.{name}": value for name, value in given.items()}
 
 
 def environment(base: Mapping[str, str]) -> dict[str, str]:
@@ -89,7 +111,8 @@ def environment(base: Mapping[str, str]) -> dict[str, str]:
 def settings(recipe: Recipe) -> dict[str, Any]:
     """Return native keys and values in place of a GPU run's.
 
-    ``hardware.gpus_per_node`` becomes the number of CPU ranks.
+    ``hardware.gpus_per_node`` becomes the number of CPU ranks. Several nodes are a Ray cluster that
+    runs already, whose nodes were started with that many logical GPUs.
 
     Raises:
         RecipeError: the recipe asks for what needs a GPU, or sets what the stand-ins need.
@@ -98,7 +121,6 @@ def settings(recipe: Recipe) -> dict[str, Any]:
     refuse_values(recipe, "verl", [
         ("hardware.engine hardware.device", hardware.engine == "sglang",
          "that engine needs a GPU; leave it out, or use 'hf' or a CPU build of vLLM"),
-        ("hardware.nodes hardware.device", hardware.nodes != 1, "a CPU run has one node"),
         ("hardware.sequence_parallel hardware.device", hardware.sequence_parallel != 1,
          "it needs packed sequences, and so flash-attention"),
         ("hardware.engine_tensor_parallel hardware.device", hardware.engine_tensor_parallel != 1,
@@ -108,4 +130,5 @@ def settings(recipe: Recipe) -> dict[str, Any]:
     needed = dict(WITHOUT_GPU)
     if hardware.engine == "vllm":
         needed = {key: value for key, value in WITHOUT_GPU.items() if value != ENGINE}
-    return {**needed, **DEFAULTS, RANKS: hardware.gpus_per_node}
+    started = {**RAY_DEFAULTS, RANKS: hardware.gpus_per_node} if hardware.nodes == 1 else {}
+    return {**needed, **DEFAULTS, **started}

@@ -25,7 +25,7 @@ class HFReplica(RolloutReplica):
         """Start one named actor; it shares the machine's CPUs."""
         name = _name(self.replica_rank)
         actor = ray.remote(HFServer).options(name=name, max_concurrency=1024, num_cpus=0)
-        server = actor.remote(self.model_config.path)
+        server = actor.remote(self.model_config.path, self.config.free_cache_engine)
         self.servers = [server]
         self._server_handle = server
         self._server_address = name
@@ -43,7 +43,10 @@ class HFWeights(BaseRollout):
         self.replica = rank // size
         self.leads = rank % size == 0
 
-    async def resume(self, tags: list[str]) -> None: ...
+    async def resume(self, tags: list[str]) -> None:
+        """Have the replica take the memory of ``tags``."""
+        if self.leads:
+            await ray.get_actor(_name(self.replica)).wake_up.remote(tags)
 
     async def release(self) -> None: ...
 

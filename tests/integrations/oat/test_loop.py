@@ -11,10 +11,12 @@ import torch
 import transformers
 
 from gem_core.episodes.metric_names import COMMON
+from gem_core.errors import GemError
 from gem_core.runs.directory.run_dir import RunDir
 from gem_core.runs.resolved import resolve_run
 from gem_core.training.tiny import model_path
 from gem_oat import launch
+from gem_oat.cpu import vllm_standin
 from gem_oat.cpu.in_process import InProcessLearner
 from gem_oat.learner import GemLearner
 
@@ -130,6 +132,28 @@ def test_three_steps_of_oats_loop(finished, recipe):
 
 class Killed(Exception):
     """Stands for a kill between two steps."""
+
+
+SLEEPS = ("trainer.oat.vllm_sleep=true", "trainer.oat.enable_prefix_caching=true")
+
+
+def test_an_engine_sleeps_while_oat_trains(recipe, learner):
+    made = learner(recipe(*THREE, *SLEEPS))
+    made.run()
+    counts = made.actors[0].actor.llm.state.counts
+    assert counts["sleep"] == counts["wake_up"] == counts["reset_cache"] == 3
+    assert counts["ask"] > 3 and counts["load"] >= 3
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [("wake_up", "got weights while it slept"), ("reset_prefix_cache", "cache is of weights")],
+)
+def test_a_call_that_is_missing_is_found(recipe, learner, monkeypatch, call, message):
+    monkeypatch.setattr(vllm_standin.LLM, call, lambda self: None)
+    sleeps = SLEEPS if call == "wake_up" else SLEEPS[1:]  # asleep, it has no cache to reset
+    with pytest.raises(GemError, match=message):
+        learner(recipe(*THREE, *sleeps)).run()
 
 
 def test_a_killed_run_continues_from_its_checkpoint(recipe, tmp_path, monkeypatch):

@@ -53,6 +53,8 @@ def main(folder: Path, name: str) -> None:
             "eval.every=2",
             "eval.inside_episodes=4",
             "trainer.oat.shm_size_mb=200",
+            "trainer.oat.vllm_sleep=true",
+            "trainer.oat.enable_prefix_caching=true",
             f"trainer.oat.wb_run_name={name}",
         ],
     )

@@ -19,6 +19,7 @@ from gem_core.runs.tasks import step_tasks
 SCRIPT = Path(__file__).parents[3] / "recipes" / "openrlhf" / "train.py"
 PROGRAM = ("-m", "gem_core.cli", "train", "guess-the-number-easy", "--profile", "tiny")
 SMALL = ("batch.episodes=16", "train.log_episodes=16", "train.save_every=1", "eval.episodes=0")
+SLEEPS = ("train.colocate_all", "vllm.enable_sleep", "vllm.enable_prefix_caching")
 ASYNC = "trainer.openrlhf.train.async_enable=true"
 
 
@@ -79,7 +80,9 @@ def loads_plainly(run):
 def test_synchronous(tmp_path):
     path = tmp_path / "run"
     overrides = ("train.steps=3", "batch.group_size=2", "eval.every=2", "eval.inside_episodes=5")
-    finish(start(path, *overrides, "algorithm.rollout_correction=tis"), path)
+    # The engine sleeps while OpenRLHF trains; asked in its sleep or with an old cache, it raises.
+    sleeps = [f"trainer.openrlhf.{key}=true" for key in SLEEPS]
+    finish(start(path, *overrides, "algorithm.rollout_correction=tis", *sleeps), path)
     run, rows = check(path, 3)
     loads_plainly(run)
     # Small only if the engine sampled from the very weights that are trained, in every step.

@@ -44,6 +44,11 @@ class ScriptedEngine:
         self.reply = reply
         self.bodies = []
 
+    def app(self):
+        app = web.Application()
+        app.add_routes([web.post("/generate", self.generate)])
+        return app
+
     async def generate(self, request):
         body = await request.json()
         self.bodies.append(body)
@@ -59,9 +64,7 @@ def serving(engine):
     state = {}
 
     async def serve():
-        app = web.Application()
-        app.add_routes([web.post("/generate", engine.generate)])
-        runner = web.AppRunner(app, access_log=None)
+        runner = web.AppRunner(engine.app(), access_log=None)
         await runner.setup()
         site = web.TCPSite(runner, "127.0.0.1", 0)
         await site.start()
@@ -83,7 +86,7 @@ def serving(engine):
 
 @pytest.fixture
 def serve():
-    """``with serve(engine) as url``: an engine with a method ``generate``."""
+    """``with serve(engine) as url``: an engine with a method ``app``."""
     return serving
 
 

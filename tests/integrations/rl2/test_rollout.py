@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+import requests
 import torch
 from aiohttp import web
 from RL2.datasets import initialize_state_dict
@@ -16,8 +17,10 @@ from gem_core.episodes.request_seed import request_seed
 from gem_core.errors import GemError
 from gem_core.runs.directory.run_dir import RunDir
 from gem_core.runs.tasks import MachineFactory, step_tasks
+from gem_core.training.tiny import model_path
 from gem_replays.rl2 import batch as pack
 from gem_rl2.advantages import Advantages
+from gem_rl2.cpu.engine import Engine
 from gem_rl2.rollout import EpisodePlayer, to_native
 
 
@@ -227,6 +230,25 @@ def test_an_engine_fault_is_raised_with_its_text(tiny, play):
 
     with pytest.raises(GemError, match="500: out of memory"):
         play(tiny("batch.episodes=2"), fault)
+
+
+def test_an_engine_that_gave_its_memory_back_is_not_asked(tiny, serve):
+    """RL2 has its memory released after a rollout, and taken again and filled before the next."""
+    path = model_path(tiny("model.tiny.warm_start_steps=0"))
+    body = {"input_ids": [1, 2], "sampling_params": {"max_new_tokens": 1, "stop_token_ids": []}}
+
+    def call(name, **given):
+        answer = requests.post(f"{url}/{name}", json=given, timeout=60)
+        return answer.status_code, answer.text
+
+    with serve(Engine(path)) as url:
+        assert call("generate", **body)[0] == 200
+        assert call("release_memory_occupation")[0] == 200
+        asked = call("generate", **body)
+        assert asked[0] == 500 and "while its weights and kv_cache slept" in asked[1]
+        assert call("resume_memory_occupation")[0] == 200
+        asked = call("generate", **body)
+        assert asked[0] == 500 and "lost its weights in its sleep" in asked[1]
 
 
 def test_actions_with_nothing_between_are_refused():

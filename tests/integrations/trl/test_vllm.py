@@ -11,8 +11,9 @@ from transformers import AutoTokenizer, PreTrainedConfig
 from trl.generation import vllm_generation
 from trl.generation.vllm_generation import VLLMGeneration
 
+from gem_adapters.engine_state import EngineState
 from gem_core.episodes.rollout import Request
-from gem_core.errors import RecipeError, RunError
+from gem_core.errors import GemError, RecipeError, RunError
 from gem_core.runs.recipe.load import load_recipe
 from gem_core.training.tiny import model_path
 from gem_trl.config import translate
@@ -29,25 +30,34 @@ SERVER = {
 
 
 class Llm:
-    """Counts what TRL's own code asks of a colocated engine."""
+    """Notes what TRL's own code asks of a colocated engine, and refuses a wrong order."""
 
     def __init__(self):
         self.calls = []
-        model = SimpleNamespace(load_weights=lambda pairs: self.calls.append("load"))
+        self.state = EngineState()
+        model = SimpleNamespace(load_weights=self.load)
         runner = SimpleNamespace(model_runner=SimpleNamespace(model=model))
         executor = SimpleNamespace(driver_worker=runner)
         self.llm_engine = SimpleNamespace(model_executor=executor)
 
+    def load(self, pairs):
+        self.state.load()
+        self.calls.append("load")
+
     def sleep(self, level):
+        self.state.sleep(level)
         self.calls.append("sleep")
 
     def wake_up(self, tags):
+        self.state.wake_up(tags)
         self.calls += [f"wake {tag}" for tag in tags]
 
     def reset_prefix_cache(self):
+        self.state.reset_cache()
         self.calls.append("reset")
 
     def generate(self, prompts, sampling_params, use_tqdm):
+        self.state.ask()
         self.calls.append("generate")
         token = SimpleNamespace(logprob=-0.5, rank=1)
         output = SimpleNamespace(token_ids=[7], logprobs=[{7: token}])
@@ -108,6 +118,22 @@ def test_an_engine_sleeps_once_per_batch(sleeping):
     calls.clear()
     turns(sleeping, 3)  # what TRL does by itself
     assert calls.count("load") == calls.count("sleep") == 3
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [("wake_up", "got weights while it slept"), ("reset_prefix_cache", "cache is of weights")],
+)
+def test_a_call_that_is_missing_is_found(sleeping, monkeypatch, call, message):
+    if call == "reset_prefix_cache":
+        sleeping.vllm_generation.enable_sleep_mode = False  # asleep, it has no cache to reset
+        turns(sleeping, 1)
+        sleeping._last_loaded_step = -1
+    monkeypatch.setattr(Llm, call, lambda *_, **__: None)
+    if call == "wake_up":
+        sleeping.vllm_generation.llm.sleep(level=2)
+    with pytest.raises(GemError, match=message):
+        turns(sleeping, 1)
 
 
 def test_an_engine_without_sleep_mode_is_left_alone(sleeping):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
+from gem_core.errors import GemError
 from gem_verl.cpu.engine import HFServer
 from gem_verl.cpu.local import LocalActor
 
@@ -72,6 +74,35 @@ def test_weights_that_do_not_fit_are_an_error(model_dir):
     server = HFServer(model_dir)
     with pytest.raises(RuntimeError, match="Weights do not fit"):
         asyncio.run(server.load_weights({"no.such.weight": torch.zeros(1)}, 0))
+
+
+def test_a_server_that_sleeps_is_not_asked(model_dir):
+    ask = partial(HFServer.generate, request_id="1", prompt_ids=[1, 2])
+    params = {"max_tokens": 1, "seed": 0, "temperature": 1.0}
+    server = HFServer(model_dir)
+    weights = {name: tensor.clone() for name, tensor in server.model.state_dict().items()}
+
+    async def play():
+        """Two rollouts as verl plays them, and what is wrong in between."""
+        await ask(server, sampling_params=params)
+        await server.sleep()
+        with pytest.raises(GemError, match="while its weights and kv_cache slept"):
+            await ask(server, sampling_params=params)
+        with pytest.raises(GemError, match="got weights while it slept"):
+            await server.load_weights(weights, 1)
+        await server.wake_up(["weights"])
+        await server.load_weights(weights, 1)
+        with pytest.raises(GemError, match="while its kv_cache slept"):
+            await ask(server, sampling_params=params)
+        await server.wake_up(["kv_cache"])
+        await ask(server, sampling_params=params)
+        await server.load_weights(weights, 2)
+        with pytest.raises(GemError, match="cache is of weights before"):
+            await ask(server, sampling_params=params)
+        await server.clear_kv_cache()
+        await ask(server, sampling_params=params)
+
+    asyncio.run(play())
 
 
 def test_padding_rows_of_verl_do_not_move_the_loss(recipe, samples, model_dir, monkeypatch):

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from gem_adapters.engine_state import EngineState
 from gem_adapters.support import SUPPORT
 from gem_core.policies.engine.asynchronous import AsyncEngine
 from gem_core.policies.engine.engine import Engine, EngineRequest
@@ -33,6 +34,7 @@ class AsyncLLMEngine:
         self.tokenizer = AutoTokenizer.from_pretrained(name)
         self.engine = AsyncEngine(Engine(self.model, max_model_len=kwargs.get("max_model_len")))
         self.parameters = dict(self.model.named_parameters())
+        self.state = EngineState(bool(kwargs.get("enable_prefix_caching")))
         self.output_processor = SimpleNamespace(get_num_unfinished_requests=self._unfinished)
 
     @classmethod
@@ -41,11 +43,20 @@ class AsyncLLMEngine:
         return cls(args.kwargs)
 
     async def is_sleeping(self) -> bool:
-        """As in vLLM; the stand-in never sleeps."""
-        return False
+        """As in vLLM."""
+        return self.state.is_sleeping
+
+    async def sleep(self, level: int = 1) -> None:
+        """As in vLLM."""
+        self.state.sleep(level)
+
+    async def wake_up(self, tags: list[str] | None = None) -> None:
+        """As in vLLM."""
+        self.state.wake_up(tags)
 
     async def reset_prefix_cache(self) -> None:
         """As in vLLM; new weights drop all caches already."""
+        self.state.reset_cache()
 
     async def pause_generation(self, mode: str = "keep") -> None:
         """As in vLLM: requests wait until `resume_generation`."""
@@ -61,6 +72,7 @@ class AsyncLLMEngine:
         """Yield the finished answer of one request."""
         if params.min_tokens:
             raise NotImplementedError("The stand-in has no min_tokens.")
+        self.state.ask()
         completion = await self.engine.complete(
             EngineRequest(
                 list(prompt["prompt_token_ids"]),
@@ -99,6 +111,7 @@ class AsyncLLMEngine:
         self, name: str, dtype: torch.dtype, shape: Sequence[int], *_: Any
     ) -> None:
         """Receive one parameter."""
+        self.state.load()
         weight = torch.empty(tuple(shape), dtype=dtype)
         self.group.broadcast(weight, src=0, stream=None)
         with torch.no_grad():

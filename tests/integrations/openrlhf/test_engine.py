@@ -1,0 +1,42 @@
+"""The stand-in for vLLM's engine while it takes turns with OpenRLHF's training."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from vllm import AsyncEngineArgs, AsyncLLMEngine, SamplingParams
+
+from gem_core.errors import GemError
+
+
+def test_an_engine_that_sleeps_is_not_asked(model_dir):
+    args = AsyncEngineArgs(model=model_dir, enable_prefix_caching=True)
+
+    async def play():
+        """A step in OpenRLHF's order, and what is wrong in between."""
+        engine = AsyncLLMEngine.from_engine_args(args)
+
+        async def ask():
+            params = SamplingParams(max_tokens=1, seed=0, temperature=1.0)
+            return [answer async for answer in engine.generate({"prompt_token_ids": [1]}, params)]
+
+        assert len(await ask()) == 1
+        await engine.sleep(level=1)
+        assert await engine.is_sleeping()
+        with pytest.raises(GemError, match="while its weights and kv_cache slept"):
+            await ask()
+        with pytest.raises(GemError, match="got weights while it slept"):
+            engine.state.load()  # the first thing that `worker_update_weight` does
+        await engine.wake_up(tags=["weights"])
+        await engine.reset_prefix_cache()
+        engine.state.load()
+        with pytest.raises(GemError, match="while its kv_cache slept"):
+            await ask()
+        await engine.wake_up(tags=["kv_cache"])
+        assert len(await ask()) == 1
+        engine.state.load()
+        with pytest.raises(GemError, match="cache is of weights before"):
+            await ask()
+
+    asyncio.run(play())
