@@ -170,7 +170,7 @@ RUNS = {
 
 @pytest.mark.parametrize("name", list(RUNS))
 def test_weights_after_every_step(adapter, config, refused, model_dir, name):
-    recipe = RUNS[name].recipe(list(refused), 3)
+    recipe = RUNS[name].recipe(list(refused))
     config.translate(recipe)
     result = teacher_forced(recipe, model_dir, adapter.replay_run, adapter.TRAITS)
     assert not result.faults, "; ".join(result.faults)
