@@ -98,7 +98,7 @@ def lockstep() -> str:
     second = max(pair["drift"][1] for pair in pairs)
     whole = max(size for pair in pairs for size in pair["drift"] if size is not None)
     seen = [f"{row['change']}: {row['drift'][1]:.0e}" for row in controls]
-    first = next(iter(read.values()))
+    first = read["guess"]
     if not all(
         re.search(r" in (\d+) of \1 training steps", headline(one)) for one in read.values()
     ):
@@ -106,7 +106,8 @@ def lockstep() -> str:
     return (
         f"![success of the five trainers: the curves coincide]({folder / 'guess.png'})\n\n"
         f"On a CPU, with a two-layer model in float32:\n{title(first)}: {headline(first)}\n"
-        f"So did they in {len(read) - 1} more recipes (PPO, another game, rewritten histories). "
+        f"So did they in {len(read) - 1} more recipes (PPO, another game, rewritten histories, "
+        "truncated sampling). "
         f"The trained weights of two trainers differ by {relative:.0e} at most (relative L2),\n"
         f"the log-probabilities by {second:.0e} at most in the second step and by {whole:.0e} in "
         "any. A change of one trainer is seen in its second step: " + "; ".join(seen) + ".\n"
