@@ -69,13 +69,24 @@ class RatePerStep:
 
 
 def _optimizer_steps(engine: Any, data: Any) -> int:
-    """Return the optimizer steps of a batch: epochs x minibatches, as verl divides it."""
+    """Return the optimizer steps of a batch: epochs x minibatches, as verl divides it.
+
+    Args:
+        engine: what is trained.
+        data: this process's rows, or (for a critic) what says where verl's transfer queue has them;
+            the numbers that are not of a row are beside it then.
+    """
+    from tensordict import TensorDict
     from verl.utils import tensordict_utils as tu
 
-    rows = data.shape[0]
-    size = tu.get(data, key="mini_batch_size", default=None)
+    def read(key: str, default: Any = None) -> Any:
+        if isinstance(data, TensorDict):
+            return tu.get(data, key=key, default=default)
+        return data.extra_info.get(key, default)
+
+    size = read("mini_batch_size")
     if size is None:
-        minibatches = tu.get(data, key="num_mini_batch")
+        minibatches = read("num_mini_batch")
     else:
-        minibatches = rows * engine.get_data_parallel_size() // size
-    return int(minibatches) * int(tu.get(data, key="epochs", default=1))
+        minibatches = len(data) * engine.get_data_parallel_size() // size
+    return int(minibatches) * int(read("epochs", 1))
