@@ -12,6 +12,7 @@ import ray
 from transformers import AutoConfig, AutoTokenizer
 
 import gem_openrlhf.rollout as rollout
+from gem_adapters.ray_cluster import require_cluster
 from gem_core.env.registration.references import passed_on
 from gem_core.runs.directory.run_dir import RUN_VARIABLE, RunDir
 from gem_core.runs.recipe.files import merge
@@ -37,9 +38,11 @@ def run(resolved: ResolvedRun, run: RunDir, *, resume: bool = False) -> None:
         resume: continue from the newest checkpoint in ``run.checkpoints``.
 
     Raises:
-        RecipeError: OpenRLHF refuses a native flag or its value.
+        RecipeError: OpenRLHF refuses a native flag or its value, or nothing says where the Ray
+            cluster of several nodes is.
         MissingDependencyError: flash-attn, vLLM or DeepSpeed is missing on a GPU machine.
     """
+    require_cluster(resolved.recipe)  # a script comes here without `run_experiment`
     recipe, model = resolved.recipe, model_source(resolved.recipe, resolved.model)
     check_arguments(resolved.native)
     several = has_several_rows(recipe, model)

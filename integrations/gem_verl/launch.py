@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gem_adapters.hydra import override
+from gem_adapters.ray_cluster import require_cluster
 from gem_core.env.registration.references import passed_on
 from gem_core.runs.directory.run_dir import RUN_VARIABLE, RunDir
 from gem_core.runs.program import run_program
@@ -61,7 +62,11 @@ def session(recipe: Recipe) -> Iterator[tuple[dict[str, Any], dict[str, str]]]:
 
     Yields:
         Native settings and environment variables.
+
+    Raises:
+        RecipeError: nothing says where the Ray cluster of several nodes is.
     """
+    require_cluster(recipe)  # a script comes here without `run_experiment`
     if recipe.hardware.device == "cpu":
         from gem_verl.cpu import harness
 

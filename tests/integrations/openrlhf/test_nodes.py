@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from gem_adapters.ray_cluster import ADDRESS
 from gem_core.errors import RecipeError
 from gem_core.training.experiment import run_experiment
+from gem_openrlhf import launch
 
 from ... import ray_nodes
 
@@ -18,6 +21,9 @@ def test_without_a_cluster_nothing_is_done(tiny, tmp_path, monkeypatch):
     monkeypatch.delenv(ADDRESS, raising=False)
     with pytest.raises(RecipeError, match=r"nodes = 2: .* RAY_ADDRESS"):
         run_experiment(tiny("hardware.nodes=2"), "openrlhf", tmp_path / "run")
+    script = SimpleNamespace(recipe=tiny("hardware.nodes=2"))  # as the one in recipes/ begins
+    with pytest.raises(RecipeError, match="RAY_ADDRESS"):
+        launch.run(script, None)
     assert not (tmp_path / "run").exists()
 
 

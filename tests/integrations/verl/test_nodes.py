@@ -7,6 +7,7 @@ import pytest
 from gem_adapters.ray_cluster import ADDRESS
 from gem_core.errors import RecipeError
 from gem_core.training.experiment import run_experiment
+from gem_verl.launch import session
 
 from ... import ray_nodes
 
@@ -19,6 +20,8 @@ def test_without_a_cluster_nothing_is_done(tiny, tmp_path, monkeypatch):
         with pytest.raises(RecipeError, match=r"nodes = 2: .* RAY_ADDRESS") as caught:
             run_experiment(tiny("hardware.nodes=2"), "verl", tmp_path / "run")
         assert "\n" not in str(caught.value)
+        with pytest.raises(RecipeError, match="RAY_ADDRESS"), session(tiny("hardware.nodes=2")):
+            pass  # as the script in recipes/ begins
     assert not (tmp_path / "run").exists()
 
 
