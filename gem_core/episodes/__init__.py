@@ -2,7 +2,7 @@
 
 What is recorded
     data            Completion, Turn, Segment, Episode, StopReason
-    metrics         the numbers of a batch of episodes; their names: metric_names
+    metrics         the numbers of a batch of episodes
     health          whether too many episodes of a batch failed
 
 What a policy reads

@@ -83,6 +83,7 @@ class Completion:
         finish_reason: why sampling stopped.
         text: the decoded action, where the context has no tokenizer (chat endpoints).
         support: one entry per id; ``None`` where the engine was not asked, or cannot tell.
+        version: training steps behind the weights that sampled it; ``None`` = not known.
     """
 
     token_ids: list[int]
@@ -90,6 +91,7 @@ class Completion:
     finish_reason: FinishReason = FinishReason.STOP
     text: str | None = None
     support: Support | None = None
+    version: int | None = None
 
 
 @dataclass(slots=True)
@@ -107,6 +109,7 @@ class Turn:
         finish_reason: why the completion ended.
         aborted: the turn must not be trained on and is excluded from all statistics.
         kind: a ``summary`` has the request for it as its observation, reward 0, and no info.
+        version: of the weights that sampled its tokens, see `Completion`.
     """
 
     index: int
@@ -119,6 +122,7 @@ class Turn:
     finish_reason: FinishReason = FinishReason.STOP
     aborted: bool = False
     kind: TurnKind = "action"
+    version: int | None = None
 
 
 @dataclass(slots=True)
@@ -239,7 +243,7 @@ class Episode:
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types; `from_dict` is the inverse, except for non-JSON infos.
 
-        Only a summary has its kind in it, and only a segment whose support was kept has that.
+        Only a summary has its kind in it; versions and supports are in it where they are known.
         """
         data = asdict(self)
         data["stop_reason"] = self.stop_reason.value
@@ -248,6 +252,8 @@ class Episode:
             turn["info"] = _jsonable(turn["info"])
             if turn["kind"] == "action":
                 del turn["kind"]
+            if turn["version"] is None:
+                del turn["version"]
         for segment in data["segments"]:
             segment["spans"] = [list(span) for span in segment["spans"]]
             support = segment.pop("support")

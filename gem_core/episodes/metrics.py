@@ -1,4 +1,4 @@
-"""The metrics that are computed from episodes alone; `gem_core.episodes.metric_names` has all."""
+"""The metrics that are computed from episodes alone; ``docs/metrics.md`` has all."""
 
 from __future__ import annotations
 

@@ -82,6 +82,11 @@ class EpisodeState:
         return request_seed(self._run_seed, self._split, self.seed, self.index, self.turn)
 
     @property
+    def split(self) -> Split:
+        """Whether the episode is trained on."""
+        return self._split
+
+    @property
     def seed(self) -> int | None:
         """The seed of the episode."""
         return self._episode.seed
@@ -157,11 +162,14 @@ class EpisodeState:
             return None
         request = self._transcript.summary_request
         text, why = self._transcript.add_action(self.turn, completion)
+        turn = Turn(
+            self.turn, self._observation, text, finish_reason=why, version=completion.version
+        )
         if request is not None:
-            self._add_summary(Turn(self.turn, request, text, finish_reason=why, kind="summary"))
+            turn.observation, turn.kind = request, "summary"
+            self._add_summary(turn)
             return None
         self._ready = None
-        turn = Turn(self.turn, self._observation, text, finish_reason=why)
         self._episode.turns.append(turn)
         self._unanswered = turn
         cut = why is FinishReason.LENGTH

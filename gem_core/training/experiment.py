@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from gem_core.errors import RecipeError
 from gem_core.evaluation.outcomes import TaskOutcome, add_outcome
 from gem_core.policies.gpu import wait_for_memory
 from gem_core.policies.models.files import copy_source_files, origin_of
@@ -149,7 +150,16 @@ def training(
 def _open(
     recipe: Recipe, trainer: str, native: Any, path: str | Path, if_exists: IfExists
 ) -> tuple[RunDir, ResolvedRun]:
-    """Check data and directory; an error leaves both as they were. Record what the run is."""
+    """Check data and directory; an error leaves both as they were. Record what the run is.
+
+    Raises:
+        RecipeError: the run would need weights that are in no checkpoint.
+    """
+    if if_exists == "resume" and RunDir(path).exists and recipe.sampling.staleness:
+        raise RecipeError(
+            "sampling.staleness: such a run cannot be resumed, the weights of earlier steps are in "
+            "no checkpoint. Start it again with --overwrite."
+        )
     resumed = RunDir(path) if if_exists == "resume" and RunDir(path).exists else None
     resolved = resolve_run(recipe, trainer, resumed, native=native)
     run = RunDir.create(path, recipe, trainer, if_exists)

@@ -59,6 +59,17 @@ def refuse_values(recipe: Recipe, trainer: str, checks: Iterable[tuple[str, obje
             raise RecipeError(f"{trainer} cannot honour {values}: {why}.")
 
 
+def check_staleness(recipe: Recipe) -> tuple[str, object, str]:
+    """Return the check for `refuse_values` that an engine keeps old weights."""
+    hardware = recipe.hardware
+    return (
+        "sampling.staleness hardware.device hardware.engine",
+        recipe.sampling.staleness
+        and (hardware.device == "gpu" or hardware.engine not in ("default", "hf")),
+        "only gem-core's engine keeps old weights; use device = 'cpu' and engine = 'default'",
+    )
+
+
 def native_table(recipe: Recipe, trainer: str) -> dict[str, Any]:
     """Return ``[trainer.<trainer>]`` by dotted key; keys are as they were written."""
     return flatten(recipe.trainer.get(trainer, {}))

@@ -10,6 +10,7 @@ import numpy as np
 from gem_adapters.estimate import estimate
 from gem_adapters.loss_checks import require_finite
 from gem_adapters.turn_batch import turn_batch
+from gem_adapters.versions import measure_staleness
 from gem_core.advantages.registry import estimator_needs
 from gem_core.episodes.data import Episode
 from gem_core.episodes.metrics import episode_metrics
@@ -37,12 +38,14 @@ def log_step(
             precedence over those computed from the episodes.
 
     Raises:
-        GemError: a loss or the norm of the gradient is not finite.
+        GemError: a loss or the norm of the gradient is not finite, or a turn was sampled by other
+            weights than it should be.
     """
     require_finite(step, metrics)
-    whole = {**episode_metrics(episodes), **metrics}
-    run.log(step, whole)
     recipe = run.recipe
+    stale = measure_staleness(recipe, step, episodes)
+    whole = {**episode_metrics(episodes), **stale, **metrics}
+    run.log(step, whole)
     logged = episodes[: recipe.train.log_episodes]
     advantages = turn_advantages(episodes, recipe.algorithm, whole) if logged else None
     run.log_episodes(step, logged, advantages=advantages)

@@ -29,7 +29,7 @@ def token_sums(
     initial: Any = None,
     rollout: Any = None,
 ) -> dict[str, float]:
-    """Return sums over the action tokens of one forward pass, see `gem_core.episodes.metric_names`.
+    """Return sums over the action tokens of one forward pass, see `gem_conform.metric_names`.
 
     All tensors are [rows, tokens] and of one shape; they need not be finite outside the mask.
 

@@ -101,6 +101,7 @@ MEETS = {
     "algorithm.critic_lr algorithm.value_clip": ["algorithm.estimator=gae"],
     "batch.micro_batch": [],
     "sampling.support": ["sampling.top_k=5"],
+    "sampling.refresh_turns": ["sampling.staleness=1"],
     "eval.inside_episodes": ["eval.every=1"],
     "eval.greedy": [],
     "eval.top_p": [],

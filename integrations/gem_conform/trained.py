@@ -9,7 +9,7 @@ from gem_compare.lockstep.recipe import LOCKSTEP
 from gem_conform.candidate import Candidate
 from gem_conform.changes import all_keys, needs_of, valid_changes
 from gem_conform.failures import NotConforming, require_none
-from gem_core.episodes.metric_names import COMMON
+from gem_conform.metric_names import COMMON
 from gem_core.runs.directory.run_dir import RunDir
 from gem_core.runs.recipe.key_needs import NEEDS
 from gem_core.training.stopping import EXIT_CODE, stopped_step

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from gem_adapters.estimate import needs_critic
-from gem_adapters.native_keys import refuse_keys, refuse_native, refuse_values
+from gem_adapters.native_keys import check_staleness, refuse_keys, refuse_native, refuse_values
 from gem_adapters.rollout_correction import refuse_truncated_sampling
 from gem_core.errors import RecipeError, did_you_mean
 from gem_core.runs.recipe.recipe import Recipe
@@ -125,6 +125,7 @@ def _check_values(recipe: Recipe) -> None:
             f"groups stay whole: episodes / group_size must be a multiple of {hardware.gpus} GPUs",
         ),
         ("batch.micro_batch", fused, FUSED),
+        check_staleness(recipe),
         (
             "sampling.support hardware.device hardware.engine",
             drawn and (gpu or real_vllm),

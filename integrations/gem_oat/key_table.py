@@ -94,6 +94,10 @@ TABLE = KeyTable(
         "sampling.support",
         "on a CPU logits are restricted to the tokens that could be drawn (`support.py`)",
     ),
+    applied(
+        "sampling.staleness sampling.refresh_turns",
+        "the engine of a CPU keeps old weights (`gem_adapters.versions`)",
+    ),
     applied("train.log_episodes", "the adapter writes the run directory"),
     applied("hardware.engine", "the launcher: Oat's vLLM, or the CPU backend"),
     refused("algorithm.entropy_coef", "Oat computes the entropy without a gradient; set it to 0."),

@@ -89,6 +89,7 @@ class GemLearner(GemAdvantages):
         self.strategy.get_gradient_norm = self._note_update
         self.run_log = RunLog(self.run_dir, self._wandb)
         self.save_clock = SaveClock(self.run_dir)
+        self.steps = 0  # as Oat's loop begins with, after this
         if self.start:
             for engine, folder in self.engines.items():
                 self.strategy.load_ckpt(engine, folder, f"step_{self.start:06d}")
@@ -315,6 +316,11 @@ class GemLearner(GemAdvantages):
                 super().sync_params_to_actors()
             finally:
                 self.args.lora_rank = rank
+        if self.strategy.is_group_rank_0():
+            version = self.start + self.steps
+            for done in [actor.futures.set_version(version) for actor in self.actors]:
+                done.result()
+        dist.barrier()  # no learner asks before
 
     def _save_checkpoint(self, step: int) -> None:
         for engine, folder in self.engines.items():

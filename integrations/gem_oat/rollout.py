@@ -14,6 +14,7 @@ from oat.algorithms.ppo import PPOActor
 from oat.types import TransitionData
 
 from gem_adapters.support import SUPPORT
+from gem_adapters.versions import VERSION, name_missing, pick_version
 from gem_adapters.vllm_steps import StepPolicy
 from gem_core.env.blocking import never_blocks
 from gem_core.episodes.data import Completion, Episode
@@ -91,12 +92,14 @@ class EnginePolicy:
         stop_ids: token ids that end an action.
         sampling: further fields of ``vllm.SamplingParams``, such as the temperature.
         over_drawn: whether the engine reports which tokens could be drawn; that of a CPU can.
+        recipe: the experiment, where old weights may sample.
     """
 
     engine: Any
     stop_ids: Sequence[int]
     sampling: dict[str, Any]
     over_drawn: bool = False
+    recipe: Recipe | None = None
 
     def play(self, machines: Sequence[EpisodeMachine]) -> list[Episode]:
         """Play ``machines`` to their ends.
@@ -126,13 +129,17 @@ class EnginePolicy:
         completion = vllm_completion(answer, self.stop_ids, request.max_tokens)
         if self.over_drawn:
             completion.support = answer.support if completion.token_ids else []
+        completion.version = getattr(answer, "version", None)  # vLLM has none
         return completion
 
     def _sampling_params(self, request: Request) -> Any:
-        asked = {"extra_args": {SUPPORT: True}} if self.over_drawn else {}
+        asked: dict[str, Any] = {SUPPORT: True} if self.over_drawn else {}
+        version = self.recipe and pick_version(self.recipe, request.machine)
+        if version is not None:
+            asked[VERSION] = version
         return vllm.SamplingParams(
             **self.sampling,
-            **asked,
+            **({"extra_args": asked} if asked else {}),
             stop_token_ids=self.stop_ids,
             logprobs=0,  # of the sampled token alone
             max_tokens=request.max_tokens,
@@ -155,7 +162,10 @@ class GemActor(PPOActor):
         recipe: the experiment.
         factory: makes the machine of a task.
         policy: Oat's engine, sampling as in training.
+        weights_version: of the engine's weights, see `gem_adapters.versions`.
     """
+
+    weights_version = 0
 
     def init(self, actor_id: int, save_path: str) -> None:
         """Build Oat's engine; the learner calls this."""
@@ -169,7 +179,15 @@ class GemActor(PPOActor):
             self.factory.stop_ids,
             sampling={name: drawn_by[name] for name in ("temperature", "top_p", "top_k")},
             over_drawn=self.recipe.sampling.support == "drawn",
+            recipe=self.recipe,
         )
+
+    def set_version(self, version: int) -> None:
+        """The learner has sent all weights after training step ``version``."""
+        self.weights_version = version
+        engines = getattr(self.llm, "engines", None)  # of the stand-in
+        if engines is not None:
+            engines.name(version)
 
     def step(
         self, prompts: list[str], formatted_prompts: list[str], references: list[str] | None = None
@@ -211,7 +229,9 @@ class GemActor(PPOActor):
             GemError: most of the episodes broke.
         """
         machines = [self.factory(task) for task in tasks]
-        require_healthy(policy.play(machines))
+        episodes = policy.play(machines)
+        require_healthy(episodes)
+        name_missing(episodes, self.weights_version)
         return machines
 
     def to_rows(self, machines: Sequence[EpisodeMachine]) -> list[RowData]:

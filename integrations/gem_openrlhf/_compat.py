@@ -27,6 +27,9 @@ PRIVATE_SIGNATURES = {
     f"{_MAKER}._dispatch_forward": "self group sync_condition kwargs",
     f"{_MAKER}._flatten_results": "self refs duplicate_factor",
     f"{_TRAINER}.fit": "self global_step",
+    f"{_TRAINER}.train_step": "self rollout_samples global_step",
+    f"{_TRAINER}.broadcast_to_vllm": "self",
+    f"{_TRAINER}.init_checkpoint_states": "self",
     f"{_TRAINER}.save_logs_and_checkpoints": "self global_step logs_dict client_states",
     f"{_GENERATOR}._run_eval": "self",
 }

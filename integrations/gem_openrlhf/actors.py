@@ -16,12 +16,13 @@ from unittest.mock import patch
 import ray
 from openrlhf.trainer import ppo_trainer, ppo_trainer_async
 from openrlhf.trainer import ray as ray_trainers
-from openrlhf.trainer.ray import launcher, ppo_actor, ppo_critic
+from openrlhf.trainer.ray import launcher, ppo_actor, ppo_critic, vllm_engine
 
 from gem_core.runs.directory.run_dir import current_run
 from gem_core.training.stopping import SaveClock, mark_stopped
 from gem_openrlhf._compat import check_private_signatures
 from gem_openrlhf.advantages import GemExperienceMaker, require_installed
+from gem_openrlhf.engine import GemRolloutActor
 from gem_openrlhf.metrics import RunLog
 from gem_openrlhf.support import GemReferenceModelActor
 from gem_openrlhf.updates import GemCriticModelActor, GemPolicyModelActor
@@ -37,10 +38,12 @@ class _Trains(_Actor):
 
     args: Any
     experience_maker: Any
+    vllm_engines: Any
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         run = current_run()
+        self.weights_version = 0
         stock = self.experience_maker
         self.recipe = run.recipe
         self.run_log = RunLog(run)
@@ -60,6 +63,23 @@ class _Trains(_Actor):
     def fit(self, *args: Any, **kwargs: Any) -> None:
         require_installed(self, self.recipe)
         super().fit(*args, **kwargs)
+
+    def init_checkpoint_states(self) -> Any:
+        """OpenRLHF's; a resumed run sends its weights after this."""
+        states = super().init_checkpoint_states()
+        self.weights_version = states["global_step"]
+        return states
+
+    def train_step(self, rollout_samples: Any, global_step: int) -> Any:
+        """OpenRLHF's training step, the one after ``global_step``, which sends its weights."""
+        self.weights_version = global_step + 1
+        return super().train_step(rollout_samples, global_step)
+
+    def broadcast_to_vllm(self) -> None:
+        """OpenRLHF's; the engines also learn which version of the weights this is."""
+        super().broadcast_to_vllm()
+        engines = self.vllm_engines or []
+        ray.get([engine.set_version.remote(self.weights_version) for engine in engines])
 
     def save_logs_and_checkpoints(
         self, global_step: int, logs_dict: Any = None, client_states: Any = None
@@ -143,6 +163,10 @@ class GemGenerateSamplesActor(
     """Asynchronous mode: the actor that draws prompts."""
 
     def _run_eval(self) -> dict[str, float]:
+        if current_run().recipe.sampling.staleness:
+            # Training may have gone on: which weights come first would be by chance.
+            engines = self.samples_generator.vllm_engines
+            ray.get([engine.evaluate_with.remote(self._last_eval_step) for engine in engines])
         sampling = {
             **self.generate_kwargs,
             "temperature": self.args.eval.temperature,
@@ -158,6 +182,7 @@ SUBCLASSES: tuple[tuple[Any, str, type], ...] = (
     (launcher, "ReferenceModelActor", GemReferenceModelActor),
     (ppo_actor, "PolicyModelActor", GemPolicyModelActor),
     (ppo_critic, "CriticModelActor", GemCriticModelActor),
+    (vllm_engine, "RolloutRayActor", GemRolloutActor),
 )
 """Module, name of the stock class, and what stands there during a run."""
 

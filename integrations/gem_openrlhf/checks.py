@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from gem_adapters.estimate import needs_critic
-from gem_adapters.native_keys import refuse_values
+from gem_adapters.native_keys import check_staleness, refuse_values
 from gem_core.errors import RecipeError
+from gem_core.runs.recipe.files import flatten
 from gem_core.runs.recipe.recipe import Recipe
 from gem_openrlhf import values
 
@@ -18,6 +19,7 @@ def check_values(recipe: Recipe) -> None:
         refuse_counted_tokens(recipe)
     checks = [
         *_support_checks(recipe),
+        *_version_checks(recipe),
         *_lora_checks(recipe),
         *_batch_checks(recipe),
         *_hardware_checks(recipe),
@@ -48,6 +50,18 @@ def _support_checks(recipe: Recipe) -> Iterator[tuple[str, object, str]]:
         and (hardware.device == "gpu" or hardware.engine == "vllm"),
         'vLLM\'s answer does not say which tokens could be drawn; use support = "all", or '
         'device = "cpu", where gem-core\'s engine does',
+    )
+
+
+def _version_checks(recipe: Recipe) -> Iterator[tuple[str, object, str]]:
+    native = flatten(recipe.trainer.get("openrlhf", {}))
+    yield check_staleness(recipe)
+    waiting = int(native.get("train.async_queue_size", 1))
+    yield (
+        "sampling.staleness",
+        values.is_async(recipe) and 0 < recipe.sampling.staleness < waiting,
+        f"in asynchronous mode its engine is up to {waiting} steps ahead (async_queue_size); use "
+        "at least that, or 0 for whatever weights the engine has",
     )
 
 

@@ -113,6 +113,10 @@ TABLE = KeyTable(
         "sampling.support",
         "on a CPU logits are restricted to the tokens that could be drawn (`support.py`)",
     ),
+    applied(
+        "sampling.staleness sampling.refresh_turns",
+        "the engine of a CPU keeps old weights (`gem_adapters.versions`)",
+    ),
     applied("sampling.top_k", "the executor sends it with each request (`rollout.py`)"),
     applied("eval.inside_episodes train.steps", "the rows that the adapter writes as data"),
     applied("train.log_episodes train.save_minutes", "the adapter's part of the training loop"),

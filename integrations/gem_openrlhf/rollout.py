@@ -18,6 +18,7 @@ from transformers import AutoTokenizer
 
 import gem_openrlhf._compat  # noqa: F401
 from gem_adapters.support import SUPPORT
+from gem_adapters.versions import VERSION, pick_version
 from gem_core.episodes.data import Completion, Episode, FinishReason, Segment
 from gem_core.episodes.rollout import Request, play
 from gem_core.errors import GemError
@@ -37,6 +38,7 @@ class EnginePolicy:
         stop_ids: token ids that end a turn.
         top_k: as in vLLM; -1 is off.
         over_drawn: whether the engine reports which tokens could be drawn; that of a CPU can.
+        recipe: the experiment, where old weights may sample.
     """
 
     def __init__(
@@ -47,8 +49,10 @@ class EnginePolicy:
         top_k: int = -1,
         *,
         over_drawn: bool = False,
+        recipe: Recipe | None = None,
     ) -> None:
         self.engine = engine
+        self.recipe = recipe
         self.stop_ids = list(stop_ids)
         self.over_drawn = over_drawn
         self.params = deepcopy(params)
@@ -56,8 +60,7 @@ class EnginePolicy:
         self.params.top_k = top_k
         self.params.logprobs = 1  # also where OpenRLHF's loss does not need them
         self.params.min_tokens = 0  # OpenRLHF's 1 forbids an empty action
-        if over_drawn:
-            self.params.extra_args = {SUPPORT: True}
+        self.extra: dict[str, Any] = {SUPPORT: True} if over_drawn else {}
         self.params.__post_init__()  # vLLM derives its set of stop ids there
 
     async def complete(self, request: Request) -> Completion:
@@ -65,12 +68,28 @@ class EnginePolicy:
         params = deepcopy(self.params)
         params.max_tokens = request.max_tokens
         params.seed = request.seed
+        wanted = self._wanted(request)
+        extra = self.extra if wanted is None else {**self.extra, VERSION: wanted}
+        if extra:
+            params.extra_args = extra
+        # Before the request: an update in between would be a later one. A stock actor has none.
+        version = getattr(self.engine, "weights_version", None)
         output = await self.engine.generate(request.prompt_ids, params)
         answer = output.outputs[0]
         completion = vllm_completion(answer, self.stop_ids, request.max_tokens)
         if self.over_drawn:
             completion.support = answer.support if completion.token_ids else []
+        completion.version = version if wanted is None else answer.version
         return completion
+
+    def _wanted(self, request: Request) -> int | None:
+        """Return the version of the weights that must sample; ``None``: the newest."""
+        if self.recipe is None or not self.recipe.sampling.staleness:
+            return None
+        if request.machine.split == "eval":
+            evaluated: int | None = self.engine.evaluated
+            return evaluated
+        return pick_version(self.recipe, request.machine)
 
 
 class GemAgentExecutor(AgentExecutorBase):
@@ -109,6 +128,7 @@ class GemAgentExecutor(AgentExecutorBase):
             self._factory.stop_ids,
             sampling.top_k,
             over_drawn=sampling.support == "drawn",
+            recipe=self.recipe,
         )
         episode = await play(machine, policy)
         return to_native(episode, machine.bootstrap_state())

@@ -1,6 +1,6 @@
 """Reference values of the metrics of an update, computed beside a run by their definitions.
 
-`gem_core.episodes.metric_names` defines them. The episodes are those that a trainer logged; with
+`gem_conform.metric_names` defines them. The episodes are those that a trainer logged; with
 one minibatch per epoch nothing else is taken from the trainer.
 """
 

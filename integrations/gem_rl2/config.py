@@ -8,6 +8,7 @@ from typing import Any
 from gem_adapters.hydra import followers, override, refuse_unknown
 from gem_adapters.native_keys import (
     bare,
+    check_staleness,
     native_table,
     refuse_keys,
     refuse_native,
@@ -97,6 +98,7 @@ def _refuse(recipe: Recipe, newer: bool) -> None:
     hardware = recipe.hardware
     engines = ("default", "hf") if hardware.device == "cpu" else ("default", "sglang")
     checks = [
+        check_staleness(recipe),
         (
             "sampling.support hardware.device",
             recipe.sampling.support == "drawn" and hardware.device == "gpu",

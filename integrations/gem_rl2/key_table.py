@@ -95,6 +95,10 @@ TABLE = KeyTable(
         "sampling.support",
         "on a CPU logits are restricted to the tokens that could be drawn (`support.py`)",
     ),
+    applied(
+        "sampling.staleness sampling.refresh_turns",
+        "the engine of a CPU keeps old weights (`gem_adapters.versions`)",
+    ),
     applied("batch.max_tokens_per_device", "is `actor.max_length_per_device` where it is set"),
     applied("train.keep_checkpoints train.save_minutes", "the adapter's part of the loop"),
     applied("train.log_episodes", "the adapter writes the run directory"),

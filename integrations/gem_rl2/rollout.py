@@ -18,12 +18,14 @@ from gem_adapters.request_seeds import sglang_seed
 from gem_adapters.run_log import log_evaluation
 from gem_adapters.support import SUPPORT
 from gem_adapters.token_rows import token_rewards
+from gem_adapters.versions import VERSION, name_missing, pick_version
 from gem_core.episodes.data import Completion, Episode, Segment, Support
 from gem_core.episodes.machine import EpisodeMachine
 from gem_core.episodes.rollout import Request, play, require_healthy
 from gem_core.errors import GemError
 from gem_core.policies.completions import to_completion
 from gem_core.runs.directory.run_dir import RunDir
+from gem_core.runs.recipe.recipe import Recipe
 from gem_core.runs.tasks import MachineFactory, Task
 
 TRIES = 120
@@ -43,6 +45,7 @@ class EnginePolicy:
         sampling: sampling parameters that do not change.
         stop_ids: ids that end a turn.
         over_drawn: whether the engine reports which tokens could be drawn; that of a CPU can.
+        recipe: the experiment, where old weights may sample.
 
     Attributes:
         retried: requests that were sent again.
@@ -55,8 +58,10 @@ class EnginePolicy:
         sampling: Mapping[str, Any],
         stop_ids: Sequence[int],
         over_drawn: bool = False,
+        recipe: Recipe | None = None,
     ) -> None:
         self.session = session
+        self.recipe = recipe
         self.url = f"{url}/generate"
         self.stop_ids = stop_ids
         self.over_drawn = over_drawn
@@ -79,6 +84,9 @@ class EnginePolicy:
             "return_logprob": True,
             **({SUPPORT: True} if self.over_drawn else {}),
         }
+        version = self.recipe and pick_version(self.recipe, request.machine)
+        if version is not None:
+            body[VERSION] = version
         meta = (await self._post(body))["meta_info"]
         sampled = meta["output_token_logprobs"]  # (log-probability, token id, text) per token
         completion = to_completion(
@@ -90,6 +98,8 @@ class EnginePolicy:
         )
         if self.over_drawn:
             completion.support = _read_support(meta) if completion.token_ids else []
+        if version is not None:
+            completion.version = meta[VERSION]
         return completion
 
     async def _post(self, body: dict[str, Any]) -> Any:
@@ -121,7 +131,13 @@ def _read_support(meta: Mapping[str, Any]) -> Support | None:
 
 
 class EpisodePlayer:
-    """Plays episodes of a run, on rank 0, and keeps them until they are asked for."""
+    """Plays episodes of a run, on rank 0, and keeps them until they are asked for.
+
+    Attributes:
+        version: of the weights that the engines have, see `gem_adapters.versions`.
+    """
+
+    version = 0
 
     def __init__(self, run: RunDir, tokenizer: Any) -> None:
         self.run = run
@@ -135,8 +151,11 @@ class EpisodePlayer:
         unlimited = aiohttp.ClientTimeout(total=None)
         async with aiohttp.ClientSession(timeout=unlimited) as session:
             drawn = self.recipe.sampling.support == "drawn"
-            policy = EnginePolicy(session, url, sampling, self.factory.stop_ids, drawn)
-            self.played[task.index] = await play(machine, policy)
+            stop_ids = self.factory.stop_ids
+            policy = EnginePolicy(session, url, sampling, stop_ids, drawn, self.recipe)
+            episode = await play(machine, policy)
+        name_missing([episode], self.version)
+        self.played[task.index] = episode
         return machine
 
     def take(self) -> list[Episode]:

@@ -22,6 +22,7 @@ from RL2.workers import Worker
 from gem_adapters.estimate import needs_critic
 from gem_adapters.support import require_support
 from gem_adapters.value_heads import start_at_zero
+from gem_adapters.versions import VERSION
 from gem_core.runs.directory.run_dir import RunDir
 from gem_core.runs.recipe.recipe import Recipe
 from gem_core.runs.tasks import Task, eval_task, require_step, step_tasks
@@ -225,6 +226,10 @@ class Rollout(ppo.Rollout):
     def update(self, actor: Any, step: int) -> None:
         """Send the weights to the engines, which ends a training step."""
         super().update(actor, step)
+        if self.recipe.sampling.staleness and self.device_mesh["tp"].get_local_rank() == 0:
+            native_rollout.make_request(self.worker_url, VERSION, {"version": step})
+        if self.leads:
+            self.player.version = step
         updates = actor.updates.finish()
         if self.advantages.episodes:  # on rank 0, but not where a resumed run sends its weights
             extra = {**self.advantages.metrics, **updates, "lr": actor.used_lr}

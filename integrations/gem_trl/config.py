@@ -10,7 +10,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gem_adapters.native_keys import native_table, refuse_keys, refuse_native, refuse_values
+from gem_adapters.native_keys import (
+    check_staleness,
+    native_table,
+    refuse_keys,
+    refuse_native,
+    refuse_values,
+)
 from gem_adapters.rollout_correction import refuse_truncated_sampling
 from gem_core.errors import RecipeError, did_you_mean
 from gem_core.runs.recipe.files import merge
@@ -127,12 +133,19 @@ def _check_values(recipe: Recipe) -> None:
             and engine == "hf",
             "transformers' generate reports no log-probabilities; use engine = 'vllm'",
         ),
+        check_staleness(recipe),
         (
             "sampling.support hardware.device hardware.engine",
             recipe.sampling.support == "drawn" and not reports_support(recipe),
             'which tokens could be drawn is reported by gem-core\'s engine (device = "cpu") and by '
             "vLLM inside the trainer, on one GPU, with sampling.top_k; use one of them, or "
             'support = "all"',
+        ),
+        (
+            "sampling.staleness model.dtype",
+            recipe.sampling.staleness and recipe.model.dtype != "float32",
+            "its autocast is a part of the model that it trains, and old weights would sample "
+            "without it; use model.dtype = 'float32'",
         ),
         (
             "hardware.sharding",
@@ -148,6 +161,11 @@ def _check_values(recipe: Recipe) -> None:
 
 def _refuse_unknown_support(recipe: Recipe, native: Sequence[str]) -> None:
     """Refuse native keys by which TRL samples otherwise than the recipe's ``[sampling]`` says."""
+    if native and recipe.sampling.staleness:
+        raise RecipeError(
+            f"trainer.trl.{native[0]}: TRL then samples by itself, with the newest weights only. "
+            "Leave it out, or set sampling.staleness = 0."
+        )
     if native and recipe.sampling.support == "drawn":
         raise RecipeError(
             f'trainer.trl.{native[0]}: with sampling.support = "drawn" tokens are drawn as the '

@@ -119,6 +119,10 @@ TABLE = KeyTable(
         "sampling.support",
         "the adapter restricts the logits to the tokens that could be drawn (`scoring.py`)",
     ),
+    applied(
+        "sampling.staleness sampling.refresh_turns",
+        "the engine of a CPU keeps old weights (`gem_adapters.versions`)",
+    ),
     applied("hardware.sharding", "each GPU holds the whole model; other values are refused"),
     refused("algorithm.kl_in", "it adds the KL term to the loss; use kl_in = 'loss'."),
     refused(

@@ -16,6 +16,7 @@ from transformers import AutoConfig, PrinterCallback, TrainerCallback
 from gem_adapters.estimate import needs_critic
 from gem_adapters.rollout_correction import truncated_weights
 from gem_adapters.support import require_support
+from gem_adapters.versions import name_missing
 from gem_core.episodes.data import Episode
 from gem_core.episodes.rollout import require_healthy
 from gem_core.errors import GemError, RecipeError
@@ -238,10 +239,14 @@ class GemTrainer(Scoring):
         result: npt.NDArray[np.float64] = self.accelerator.reduce(local, "sum").cpu().numpy()
         return result
 
+    @property
+    def weights_version(self) -> int:
+        """Training steps behind the model's weights, between two training steps."""
+        return int(self.state.global_step) // self.step_updates
+
     def first_task(self, count: int) -> int:
         """Return the task of this rank's first slot, where each rank has ``count``."""
-        step = int(self.state.global_step) // self.step_updates
-        return step * self.recipe.batch.episodes + self.rank * count
+        return self.weights_version * self.recipe.batch.episodes + self.rank * count
 
     def require_rows(self, rows: list[int]) -> None:
         """Check that TRL's sampler gave this rank its slots of this step, in order.
@@ -325,5 +330,8 @@ class GemTrainer(Scoring):
         """Play ``tasks`` on this rank with the model as it is."""
         machines = [self.machines(task) for task in tasks]
         episodes = self.engine_policy.play(machines)
+        # vLLM has the weights that TRL sent it last.
+        loaded = self._last_loaded_step if self.use_vllm else self.state.global_step
+        name_missing(episodes, int(loaded) // self.step_updates)
         self.bootstrap_states = [machine.bootstrap_state() for machine in machines]
         return episodes

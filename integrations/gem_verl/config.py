@@ -12,6 +12,7 @@ from gem_adapters.estimate import needs_critic
 from gem_adapters.hydra import override, refuse_unknown
 from gem_adapters.native_keys import (
     bare,
+    check_staleness,
     native_table,
     refuse_keys,
     refuse_native,
@@ -81,6 +82,7 @@ def _refuse(recipe: Recipe) -> None:
     drawn = recipe.sampling.support == "drawn"
     refuse_keys(recipe, "verl", REFUSED)
     refuse_values(recipe, "verl", [
+        check_staleness(recipe),
         ("sampling.support hardware.device hardware.engine",
          drawn and (hardware.device == "gpu" or hardware.engine not in ("default", "hf")),
          "its engine's answer does not say which tokens could be drawn; use support = \"all\", or "

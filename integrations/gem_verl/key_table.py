@@ -119,6 +119,10 @@ TABLE = KeyTable(
         "the adapter's part of verl's workers, which on a CPU restricts logits to the tokens that "
         "could be drawn (`support.py`)",
     ),
+    applied(
+        "sampling.staleness sampling.refresh_turns",
+        "the engine of a CPU keeps old weights (`gem_adapters.versions`)",
+    ),
     computed("model.lora.alpha", f"{MODEL}.lora_alpha", values.lora_alpha),
     computed("model.lora.targets", f"{MODEL}.target_modules", values.lora_targets),
     computed(

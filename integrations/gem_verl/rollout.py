@@ -17,6 +17,7 @@ from gem_adapters.estimate import needs_critic
 from gem_adapters.request_seeds import sglang_seed
 from gem_adapters.support import SUPPORT
 from gem_adapters.token_rows import RowLabel, token_rewards
+from gem_adapters.versions import VERSION, pick_version
 from gem_core.episodes.data import Completion, Episode, Segment
 from gem_core.episodes.machine import EpisodeMachine
 from gem_core.episodes.rollout import Request, play
@@ -77,6 +78,7 @@ class EnginePolicy:
         engine: verl's name of its engine.
         context: number of tokens that fit into the engine, None where it is not known.
         over_drawn: whether the engine reports which tokens could be drawn; that of a CPU can.
+        recipe: the experiment, where old weights may sample.
 
     Attributes:
         versions: versions of the weights that took part, by verl's count of steps.
@@ -90,8 +92,10 @@ class EnginePolicy:
         engine: str = "vllm",
         context: int | None = None,
         over_drawn: bool = False,
+        recipe: Recipe | None = None,
     ) -> None:
         self.over_drawn = over_drawn
+        self.recipe = recipe
         self.client = client
         self.engine = engine
         self.context = context
@@ -107,6 +111,7 @@ class EnginePolicy:
 
     async def complete(self, request: Request) -> Completion:
         """Sample one turn: at most its token cap, up to and with a stop token."""
+        version = self.recipe and pick_version(self.recipe, request.machine)
         output = await self.client.generate(
             self.request_id,
             prompt_ids=request.prompt_ids,
@@ -114,6 +119,7 @@ class EnginePolicy:
                 **self.sampling,
                 "max_tokens": request.max_tokens,
                 **self._seed(request),
+                **({} if version is None else {VERSION: version}),
             },
         )
         for name in ("min_global_steps", "max_global_steps"):
@@ -130,6 +136,7 @@ class EnginePolicy:
         if self.over_drawn:
             sets = output.extra_fields.get(SUPPORT)
             completion.support = sets if completion.token_ids else []
+        completion.version = output.extra_fields.get("min_global_steps")
         return completion
 
     def _reason(self, output: Any, request: Request) -> str | None:
@@ -187,6 +194,7 @@ class GemAgentLoop(agent_loop.AgentLoopBase):
             rollout.name,
             rollout.max_model_len,
             drawn,
+            factory.recipe,
         )
         try:
             if not evaluates:

@@ -10,7 +10,7 @@ import math
 
 import pytest
 
-from gem_core.episodes.metric_names import undefined
+from gem_conform.metric_names import undefined
 
 BOUND = 0.01
 """Mean difference of a step's log-probabilities between engine and trainer; 0.004 was seen."""

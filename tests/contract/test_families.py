@@ -16,8 +16,8 @@ from collections import defaultdict
 import pytest
 
 from gem_conform.measured import LOGPROBS_EQUAL
+from gem_conform.metric_names import COMMON, undefined
 from gem_core.episodes.data import Episode, StopReason
-from gem_core.episodes.metric_names import COMMON, undefined
 from gem_core.runs.directory.run_dir import RunDir
 from gem_core.training.tiny import model_path
 from gem_parity.reference_metrics import ReferenceMetrics
@@ -132,6 +132,7 @@ def test_every_metric_has_a_definition(run: RunDir) -> None:
     for row in run.metrics():
         assert undefined(row) == []
         assert row.keys() >= COMMON
+        assert row["rollout/staleness"] == row["rollout/staleness_max"] == 0
 
 
 @pytest.fixture(scope="module")

@@ -31,6 +31,8 @@ from .effects.in_run import IN_RUN
 
 ELSEWHERE = {
     "algorithm.rollout_correction": "test_rollout_correction.py",
+    "sampling.refresh_turns": "test_staleness.py",
+    "sampling.staleness": "test_staleness.py",
     "sampling.support": "test_support.py",
     "train.save_minutes": "test_stopping.py",
 }

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from gem_core.episodes.metric_names import COMMON, METRICS, undefined
+from gem_conform.metric_names import COMMON, METRICS, undefined
 from gem_core.episodes.metrics import episode_metrics
 from gem_parity.frozen import frozen_episodes
 

@@ -15,6 +15,7 @@ from gem_adapters.key_table import (
 from gem_core.runs.recipe.recipe import Recipe
 
 _ONE_PROCESS = "the adapter trains in one process on a CPU; leave it at its default."
+_NEWEST = "the model that is trained samples itself; leave it at its default."
 _MEANS = {"token": "token_mean", "sequence": "prompt_mean"}
 
 
@@ -96,4 +97,6 @@ TABLE = KeyTable(
     refused("hardware.sequence_parallel", _ONE_PROCESS),
     refused("hardware.sharding", _ONE_PROCESS),
     refused("hardware.offload", _ONE_PROCESS),
+    refused("sampling.staleness", _NEWEST),
+    refused("sampling.refresh_turns", _NEWEST),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from gem_adapters.key_table import KeyTable, applied, copied, default, refused
 
 _ONE_PROCESS = "it trains in one process on a CPU; leave it at its default."
+_NEWEST = "the model that is trained samples itself; leave it at its default."
 
 TABLE = KeyTable(
     copied("algorithm.lr", "lr"),
@@ -55,4 +56,6 @@ TABLE = KeyTable(
     refused("hardware.sequence_parallel", _ONE_PROCESS),
     refused("hardware.sharding", _ONE_PROCESS),
     refused("hardware.offload", _ONE_PROCESS),
+    refused("sampling.staleness", _NEWEST),
+    refused("sampling.refresh_turns", _NEWEST),
 )

@@ -12,7 +12,7 @@ import msgspec
 Number = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
 """An integer that JSON has in every language."""
 Figures = dict[str, float | None]
-"""Figures by name; see `gem_core.episodes.metric_names`."""
+"""Figures by name; see `gem_conform.metric_names`."""
 
 
 class Measured(msgspec.Struct, rename=lambda name: f"success/{name}"):

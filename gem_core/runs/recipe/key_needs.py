@@ -142,6 +142,7 @@ NEEDS: tuple[Need, ...] = (
         lambda r: r.sampling.truncated,
         "sampling.top_p below 1, or sampling.top_k >= 1: without them every token can be drawn",
     ),
+    Need("sampling.refresh_turns", lambda r: r.sampling.staleness > 0, "sampling.staleness >= 1"),
     Need("eval.inside_episodes", lambda r: r.eval.every > 0, "eval.every >= 1"),
     Need(
         "eval.greedy",

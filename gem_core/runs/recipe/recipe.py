@@ -95,6 +95,8 @@ class Recipe(Table, frozen=True, kw_only=True):
             del data["eval"]["top_p"]
         if self.context.compact == CompactConfig():
             del data["context"]["compact"]
+        if not self.sampling.staleness:
+            del data["sampling"]["staleness"], data["sampling"]["refresh_turns"]
         for table in [*data["env"], *data["eval"].get("env", [])]:
             if table["tools"] is None:  # here, too
                 del table["tools"], table["tool_use"]

@@ -305,6 +305,13 @@ class SamplingConfig(Table, frozen=True, kw_only=True):
     place, as the engine reported them. The ratio, the KL term (the initial model over the same
     tokens), the entropy and ``algorithm.rollout_correction`` follow it; see
     ``docs/advantages.md``."""
+    staleness: AtLeastZero = 0
+    """How many training steps older than the newest weights those are that sample a batch; 0: the
+    engine takes what it has. On a CPU, whose engine keeps old weights: a study of asynchronous
+    training that repeats to the digit. See ``docs/advantages.md``."""
+    refresh_turns: AtLeastZero = 0
+    """With ``staleness``: after so many turns an episode under way goes on with the weights of the
+    next step, up to the newest; 0: never."""
 
     @property
     def truncated(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -12,6 +13,12 @@ import transformers
 
 from gem_adapters.engine_state import EngineState
 from gem_adapters.support import SUPPORT
+from gem_adapters.versions import (
+    VERSION,
+    VersionedEngines,
+    count_kept_versions,
+    generate_by_version,
+)
 from gem_core.episodes.data import Completion, Support
 from gem_core.policies.engine.engine import Engine, EngineRequest
 from gem_core.policies.engine.sampling import Sampling
@@ -47,7 +54,8 @@ class Logprob(NamedTuple):
 class CompletionOutput(NamedTuple):
     """One completion; ``token_ids`` includes the stop token, as vLLM's does.
 
-    ``support`` has the tokens that could be drawn, where they were asked for.
+    ``support`` has the tokens that could be drawn, where they were asked for; ``version`` names the
+    weights that sampled them.
     """
 
     text: str
@@ -55,6 +63,7 @@ class CompletionOutput(NamedTuple):
     logprobs: list[dict[int, Logprob]] | None
     finish_reason: str
     support: Support | None
+    version: int | None
 
 
 class RequestOutput(NamedTuple):
@@ -82,7 +91,9 @@ class LLM:
             model, torch_dtype=getattr(torch, dtype)
         )
         self.model: Any = loaded.eval()
-        self.engine = Engine(self.model, max_model_len=max_model_len)
+        self.engines = VersionedEngines(
+            self.model, partial(Engine, max_model_len=max_model_len), count_kept_versions()
+        )
         module, name = worker_extension_cls.rsplit(".", 1)
         self.worker = _worker(getattr(import_module(module), name), self.model, self.state)
         self.llm_engine = self
@@ -99,7 +110,7 @@ class LLM:
     def reset_prefix_cache(self) -> None:
         """As in vLLM."""
         self.state.reset_cache()
-        self.engine.drop_caches()
+        self.engines.live.drop_caches()
 
     def sleep(self, level: int = 1) -> None:
         """As in vLLM."""
@@ -129,7 +140,8 @@ class LLM:
             )
             for prompt, params in zip(prompt_token_ids, sampling_params, strict=True)
         ]
-        completions = self.engine.generate(requests)
+        versions = [(params.extra_args or {}).get(VERSION) for params in sampling_params]
+        completions = generate_by_version(self.engines, requests, versions)
         return [
             RequestOutput(request.prompt_ids, [self._output(completion)])
             for request, completion in zip(requests, completions, strict=True)
@@ -147,6 +159,7 @@ class LLM:
             logprobs=tables,
             finish_reason=completion.finish_reason.value,
             support=completion.support,
+            version=completion.version,
         )
 
 

@@ -19,6 +19,12 @@ from transformers import AutoModelForCausalLM
 
 from gem_adapters.engine_state import EngineState
 from gem_adapters.support import SUPPORT
+from gem_adapters.versions import (
+    VERSION,
+    VersionedEngines,
+    complete_by_version,
+    count_kept_versions,
+)
 from gem_core.episodes.data import Completion, Support
 from gem_core.errors import GemError
 from gem_core.policies.engine.asynchronous import AsyncEngine
@@ -41,7 +47,9 @@ class Engine:
         self.model = AutoModelForCausalLM.from_pretrained(
             path, dtype=torch.float32, attn_implementation="sdpa"
         ).eval()
-        self.engine = AsyncEngine(CpuEngine(self.model))
+        self.engines = VersionedEngines(
+            self.model, lambda model: AsyncEngine(CpuEngine(model)), count_kept_versions()
+        )
         self.counts: Counter[str] = Counter()
         self.state = EngineState()
 
@@ -55,6 +63,7 @@ class Engine:
             "resume_memory_occupation": self.resume,
             "pause_generation": self.done,
             "continue_generation": self.done,
+            VERSION: self.name_version,
         }
         app.add_routes([web.post(f"/{name}", handler) for name, handler in routes.items()])
         app.add_routes([web.get(f"/{name}", self.done) for name in ("health", "health_generate")])
@@ -76,16 +85,18 @@ class Engine:
             params = SamplingParams(**body["sampling_params"])
         except TypeError as error:
             return web.Response(status=400, text=f"The CPU engine: {error}")
-        completion = await self.engine.complete(
-            EngineRequest(
-                body["input_ids"],
-                params.max_new_tokens,
-                frozenset(params.stop_token_ids),
-                Sampling(params.temperature, params.top_p, params.top_k),
-                params.sampling_seed,
-                support=bool(body.get(SUPPORT)),
-            )
+        asked = EngineRequest(
+            body["input_ids"],
+            params.max_new_tokens,
+            frozenset(params.stop_token_ids),
+            Sampling(params.temperature, params.top_p, params.top_k),
+            params.sampling_seed,
+            support=bool(body.get(SUPPORT)),
         )
+        try:
+            completion = await complete_by_version(self.engines, asked, body.get(VERSION))
+        except GemError as error:
+            return web.Response(status=500, text=str(error))
         return web.json_response(_answer(completion))
 
     async def update_weights(self, request: web.Request) -> web.Response:
@@ -102,9 +113,14 @@ class Engine:
             self.state.load()
         except GemError as error:
             return web.Response(status=500, text=str(error))
-        await self.engine.update(self._write, named)
+        await self.engines.live.update(self._write, named)
         if body.get("flush_cache", True):
             self.state.reset_cache()
+        return await self.done(request)
+
+    async def name_version(self, request: web.Request) -> web.Response:
+        """Take the number of the weights that have come."""
+        self.engines.name((await request.json())["version"])
         return await self.done(request)
 
     async def release(self, request: web.Request) -> web.Response:
@@ -137,7 +153,7 @@ class Engine:
 
     async def stats(self, request: web.Request) -> web.Response:
         """The counters."""
-        batches = self.engine.engine.batches
+        batches = self.engines.live.engine.batches
         weights = sum(float(p.detach().double().sum()) for p in self.model.parameters())
         return web.json_response({**self.counts, "batches": dict(batches), "weights": weights})
 
@@ -154,6 +170,7 @@ def _answer(completion: Completion) -> dict[str, Any]:
             "completion_tokens": len(completion.token_ids),
             "finish_reason": {"type": completion.finish_reason.value},
             SUPPORT: _as_lists(completion.support),
+            VERSION: completion.version,
         },
     }
 

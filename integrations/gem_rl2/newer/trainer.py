@@ -24,7 +24,7 @@ from RL2.utils.communication import initialize_global_process_group
 
 from gem_adapters.estimate import needs_critic
 from gem_adapters.value_heads import start_at_zero
-from gem_core.errors import GemError
+from gem_core.errors import GemError, RecipeError
 from gem_core.runs.directory.run_dir import RunDir
 from gem_core.training.stopping import stop_requested
 from gem_rl2.advantages import Advantages, require_installed
@@ -81,6 +81,7 @@ def play_and_log(trainer: Any, run: RunDir, advantages: Advantages) -> None:
 
     def update_rollout(rollout: Any, step: int) -> None:
         send(rollout, step)
+        player.version = step
         log.finish(step, advantages.episodes or (), {**advantages.metrics, "lr": rates[0]})
         rates[:] = trainer.actor.scheduler.get_last_lr()[:1]  # of the next step
         if stop_requested(run):
@@ -126,9 +127,14 @@ def train(run: RunDir, resume: bool) -> None:
     """Train ``run`` in this process, one of torchrun's.
 
     Raises:
+        RecipeError: old weights are asked for.
         GemError: a resume, which the newer source does not do right, or the recipe's estimator is
             not installed in RL2's loop.
     """
+    if run.recipe.sampling.staleness:
+        raise RecipeError(
+            "sampling.staleness: RL2's newer source does not number its weights here; use 0.0.2."
+        )
     if resume and any(run.checkpoints.glob("step*")):
         raise GemError(
             "RL2's newer source counts its steps from 1 again after a resume; use 0.0.2."

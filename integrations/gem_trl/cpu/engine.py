@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from gem_adapters.versions import VersionedEngines, generate_by_version, pick_version
 from gem_core.episodes.data import Completion
 from gem_core.episodes.rollout import Request
 from gem_core.policies.engine.engine import Engine, EngineRequest
@@ -27,14 +28,13 @@ class CpuEnginePolicy(EnginePolicy):
     what only transformers' generate has, see `by_trl`.
     """
 
-    engine: Engine | None = None
+    _engines: VersionedEngines[Engine] | None = None
 
     def complete_batch(self, requests: Sequence[Request]) -> list[Completion]:
         """See `gem_core.episodes.rollout.BatchPolicy`."""
         if self.by_trl:
             return super().complete_batch(requests)
-        if self.engine is None:
-            self.engine = Engine(self.trainer.accelerator.unwrap_model(self.trainer.model))
+        recipe = self.trainer.recipe
         sampling = self._sampling()
         stop_ids = self.stop_ids | set(self.trainer.eos_token_ids)
         keeps_support = self.trainer.over_drawn
@@ -44,7 +44,20 @@ class CpuEnginePolicy(EnginePolicy):
             )
             for r in requests
         ]
-        return self.engine.generate(asked)
+        versions = [pick_version(recipe, request.machine) for request in requests]
+        return generate_by_version(self.engines, asked, versions)
+
+    @property
+    def engines(self) -> VersionedEngines[Engine]:
+        """The engines of the model that TRL trains, as it is now, and of its old weights."""
+        version = self.trainer.weights_version
+        if self._engines is None:
+            model = self.trainer.accelerator.unwrap_model(self.trainer.model)
+            keep = self.trainer.recipe.sampling.staleness
+            self._engines = VersionedEngines(model, Engine, keep, version)
+        if self._engines.version != version:
+            self._engines.name(version)
+        return self._engines
 
     @property
     def by_trl(self) -> bool:

@@ -13,6 +13,12 @@ import torch
 
 from gem_adapters.engine_state import EngineState
 from gem_adapters.support import SUPPORT
+from gem_adapters.versions import (
+    VERSION,
+    VersionedEngines,
+    complete_by_version,
+    count_kept_versions,
+)
 from gem_core.errors import GemError
 from gem_core.policies.engine.asynchronous import AsyncEngine
 from gem_core.policies.engine.engine import Engine, EngineRequest
@@ -69,8 +75,11 @@ class HFServer:
 
         torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
         self.model = AutoModelForCausalLM.from_pretrained(model_path, dtype=torch.float32).eval()
-        self.engine = AsyncEngine(Engine(self.model), gather_s=GATHER_S)
-        self.version: int | None = None
+        self.engines = VersionedEngines(
+            self.model,
+            lambda model: AsyncEngine(Engine(model), gather_s=GATHER_S),
+            count_kept_versions(),
+        )
         self.sleeps = sleeps
         self.state = EngineState()
 
@@ -81,19 +90,23 @@ class HFServer:
         from verl.workers.rollout.replica import TokenOutput
 
         self.state.ask()
-        completion = await self.engine.complete(engine_request(prompt_ids, sampling_params))
+        params = dict(sampling_params)
+        wanted = params.pop(VERSION, None)
+        request = engine_request(prompt_ids, params)
+        completion = await complete_by_version(self.engines, request, wanted)
         return TokenOutput(
             token_ids=completion.token_ids,
             log_probs=completion.logprobs,
             stop_reason="completed",
-            extra_fields={"global_steps": self.version, SUPPORT: completion.support},
+            extra_fields={"global_steps": completion.version, SUPPORT: completion.support},
         )
 
     async def load_weights(self, weights: dict[str, torch.Tensor], version: int | None) -> None:
         """Take the trainer's weights. Raises RuntimeError for a name that does not fit."""
         self.state.load()
-        await self.engine.update(self._load, weights)
-        self.version = version
+        await self.engines.live.update(self._load, weights)
+        if version is not None:
+            self.engines.name(version)
 
     def _load(self, weights: dict[str, torch.Tensor]) -> None:
         tied = {"lm_head.weight"} if self.model.config.tie_word_embeddings else set()

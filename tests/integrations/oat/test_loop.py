@@ -10,7 +10,7 @@ import pytest
 import torch
 import transformers
 
-from gem_core.episodes.metric_names import COMMON
+from gem_conform.metric_names import COMMON
 from gem_core.errors import GemError
 from gem_core.runs.directory.run_dir import RunDir
 from gem_core.runs.resolved import resolve_run

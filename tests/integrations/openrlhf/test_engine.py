@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from vllm import AsyncEngineArgs, AsyncLLMEngine, SamplingParams
+import torch
+from vllm import AsyncEngineArgs, AsyncLLMEngine, SamplingParams, engine
 
+from gem_adapters.versions import VERSION
 from gem_core.errors import GemError
 
 
@@ -38,5 +40,37 @@ def test_an_engine_that_sleeps_is_not_asked(model_dir):
         engine.state.load()
         with pytest.raises(GemError, match="cache is of weights before"):
             await ask()
+
+    asyncio.run(play())
+
+
+def test_an_engine_samples_with_the_weights_that_are_asked_for(model_dir, monkeypatch):
+    monkeypatch.setattr(engine, "count_kept_versions", lambda: 1)
+
+    async def play():
+        """What two versions report of the same draw, then of one that is gone."""
+        made = AsyncLLMEngine.from_engine_args(AsyncEngineArgs(model=model_dir))
+
+        async def ask(**extra):
+            params = SamplingParams(max_tokens=3, seed=0, temperature=1.0, logprobs=1)
+            params.extra_args = extra
+            prompt = {"prompt_token_ids": [1, 2]}
+            (answer,) = [answer async for answer in made.generate(prompt, params)]
+            return answer.outputs[0]
+
+        def train():
+            with torch.no_grad():
+                for weight in made.model.parameters():
+                    weight.mul_(1.5)
+
+        first = await ask()
+        await made.engine.update(train)
+        made.engines.name(1)
+        newest, old = await ask(), await ask(**{VERSION: 0})
+        assert old.logprobs == first.logprobs != newest.logprobs
+        assert [output.version for output in (first, newest, old)] == [0, 1, 0]
+        made.engines.name(2)
+        with pytest.raises(GemError, match=r"those of the steps \[1, 2\]"):
+            await ask(**{VERSION: 0})
 
     asyncio.run(play())

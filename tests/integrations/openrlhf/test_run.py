@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gem_core.episodes.metric_names import COMMON
+from gem_conform.metric_names import COMMON
 from gem_core.runs.directory.run_dir import RunDir
 from gem_core.runs.tasks import step_tasks
 
@@ -133,6 +133,48 @@ def test_asynchronous_with_importance_correction(tmp_path):
     assert rows[0]["rollout/logprob_difference"] < 1e-5  # the first batch is on-policy
     assert all(1e-4 < row["rollout/logprob_difference"] < 0.5 for row in rows[1:])  # old weights
     assert "GemTrainingActor" in Path(f"{path}.log").read_text()
+
+
+@pytest.mark.slow
+def test_an_asynchronous_run_repeats_and_is_the_synchronous_one_with_old_weights(tmp_path):
+    """Versions come by the virtual clock, not by who is first: also beside other load."""
+    settings = ("train.steps=5", "sampling.staleness=1", "algorithm.lr=2e-3")
+    settings += ("eval.every=2", "eval.inside_episodes=6")
+    modes = {"once": (ASYNC,), "again": (ASYNC,), "in turn": ()}
+    runs = []
+    for name, mode in modes.items():
+        path = tmp_path / name
+        busy = [spin() for _ in range(2)] if name == "again" else []
+        try:
+            finish(start(path, *settings, *mode), path)
+        finally:
+            for process in busy:
+                process.kill()
+                process.wait()
+        run, rows = check(path, 5)
+        assert [row["rollout/staleness_max"] for row in rows] == [0, 1, 1, 1, 1]
+        runs.append(run)
+    first, *others = [traced(run) for run in runs]
+    assert all(other == first for other in others)
+    rewards = [[row["reward/mean"] for row in run.metrics()] for run in runs]
+    assert rewards[0] == rewards[1] == rewards[2]
+
+
+def spin():
+    """A process that takes what it can of a processor, and ends by itself."""
+    code = "import time\nuntil = time.time() + 900\nwhile time.time() < until: pass"
+    return subprocess.Popen([sys.executable, "-c", code])
+
+
+def traced(run):
+    """Tokens and versions of every episode, in training and evaluations."""
+    return {
+        (tags["split"], tags["step"], episode.index): (
+            [segment.token_ids for segment in episode.segments],
+            [turn.version for turn in episode.turns] if tags["split"] == "train" else None,
+        )
+        for tags, episode in run.episodes()
+    }
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ import torch
 from aiohttp import web
 from RL2.datasets import initialize_state_dict
 
+from gem_adapters.versions import VERSION
 from gem_core.env.registration import register
 from gem_core.envs.games.guess_the_number import GuessTheNumber
 from gem_core.episodes.data import Completion, Episode, Segment, Turn
@@ -20,6 +21,7 @@ from gem_core.runs.tasks import MachineFactory, step_tasks
 from gem_core.training.tiny import model_path
 from gem_replays.rl2 import batch as pack
 from gem_rl2.advantages import Advantages
+from gem_rl2.cpu import engine as cpu_engine
 from gem_rl2.cpu.engine import Engine
 from gem_rl2.rollout import EpisodePlayer, to_native
 
@@ -270,3 +272,27 @@ def test_an_action_without_a_prompt_is_refused():
     episode = Episode("test", seed=0, turns=[Turn(0, "", "a")], segments=[segment])
     with pytest.raises(GemError, match="begins with an action"):
         to_native(episode)
+
+
+def test_the_engine_samples_with_the_weights_that_are_asked_for(tiny, serve, monkeypatch):
+    monkeypatch.setattr(cpu_engine, "count_kept_versions", lambda: 1)
+    server = Engine(model_path(tiny()))
+    sampling = {"max_new_tokens": 3, "stop_token_ids": [], "sampling_seed": 0}
+    body = {"input_ids": [1, 2], "sampling_params": sampling}
+    with serve(server) as url:
+
+        def ask(**also):
+            return requests.post(f"{url}/generate", json=body | also, timeout=60)
+
+        first = ask().json()["meta_info"]
+        with torch.no_grad():
+            for weight in server.model.parameters():
+                weight.mul_(1.5)
+        requests.post(f"{url}/{VERSION}", json={"version": 1}, timeout=60).raise_for_status()
+        newest, old = ask().json()["meta_info"], ask(**{VERSION: 0}).json()["meta_info"]
+        drawn = [answer["output_token_logprobs"] for answer in (first, newest, old)]
+        assert drawn[2] == drawn[0] != drawn[1]
+        assert [answer[VERSION] for answer in (first, newest, old)] == [0, 1, 0]
+        requests.post(f"{url}/{VERSION}", json={"version": 2}, timeout=60).raise_for_status()
+        refused = ask(**{VERSION: 0})
+        assert refused.status_code == 500 and "of the steps [1, 2]" in refused.text

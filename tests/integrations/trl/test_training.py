@@ -17,7 +17,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerState
 from trl import GRPOTrainer
 
-from gem_core.episodes.metric_names import COMMON
+from gem_conform.metric_names import COMMON
 from gem_core.errors import GemError, RecipeError, RunError
 from gem_core.runs.directory.run_dir import RunDir
 from gem_core.runs.resolved import resolve_run

@@ -16,7 +16,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from gem_adapters.estimate import estimate
 from gem_adapters.turn_batch import turn_batch
-from gem_core.episodes.metric_names import COMMON
+from gem_conform.metric_names import COMMON
 from gem_core.errors import GemError
 from gem_core.runs.directory.run_dir import RunDir
 from gem_core.runs.resolved import resolve_run

@@ -9,7 +9,9 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
+from gem_adapters.versions import VERSION
 from gem_core.errors import GemError
+from gem_verl.cpu import engine
 from gem_verl.cpu.engine import HFServer
 from gem_verl.cpu.local import LocalActor
 
@@ -55,7 +57,7 @@ def test_episodes_to_update_to_weights(recipe, samples, model_dir):
     asyncio.run(server.load_weights(after, 7))
     loaded = server.model.state_dict()
     assert all(torch.equal(loaded[name], tensor) for name, tensor in after.items())
-    assert server.version == 7
+    assert server.engines.version == 7
 
 
 def test_the_cpu_backend_takes_log_probs_at_once():
@@ -101,6 +103,30 @@ def test_a_server_that_sleeps_is_not_asked(model_dir):
             await ask(server, sampling_params=params)
         await server.clear_kv_cache()
         await ask(server, sampling_params=params)
+
+    asyncio.run(play())
+
+
+def test_a_server_samples_with_the_weights_that_are_asked_for(model_dir, monkeypatch):
+    monkeypatch.setattr(engine, "count_kept_versions", lambda: 1)
+    server = HFServer(model_dir)
+    other = {name: tensor * 1.5 for name, tensor in server.model.state_dict().items()}
+
+    async def play():
+        """What three versions report of the same draw, then of one that is gone."""
+        asked = partial(server.generate, "1", [1, 2])
+        params = {"max_tokens": 3, "seed": 0, "temperature": 1.0, "logprobs": True}
+        first = await asked(params)
+        await server.load_weights(other, 1)
+        await server.clear_kv_cache()
+        newest, old = await asked(params), await asked({**params, VERSION: 0})
+        assert old.log_probs == first.log_probs != newest.log_probs
+        answers = (first, newest, old)
+        assert [answer.extra_fields["global_steps"] for answer in answers] == [0, 1, 0]
+        await server.load_weights(other, 2)
+        await server.clear_kv_cache()
+        with pytest.raises(GemError, match=r"those of the steps \[1, 2\]"):
+            await asked({**params, VERSION: 0})
 
     asyncio.run(play())
 

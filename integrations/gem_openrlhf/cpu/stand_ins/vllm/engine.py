@@ -11,6 +11,12 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from gem_adapters.engine_state import EngineState
 from gem_adapters.support import SUPPORT
+from gem_adapters.versions import (
+    VERSION,
+    VersionedEngines,
+    complete_by_version,
+    count_kept_versions,
+)
 from gem_core.policies.engine.asynchronous import AsyncEngine
 from gem_core.policies.engine.engine import Engine, EngineRequest
 from gem_core.policies.engine.sampling import Sampling
@@ -32,7 +38,13 @@ class AsyncLLMEngine:
         name = kwargs["model"]
         self.model = AutoModelForCausalLM.from_pretrained(name, dtype=torch.float32).eval()
         self.tokenizer = AutoTokenizer.from_pretrained(name)
-        self.engine = AsyncEngine(Engine(self.model, max_model_len=kwargs.get("max_model_len")))
+        longest = kwargs.get("max_model_len")
+        self.engines = VersionedEngines(
+            self.model,
+            lambda model: AsyncEngine(Engine(model, max_model_len=longest)),
+            count_kept_versions(),
+        )
+        self.engine = self.engines.live
         self.parameters = dict(self.model.named_parameters())
         self.state = EngineState(bool(kwargs.get("enable_prefix_caching")))
         self.output_processor = SimpleNamespace(get_num_unfinished_requests=self._unfinished)
@@ -73,17 +85,17 @@ class AsyncLLMEngine:
         if params.min_tokens:
             raise NotImplementedError("The stand-in has no min_tokens.")
         self.state.ask()
-        completion = await self.engine.complete(
-            EngineRequest(
-                list(prompt["prompt_token_ids"]),
-                params.max_tokens,
-                frozenset({*params.stop_token_ids, self.tokenizer.eos_token_id} - {None}),
-                Sampling(params.temperature, params.top_p, params.top_k),
-                params.seed,
-                params.logprobs is not None,
-                support=bool((params.extra_args or {}).get(SUPPORT)),
-            )
+        extra = params.extra_args or {}
+        asked = EngineRequest(
+            list(prompt["prompt_token_ids"]),
+            params.max_tokens,
+            frozenset({*params.stop_token_ids, self.tokenizer.eos_token_id} - {None}),
+            Sampling(params.temperature, params.top_p, params.top_k),
+            params.seed,
+            params.logprobs is not None,
+            support=bool(extra.get(SUPPORT)),
         )
+        completion = await complete_by_version(self.engines, asked, extra.get(VERSION))
         ids = completion.token_ids
         tables = None
         if completion.logprobs is not None:
@@ -91,7 +103,12 @@ class AsyncLLMEngine:
             tables = [{token: Logprob(number)} for token, number in pairs]
         text = self.tokenizer.decode(ids, skip_special_tokens=params.skip_special_tokens)
         output = CompletionOutput(
-            text, ids, tables, completion.finish_reason.value, completion.support
+            text,
+            ids,
+            tables,
+            completion.finish_reason.value,
+            completion.support,
+            completion.version,
         )
         yield RequestOutput(request_id, [output])
 

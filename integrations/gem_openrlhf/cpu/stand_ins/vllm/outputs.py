@@ -45,6 +45,7 @@ class CompletionOutput:
     logprobs: list[dict[int, Logprob]] | None
     finish_reason: str
     support: Support | None = None
+    version: int | None = None
 
 
 @dataclass

@@ -28,6 +28,7 @@ _CRITIC = "with a critic"
 _ROWS = "Oat; TRL and OpenRLHF where an episode may have several rows"
 _SUMMARIES = 'in a batch with summaries, of ``context.history = "compact"``'
 _REPORTED = "where the trainer reports it"
+_VERSIONED = "in the five trainers of gem-core"
 _UPDATE = "Mean over the step's optimizer steps of "
 METRICS: dict[str, Metric] = {
     "step": Metric("Number of the training step, from 1."),
@@ -97,6 +98,13 @@ METRICS: dict[str, Metric] = {
         "nats",
         "always; not with TRL's own generation by transformers, which reports none",
     ),
+    "rollout/staleness": Metric(
+        "Mean over the action tokens of how many training steps older the weights that sampled "
+        "them are than those that the step begins with.",
+        "steps",
+        _VERSIONED,
+    ),
+    "rollout/staleness_max": Metric("The largest of them.", "steps", _VERSIONED),
     "rows/all": Metric("Rows of a step, padding included.", "rows", _ROWS),
     "rows/masked": Metric("Rows of them that are not trained on.", "rows", _ROWS),
     "rollout/filtered": Metric(
