@@ -130,16 +130,6 @@ EXPERIMENTS = (
         "drawn in each place.",
         label="top-p 0.8 and top-k 20",
     ),
-    Experiment(
-        "stale",
-        "guess-the-number-easy",
-        12,
-        ("sampling.staleness=2", "sampling.refresh_turns=2"),
-        "Weights that are two steps old begin each episode, and after every two turns it goes on "
-        "with those of the next step. So the log-probabilities of the engine are those of other "
-        "weights than the trainer's, on purpose.",
-        label="old weights",
-    ),
 )
 CONTROL_STEPS = 6
 CONTROLS = {
