@@ -50,18 +50,20 @@ STALE_WEIGHTS = (
         "rl2",
         ENGINE,
         "integrations/gem_rl2/cpu/engine.py",
-        "        await self.engine.update(self._write, named)\n",
+        "        await self.engines.live.update(self._write, named)\n",
         "        self.skip = not getattr(self, 'skip', True)\n"
-        "        if not self.skip:\n            await self.engine.update(self._write, named)\n",
+        "        if not self.skip:\n"
+        "            await self.engines.live.update(self._write, named)\n",
     ),
     Fault(
         "weight updates of the engine skipped after the first",
         "verl",
         ENGINE,
         "integrations/gem_verl/cpu/engine.py",
-        "        await self.engine.update(self._load, weights)\n",
+        "        await self.engines.live.update(self._load, weights)\n",
         "        self.loads = getattr(self, 'loads', 0) + 1\n"
-        "        if self.loads < 3:\n            await self.engine.update(self._load, weights)\n",
+        "        if self.loads < 3:\n"
+        "            await self.engines.live.update(self._load, weights)\n",
     ),
     Fault(
         "weight updates of the engine skipped",

@@ -5,7 +5,6 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
-import torch
 
 from gem_adapters.native_keys import check_staleness, refuse_values
 from gem_adapters.versions import (
@@ -21,6 +20,8 @@ from gem_core.episodes.data import Completion, Episode, Segment, Turn
 from gem_core.errors import GemError, RecipeError
 from gem_core.runs.directory.run_dir import RUN_VARIABLE, RunDir
 from gem_core.runs.recipe.load import load_recipe, recipe_from_dict
+
+torch = pytest.importorskip("torch")  # the core is tested without it
 
 
 def recipe(*overrides):
