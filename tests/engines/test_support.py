@@ -14,6 +14,7 @@ from msgspec.structs import asdict
 from gem_core.episodes.data import Completion, Episode, Segment
 from gem_core.episodes.endings import trim
 from gem_core.episodes.policy import Request
+from gem_core.errors import GemError
 from gem_core.policies.engine.engine import Engine, EngineRequest
 from gem_core.policies.engine.policy import HFPolicy
 from gem_core.policies.engine.sampling import Sampling, sample, sample_with_support
@@ -118,6 +119,8 @@ def test_a_policy_takes_it_as_a_recipe_says_it(model_dir):
     (found,) = HFPolicy(model, [1], **sampling | {"support": "drawn"}).complete_batch([request])
     assert without.support is None and found.token_ids == without.token_ids
     assert [len(ids) for ids in found.support] == [4] * len(found.token_ids)
+    with pytest.raises(GemError, match="keeps no old weights"):
+        HFPolicy(model, [1], **sampling | {"staleness": 1})
 
 
 def segment_with_support():

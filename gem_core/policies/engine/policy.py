@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from gem_core.episodes.data import Completion
 from gem_core.episodes.rollout import Request
-from gem_core.errors import require_kind, require_methods
+from gem_core.errors import GemError, require_kind, require_methods
 from gem_core.policies.engine.engine import Engine, EngineRequest
 from gem_core.policies.engine.sampling import Sampling
 
@@ -30,6 +30,11 @@ class HFPolicy:
             requests carry the run's seed already.
         max_batch: sequences per forward pass.
         support: ``drawn`` = completions say which tokens could have been drawn.
+        staleness: of a recipe; it must be 0, as the model is sampled from as it is.
+        refresh_turns: of a recipe; it does nothing without ``staleness``.
+
+    Raises:
+        GemError: old weights are asked for.
     """
 
     def __init__(
@@ -43,7 +48,11 @@ class HFPolicy:
         seed: int = 0,
         max_batch: int = 512,
         support: Literal["all", "drawn"] = "all",
+        staleness: int = 0,
+        refresh_turns: int = 0,
     ) -> None:
+        if staleness:
+            raise GemError("HFPolicy(staleness): it keeps no old weights; leave it 0.")
         require_kind("HFPolicy(stop_ids)", stop_ids, Collection, "The ids of tokens.")
         for stop_id in stop_ids:
             require_methods("Each of HFPolicy(stop_ids)", stop_id, ("__index__",), "A token's id.")
