@@ -71,6 +71,7 @@ IDLE = {
     "algorithm.value_clip": ("0.5", ["algorithm.estimator=gae"]),
     "batch.micro_batch": ("3", ["batch.max_tokens_per_device=999"], True),
     "sampling.support": ("drawn", ["sampling.top_k=5"]),
+    "sampling.refresh_turns": ("2", ["sampling.staleness=1"]),
     "eval.inside_episodes": ("3", ["eval.every=1"]),
     "eval.greedy": ("true", ["eval.temperature=0"], True),
     "eval.top_p": ("0.9", ["eval.temperature=0"], True),
