@@ -191,10 +191,9 @@ def measure_staleness(recipe: Recipe, step: int, episodes: Iterable[Episode]) ->
     for episode in episodes:
         for _, number, start, end in episode.spans():
             turn = episode.turns[number]
-            if turn.version is None:
+            if turn.version is None and not recipe.sampling.staleness:
                 return {}
-            _require_version(recipe, step, episode, turn)
-            age = step - 1 - turn.version
+            age = step - 1 - _require_version(recipe, step, episode, turn)
             tokens += end - start
             total += age * (end - start)
             largest = max(largest, age)
@@ -202,16 +201,16 @@ def measure_staleness(recipe: Recipe, step: int, episodes: Iterable[Episode]) ->
     return {"rollout/staleness": mean, "rollout/staleness_max": float(largest)}
 
 
-def _require_version(recipe: Recipe, step: int, episode: Episode, turn: Turn) -> None:
-    assert turn.version is not None
+def _require_version(recipe: Recipe, step: int, episode: Episode, turn: Turn) -> int:
     wanted = range(step)  # none is newer than the step's own
     if recipe.sampling.staleness:
         exact = compute_version(recipe, episode.index, turn.index)
         wanted = range(exact, exact + 1)
-    if turn.version not in wanted:
+    if turn.version is None or turn.version not in wanted:
         expected = f"{wanted[0]}" if len(wanted) == 1 else f"{wanted[0]} to {wanted[-1]}"
         raise GemError(
             f"Training step {step}: turn {turn.index} of task {episode.index} was sampled by the "
             f"weights after step {turn.version}, not {expected}: the engine got an update too "
             "early or too late. Report it."
         )
+    return turn.version

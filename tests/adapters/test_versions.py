@@ -21,7 +21,7 @@ from gem_core.errors import GemError, RecipeError
 from gem_core.runs.directory.run_dir import RUN_VARIABLE, RunDir
 from gem_core.runs.recipe.load import load_recipe, recipe_from_dict
 
-torch = pytest.importorskip("torch")  # the core is tested without it
+torch = pytest.importorskip("torch", reason="the environments of the trainers have it")
 
 
 def recipe(*overrides):
@@ -183,7 +183,12 @@ def test_a_turn_without_a_version_leaves_them_out_until_it_has_one():
 
 @pytest.mark.parametrize(
     ("overrides", "version", "expected"),
-    [((), 3, "0 to 2"), (("sampling.staleness=1",), 2, "1"), (("sampling.staleness=1",), 0, "1")],
+    [
+        ((), 3, "0 to 2"),
+        (("sampling.staleness=1",), 2, "1"),
+        (("sampling.staleness=1",), 0, "1"),
+        (("sampling.staleness=1",), None, "1"),
+    ],
 )
 def test_other_weights_than_the_recipes_end_the_run(overrides, version, expected):
     message = f"turn 0 of task 8 was sampled by the weights after step {version}, not {expected}:"
