@@ -130,6 +130,16 @@ EXPERIMENTS = (
         "drawn in each place.",
         label="top-p 0.8 and top-k 20",
     ),
+    Experiment(
+        "stale",
+        "guess-the-number-easy",
+        12,
+        ("sampling.staleness=2", "sampling.refresh_turns=2"),
+        "Weights that are two steps old begin each episode, and after every two turns it goes on "
+        "with those of the next step, until it has the newest. A virtual clock decides that, not "
+        "the order in which anything arrives.",
+        label="old weights",
+    ),
 )
 CONTROL_STEPS = 6
 CONTROLS = {
