@@ -13,15 +13,16 @@ from gem_core.results import markdown_table
 HERE = Path(__file__).resolve().parent
 _MIB = 2**20
 _ABOUT = """
-One recipe (`{baseline}`, profile `{profile}`: a model of two layers on a CPU) in three forms. With the history
-`append` an episode is one row of the training batch. With `last` and `concat` each turn is a row of its own:
-its prompt is the last observation, or all observations so far. The policy is the same in every step (the
-learning rate is 1e-12). Tokens are those that go through the model in an update, prompts included, without padding.
-Memory is the sum over the run's processes, each shared page counted once, between the {warm_up}. step's end and
-the last but one's. *Above the least* is the most less the least of that time: what a step allocates
-and gives back. Figures are medians over steps, then means over the rounds; ratios are to `append` with the same
-number of rows per forward pass, of the same trainer in the same run. Absolute figures of different trainers
-are not comparable: they run different numbers of processes.
+One recipe (`{baseline}`, profile `{profile}`: a model of two layers on a CPU) in three forms.
+With the history `append` an episode is one row of the training batch. With `last` and `concat`
+each turn is a row of its own: its prompt is the last observation, or all observations so far. The
+policy is the same in every step (the learning rate is 1e-12). Tokens are those that an update
+sends through the model, prompts included, without padding. Memory is the sum over the run's
+processes, each shared page counted once, from the end of step {warm_up} to that of the last step
+but one. *Above the least* is the most less the least of that time: what a step allocates and
+gives back. Figures are medians over steps, then means over the rounds; ratios are to `append`
+with the same number of rows per forward pass, of the same trainer in the same run. Absolute
+figures of different trainers are not comparable: they run different numbers of processes.
 """
 _HEAD = (
     "trainer",
