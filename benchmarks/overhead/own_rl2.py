@@ -33,7 +33,7 @@ def main() -> None:
     from gem_rl2.cpu import environment
 
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", __file__]
-    raise SystemExit(subprocess.run(torchrun, env=environment(given())).returncode)
+    raise SystemExit(subprocess.run(torchrun, env=environment()).returncode)
 
 
 def train(recipe: Recipe) -> None:

@@ -22,6 +22,7 @@ OVERRIDES = (
     "algorithm.estimator=grpo",
     "algorithm.epochs=1",  # RL2's own loop supports no more
     "batch.group_size=8",
+    "algorithm.lr=1e-6",  # both sides' rewards differ: the policy, and its lengths, stay
     "eval.episodes=0",
 )
 """Overrides that make the tiny baseline an experiment for every trainer's own loop."""
