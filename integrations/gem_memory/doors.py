@@ -30,9 +30,9 @@ class Doors(Walk):
     def _draw(self) -> list[Stop]:
         names = self.rng.sample(self.names, self.doors)
         number = {name: self.rng.randint(1, self.numbers) for name in names}
-        third = self.turns // 3
+        third = max(self.turns // 3, self.doors + 1)
         told = [Stop("tells", name, number[name]) for name in names]
-        signs = self._scatter(told, 0, third)
+        signs = self._scatter(told, 1, third)
         self.rng.shuffle(names)
         asked = [Stop("asks", name, number[name]) for name in names]
         doors = self._scatter(asked, self.turns - third, self.turns)

@@ -22,7 +22,7 @@ class Remembers(Player):
 
     def act(self, obs: str, info: dict[str, Any]) -> str:
         """Answer with the number that was told last, or go on."""
-        stop = info["suffix"]
+        stop = f"{obs}\n{info.get('suffix', '')}"
         if told := _TOLD.search(stop):
             self.known[told[1]] = told[2]
         asked = _ASKED.search(stop)
@@ -73,5 +73,11 @@ class Forgets(Remembers):
         return super().sum_up()
 
 
-PLAYERS = {"expert": Remembers, "forgets": Forgets}
+class ForgetsMost(Forgets):
+    """As `Forgets`, with probability 3/5: a model that imitates it forgets when played greedily."""
+
+    share = 0.6
+
+
+PLAYERS = {"expert": Remembers, "forgets": Forgets, "forgets-most": ForgetsMost}
 """Name -> player, for the attribute ``players`` of an environment's class."""

@@ -35,6 +35,9 @@ class Stop(NamedTuple):
 class Walk(Game):
     """Base class: a walk of ``max_turns`` stops; every answer leads to the next one.
 
+    Each observation ends with the next stop, so that a prompt with earlier observations has what
+    they told. The first stop, which is beside the instructions, tells nothing.
+
     A right number at a stop that asks earns 1 / questions, so that all of them earn 1; the task is
     solved if all are right. At any other stop the answer is ``go``.
 
@@ -101,6 +104,10 @@ class Walk(Game):
         if self._turn >= self.turns:
             return "The walk is over."
         return f"Stop {self._turn + 1}. {self._show(Stop(*self._stops[self._turn]))}"
+
+    def _step(self, action: str) -> StepResult:
+        obs, reward, terminated, truncated, info = super()._step(action)
+        return f"{obs}\n{info.pop('suffix')}", reward, terminated, truncated, info
 
     def _move(self, answer: str) -> StepResult:
         stop = Stop(*self._stops[self._turn - 1])

@@ -31,7 +31,8 @@ class Whereabouts(Walk):
     def _draw(self) -> list[Stop]:
         parcels = self.rng.sample(self.names, self.parcels)
         box = {parcel: self.rng.randint(1, self.numbers) for parcel in parcels}
-        stops = [Stop("tells", parcel, box[parcel]) for parcel in parcels]
+        stops = [Stop("plain")]
+        stops += [Stop("tells", parcel, box[parcel]) for parcel in parcels]
         pause = self.turns // 4
         while len(stops) < self.turns - pause - self.parcels:
             parcel = self.rng.choice(parcels)
