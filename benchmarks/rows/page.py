@@ -19,10 +19,11 @@ each turn is a row of its own: its prompt is the last observation, or all observ
 policy is the same in every step (the learning rate is 1e-12). Tokens are those that an update
 sends through the model, prompts included, without padding. Memory is the sum over the run's
 processes, each shared page counted once, from the end of step {warm_up} to that of the last step
-but one. *Above the least* is the most less the least of that time: what a step allocates and
-gives back. Figures are medians over steps, then means over the rounds; ratios are to `append`
-with the same number of rows per forward pass, of the same trainer in the same run. Absolute
-figures of different trainers are not comparable: they run different numbers of processes.
+but one: the most, and the least, which is mostly programs and libraries and what the allocator
+keeps. Figures are medians over steps, then means over the rounds; ratios are to `append` with the
+same number of rows per forward pass, of the same trainer in the same run. Figures of different
+trainers are not comparable: they run different numbers of processes, and other work ran on the
+machine at times.
 """
 _HEAD = (
     "trainer",
@@ -32,12 +33,12 @@ _HEAD = (
     "tokens",
     "update s",
     "step s",
-    "peak MiB",
-    "above the least MiB",
+    "most MiB",
+    "least MiB",
     "tokens ratio",
     "update ratio",
     "step ratio",
-    "memory ratio",
+    "most ratio",
 )
 
 
@@ -79,10 +80,10 @@ def _lines(result: dict[str, Any]) -> list[list[str]]:
                 f"{mean['update_s']:.2f}",
                 f"{mean['step_s']:.2f}",
                 f"{mean['peak_bytes'] / _MIB:,.0f}",
-                f"{mean['above_bytes'] / _MIB:,.0f}",
+                f"{mean['least_bytes'] / _MIB:,.0f}",
                 *(
                     f"{mean[key] / base[key]:.2f}"
-                    for key in ("tokens", "update_s", "step_s", "above_bytes")
+                    for key in ("tokens", "update_s", "step_s", "peak_bytes")
                 ),
             ]
         )
@@ -90,8 +91,7 @@ def _lines(result: dict[str, Any]) -> list[list[str]]:
 
 
 def _mean(runs: Sequence[dict[str, float]]) -> dict[str, float]:
-    mean = {key: fmean(run[key] for run in runs) for key in runs[0]}
-    return mean | {"above_bytes": mean["peak_bytes"] - mean["least_bytes"]}
+    return {key: fmean(run[key] for run in runs) for key in runs[0]}
 
 
 def _made_with(found: Sequence[dict[str, Any]]) -> str:
