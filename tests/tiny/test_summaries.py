@@ -73,3 +73,11 @@ def test_what_a_teacher_sums_up_names_the_place_in_the_cache(monkeypatch):
     before = play_settings(recipe, run_envs(recipe))
     monkeypatch.setattr(Forgets, "share", 0.9)
     assert play_settings(recipe, run_envs(recipe)) != before
+
+
+def test_whether_summaries_are_trained_does_not_name_the_place_in_the_cache():
+    frozen, trained = (
+        load_recipe(GUESS, "tiny", [*DOORS, f"context.compact.trained={value}"])
+        for value in ("false", "true")
+    )
+    assert play_settings(frozen, run_envs(frozen)) == play_settings(trained, run_envs(trained))

@@ -39,8 +39,13 @@ def _template(recipe: Recipe) -> Template | None:
 
 
 def _context_settings(recipe: Recipe) -> dict[str, Any]:
-    """Return the table; without the custom texts where another template is used, as before."""
+    """Return the table, without what the imitated episodes do not depend on.
+
+    Those are the custom texts where another template is used, and whether summaries are trained.
+    """
     table: dict[str, Any] = recipe.to_dict()["context"]
+    if recipe.context.compact is not None:
+        table["compact"].pop("trained", None)
     if recipe.context.template != "custom":
         del table["custom"]
     return table
