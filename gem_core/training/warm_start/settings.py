@@ -44,7 +44,7 @@ def _context_settings(recipe: Recipe) -> dict[str, Any]:
     Those are the custom texts where another template is used, and whether summaries are trained.
     """
     table: dict[str, Any] = recipe.to_dict()["context"]
-    if recipe.context.compact is not None:
+    if "compact" in table:
         table["compact"].pop("trained", None)
     if recipe.context.template != "custom":
         del table["custom"]
