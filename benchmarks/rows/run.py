@@ -71,7 +71,7 @@ def main() -> int:
             if not target.exists():
                 measured = measure(trainer, arguments.rounds, arguments.steps)
                 target.write_text(json.dumps(measured, indent=1) + "\n", encoding="utf-8")
-    write_page(arguments.record, TRAINERS)
+    write_page(arguments.record, TRAINERS, WARM_UP)
     return 0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import time
+from contextlib import suppress
 
 import psutil
 
@@ -34,7 +35,8 @@ class Memory:
         while process.poll() is None:
             if time.monotonic() > ends:
                 raise RuntimeError(f"the run took longer than {limit_s:g} s.")
-            self.samples.append((time.time(), self._now()))
+            if (size := self._now()) is not None:
+                self.samples.append((time.time(), size))
             time.sleep(_EVERY_S)
 
     def between(self, first: float, last: float) -> tuple[int, int]:
@@ -48,15 +50,14 @@ class Memory:
             raise RuntimeError(f"{len(found)} samples of memory are too few: train more episodes.")
         return min(found), max(found)
 
-    def _now(self) -> int:
-        total = 0
+    def _now(self) -> int | None:
+        """Return the bytes of all processes; ``None`` if the first one has ended."""
         try:
-            processes = [self._root, *self._root.children(recursive=True)]
-        except psutil.NoSuchProcess:
-            return 0
-        for process in processes:
-            try:
+            total: int = self._root.memory_full_info().pss
+            descendants = self._root.children(recursive=True)
+        except psutil.NoSuchProcess:  # a zombie included
+            return None
+        for process in descendants:
+            with suppress(psutil.NoSuchProcess):  # it ended between the two calls
                 total += process.memory_full_info().pss
-            except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
-                continue  # it ended between the two calls
         return total
