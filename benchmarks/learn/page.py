@@ -8,7 +8,7 @@ from pathlib import Path
 from learn_aggregates import TITLES, write_aggregates
 from learn_cells import RESULTS, LearnCell, read_learn_cells
 from learn_tables import others_table, suite_table
-from learn_verdicts import Experiments, Judged, group_cells
+from learn_verdicts import Experiments, Judged, group_cells, judge_experiments
 
 from gem_core.results.origin import origin_lines
 from gem_core.runs.recipe.suite import load_suite
@@ -85,16 +85,21 @@ def count_in_words(judged: dict[str, Judged], suite: Sequence[str]) -> str:
 
 
 def others(experiments: Experiments, suite: Sequence[str]) -> str:
-    """Return the table of the other trainers, and how many baselines each lacks."""
+    """Return the table of the other trainers, and of each how many baselines learn."""
     names = [name for name in trainer_names() if name != REFERENCE]
-    lacking = []
-    for name in names:
-        there = experiments.get((name, ALGORITHM), {})
-        lacking.append(f"{name} {sum(baseline not in there for baseline in suite)}")
-    line = f"Baselines without a cell of {TITLES[ALGORITHM]}: {', '.join(lacking)}.\n"
+    counts = [count_of_trainer(name, experiments, suite) for name in names]
+    line = f"{TITLES[ALGORITHM]}, {len(suite)} baselines in each: {'; '.join(counts)}.\n"
     if all(trainer == REFERENCE for trainer, _ in experiments):
         return line
     return f"{others_table(experiments, suite, REFERENCE)}\n{line}"
+
+
+def count_of_trainer(trainer: str, experiments: Experiments, suite: Sequence[str]) -> str:
+    """Return how many baselines learn in a trainer, how many do not, and how many it lacks."""
+    judged = judge_experiments(experiments.get((trainer, ALGORITHM), {}))
+    learn = sum(one.verdict.learns for one in judged.values())
+    lacking = sum(baseline not in judged for baseline in suite)
+    return f"{trainer} {learn} learn, {len(judged) - learn} do not, {lacking} without a cell"
 
 
 def origins(cells: Sequence[LearnCell]) -> str:

@@ -78,7 +78,9 @@ def test_another_trainer_says_until_which_step_it_drew_the_same_tokens(pages, ma
     text = pages.page(write(tmp_path, [*(make_cell(seed, 0.7) for seed in SEEDS), *other]))
     found = row(text, NAME, "rebn", "verl")
     assert found[3:7] == ["0, 1, 7", "0.600 (0.600)", "0.700", "all steps, 1 of 2 steps"]
-    assert "without a cell of ReBN: oat 24, openrlhf 24, rl2 24, verl 23." in text
+    missing = "0 learn, 0 do not, 24 without a cell"
+    assert f"oat {missing}; openrlhf {missing}; rl2 {missing}; verl 1 learn, " in text
+    assert text.count("verl 1 learn, 0 do not, 23 without a cell.") == 1
 
 
 def test_algorithms_are_compared_on_the_baselines_that_both_have(pages, make_cell, tmp_path):
