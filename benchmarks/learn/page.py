@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
 from learn_aggregates import TITLES, write_aggregates
 from learn_cells import RESULTS, LearnCell, read_learn_cells
 from learn_tables import others_table, suite_table
@@ -15,6 +16,8 @@ from gem_core.runs.recipe.suite import load_suite
 from gem_core.runs.trainers import get_trainer, trainer_names
 
 PAGE = Path(__file__).resolve().parent / "README.md"
+TRIED = PAGE.with_name("tried.toml")
+"""Baseline -> what was tried; of those that do not learn in the reference."""
 SEEDS = (0, 1, 2, 3, 4)
 """The seeds of the reference; the others have some of them."""
 REFERENCE = "trl"
@@ -38,6 +41,12 @@ SUITE_TEXT = """\
 ## ReBN in TRL
 
 *Tasks*: different ones in the evaluation / how many of them were trained on.
+"""
+TRIED_TEXT = """\
+### What does not learn, and what was tried
+
+On the seeds 100 and above, in TRL. *Start* and *trained*: sampled, with the greedy success in
+parentheses.
 """
 OTHERS_TEXT = """\
 ## Other trainers
@@ -71,7 +80,7 @@ def page(results: Path = RESULTS) -> str:
         for (trainer, algorithm), baselines in experiments.items()
         if trainer == REFERENCE
     }
-    sections = [HEAD, SUITE_TEXT, table, count_in_words(judged, suite)]
+    sections = [HEAD, SUITE_TEXT, table, count_in_words(judged, suite), tried(judged, suite)]
     sections += [write_aggregates(algorithms, SEEDS), OTHERS_TEXT, others(experiments, suite)]
     return "\n".join([*sections, origins(cells)])
 
@@ -82,6 +91,14 @@ def count_in_words(judged: dict[str, Judged], suite: Sequence[str]) -> str:
     without = len(suite) - len(judged)
     more = f" {without} have no cell yet." if without else ""
     return f"{learn} of {len(suite)} baselines learn by the criterion.{more}\n"
+
+
+def tried(judged: dict[str, Judged], suite: Sequence[str]) -> str:
+    """Return what was tried with the baselines that do not learn, or have no cell."""
+    texts = msgspec.toml.decode(TRIED.read_bytes(), type=dict[str, str])
+    open_ones = [n for n in suite if n not in judged or not judged[n].verdict.learns]
+    lines = [f"- `{name}`: {texts.get(name, 'nothing was tried yet.').strip()}" for name in open_ones]
+    return "\n".join([TRIED_TEXT, *lines, ""]) if lines else ""
 
 
 def others(experiments: Experiments, suite: Sequence[str]) -> str:
