@@ -15,7 +15,6 @@ SUITE = [baseline.name for baseline in load_suite()]
 MISSING = frozenset(
     {
         "mastermind-easy",
-        "minesweeper-easy",
         "letter-counting",
     }
 )
