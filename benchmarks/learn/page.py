@@ -96,8 +96,11 @@ def count_in_words(judged: dict[str, Judged], suite: Sequence[str]) -> str:
 def tried(judged: dict[str, Judged], suite: Sequence[str]) -> str:
     """Return what was tried with the baselines that do not learn, or have no cell."""
     texts = msgspec.toml.decode(TRIED.read_bytes(), type=dict[str, str])
-    open_ones = [n for n in suite if n not in judged or not judged[n].verdict.learns]
-    lines = [f"- `{name}`: {texts.get(name, 'nothing was tried yet.').strip()}" for name in open_ones]
+    remaining = [name for name in suite if name not in judged or not judged[name].verdict.learns]
+    lines = []
+    for name in remaining:
+        text = " ".join(texts.get(name, "nothing was tried yet.").split())
+        lines.append(f"- `{name}`: {text}")
     return "\n".join([TRIED_TEXT, *lines, ""]) if lines else ""
 
 

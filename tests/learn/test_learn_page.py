@@ -39,6 +39,26 @@ def test_a_baseline_above_every_control_learns(pages, make_cell, tmp_path):
     assert found[10:] == ["0.000", "learns"]
     assert "1 of 24 baselines learn by the criterion. 23 have no cell yet." in text
     assert row(text, "sudoku-easy")[1] == "missing"
+    assert "- `sudoku-easy`: nothing was tried yet." in text and f"- `{NAME}`" not in text
+
+
+def test_what_was_tried_stands_beside_a_baseline_that_does_not_learn(
+    pages, make_cell, tmp_path, monkeypatch
+):
+    file = tmp_path / "tried.toml"
+    file.write_text(f'{NAME} = """\nA longer start:\n0.2 to 0.2."""\nhangman-easy = "Words."\n')
+    monkeypatch.setattr(pages, "TRIED", file)
+    text = pages.page(write(tmp_path / "cells", [make_cell(seed, 0.2) for seed in SEEDS]))
+    assert f"- `{NAME}`: A longer start: 0.2 to 0.2.\n" in text
+    assert "- `hangman-easy`: Words.\n" in text
+
+
+def test_every_text_of_what_was_tried_is_of_a_baseline_that_does_not_learn(pages):
+    import msgspec
+
+    shown = pages.page()
+    for name in msgspec.toml.decode(pages.TRIED.read_bytes()):
+        assert f"- `{name}`: " in shown
 
 
 @pytest.mark.parametrize(
