@@ -31,7 +31,8 @@ def write_page(path: Path, studies: Iterable[tuple[Study, dict[str, list[RunDir]
     sections = [HEAD]
     results = []
     for study, runs in studies:
-        parts = [f"## {study.title}", study.text.strip(), _table(study, runs), study.found.strip()]
+        parts = [f"## {study.title}", study.text.strip(), _table(study, runs)]
+        parts += [_differences(study, runs), study.found.strip()]
         sections.append("\n\n".join(part.rstrip("\n") for part in parts if part) + "\n")
         results += [run.result for members in runs.values() for run in members]
     hours = sum(float(result["seconds"]["train"]) for result in results) / 3600
@@ -61,6 +62,26 @@ def _table(study: Study, runs: dict[str, list[RunDir]]) -> str:
     return markdown_table(tuple(head), rows)
 
 
+def _differences(study: Study, runs: dict[str, list[RunDir]]) -> str:
+    """Return the differences of the success after training, paired over the common seeds."""
+    rows = []
+    for first, second in study.pairs:
+        ones, others = (
+            {run.recipe.seed: _after(run) for run in runs[name]} for name in (first, second)
+        )
+        seeds = sorted(set(ones) & set(others))
+        shown = _shown([ones[seed] - others[seed] for seed in seeds], sign="+")
+        each = ", ".join(f"{ones[seed] - others[seed]:+.2f}" for seed in seeds)
+        numbers = ", ".join(map(str, seeds)) or "*missing*"
+        rows.append((f"{first} - {second}", numbers, shown, each))
+    head = ("success after training, paired", "seeds", "mean", "of each seed")
+    return markdown_table(head, rows) if rows else ""
+
+
+def _after(run: RunDir) -> float:
+    return float(run.result["after"][SUCCESS])
+
+
 def _columns(study: Study, example: RunDir | None) -> list[tuple[str, str]]:
     """Return title and name of each figure: of each environment, if there are several."""
     envs = [env.id for env in example.recipe.env] if example else []
@@ -78,8 +99,9 @@ def _greedy_mean(members: Sequence[RunDir], when: str) -> str:
     return _shown([float(run.result["greedy"][when][SUCCESS]) for run in members])
 
 
-def _shown(figures: Sequence[float]) -> str:
+def _shown(figures: Sequence[float], sign: str = "") -> str:
     if not figures:
         return ""
     mean, width = mean_interval(figures)
-    return f"{mean:.3f}" if len(figures) < 2 else f"{mean:.3f} ± {width:.3f}"
+    text = f"{mean:{sign}.3f}"
+    return text if len(figures) < 2 else f"{text} ± {width:.3f}"

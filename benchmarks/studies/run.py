@@ -52,6 +52,14 @@ class Study(msgspec.Struct, forbid_unknown_fields=True):
     """What the committed results show, and what they do not."""
     metric: str = "success/mean"
     """The figure of the evaluation that the page shows, beside the success."""
+    pairs: list[tuple[str, str]] = []
+    """Conditions whose success after training is compared on the seeds that both have."""
+
+    def __post_init__(self) -> None:
+        """Refuse a pair of conditions that there are not."""
+        unknown = {name for pair in self.pairs for name in pair} - set(self.condition)
+        if unknown:
+            raise ValueError(f"{self.title}: pairs has no condition {', '.join(sorted(unknown))}.")
 
 
 class Studies(msgspec.Struct, forbid_unknown_fields=True):

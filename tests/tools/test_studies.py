@@ -71,3 +71,39 @@ def test_the_page_is_up_to_date_and_says_what_is_missing(studies, tmp_path):
     assert text == (FOLDER / "README.md").read_text(encoding="utf-8")
     studies.write_page(tmp_path / "none.md", studies.pages(known, tmp_path))
     assert "| gamma 0.9, verl | *missing* |" in (tmp_path / "none.md").read_text(encoding="utf-8")
+
+
+def write_cell(studies, folder, condition, seed, success):
+    """Write a finished run of the study of summaries, as a committed one is."""
+    import json
+    import shutil
+
+    source = studies.RESULTS / "summaries" / "compact-trained" / "seed0"
+    target = folder / "summaries" / studies.slug(condition) / f"seed{seed}"
+    shutil.copytree(source, target)
+    result = json.loads((target / "result.json").read_text())
+    result["after"]["success/mean"] = success
+    (target / "result.json").write_text(json.dumps(result))
+    recipe = json.loads((target / "recipe.json").read_text())
+    (target / "recipe.json").write_text(json.dumps({**recipe, "seed": seed}))
+
+
+def test_pairs_are_compared_on_the_seeds_that_both_have(studies, tmp_path):
+    for seed, success in ((0, 0.9), (1, 0.5), (2, 0.7)):
+        write_cell(studies, tmp_path, "compact, trained", seed, success)
+    for seed, success in ((1, 0.4), (0, 0.4), (3, 0.1)):
+        write_cell(studies, tmp_path, "compact, frozen", seed, success)
+    known = {"summaries": studies.read_studies()["summaries"]}
+    studies.write_page(tmp_path / "page.md", studies.pages(known, tmp_path))
+    text = (tmp_path / "page.md").read_text(encoding="utf-8")
+    assert "| compact, trained - compact, frozen | 0, 1 | +0.300 ± 2.541 | +0.50, +0.10 |" in text
+    assert "| compact, frozen - window of nine turns | *missing* |  |  |" in text
+
+
+def test_a_pair_of_an_unknown_condition_is_refused(studies):
+    import msgspec
+
+    text = '[study.a]\ntitle = "A"\ntext = ""\npairs = [["x", "y"]]\n'
+    text += '[study.a.condition.x]\nrecipe = "doors"\n'
+    with pytest.raises(msgspec.ValidationError, match="A: pairs has no condition y"):
+        msgspec.toml.decode(text, type=studies.Studies)
