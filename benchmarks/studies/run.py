@@ -48,6 +48,7 @@ class Study(msgspec.Struct, forbid_unknown_fields=True):
     title: str
     text: str
     condition: dict[str, Condition]
+    profile: str = "tiny"
     found: str = ""
     """What the committed results show, and what they do not."""
     metric: str = "success/mean"
@@ -85,7 +86,7 @@ def main() -> int:
                 for text, condition in studies[name].condition.items():
                     if seed in condition.seeds:
                         target = arguments.record / name / slug(text) / f"seed{seed}"
-                        train(condition, seed, target)
+                        train(condition, studies[name].profile, seed, target)
     write_page(HERE / "README.md", pages(studies, arguments.record))
     return 0
 
@@ -104,7 +105,7 @@ def slug(text: str) -> str:
     return re.sub(r"[^a-z0-9.]+", "-", text.lower()).strip("-")
 
 
-def train(condition: Condition, seed: int, target: Path) -> None:
+def train(condition: Condition, profile: str, seed: int, target: Path) -> None:
     """Run one cell, unless it has a result, and record its figures."""
     if RunDir(target).finished:
         return
@@ -114,7 +115,7 @@ def train(condition: Condition, seed: int, target: Path) -> None:
         run = Path(folder) / "run"
         recipe = str(file) if file.exists() else condition.recipe
         command = [trainer_python(condition.trainer), "-m", "gem_core.cli", "train", recipe]
-        command += ["--profile", "tiny", "--trainer", condition.trainer, "--run", str(run)]
+        command += ["--profile", profile, "--trainer", condition.trainer, "--run", str(run)]
         for change in (*condition.set, f"seed={seed}"):
             command += ["--set", change]
         subprocess.run(command, check=True)

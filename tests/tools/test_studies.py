@@ -26,7 +26,7 @@ def studies(monkeypatch):
 
 @pytest.fixture
 def started(studies, monkeypatch):
-    """The commands that the program starts for the study ``gamma``, beside the page."""
+    """The commands that the program starts for a study, beside the page."""
     commands = []
     monkeypatch.setattr(studies, "trainer_python", lambda name: f"python-of-{name}")
     monkeypatch.setattr(studies.subprocess, "run", lambda command, check: commands.append(command))
@@ -34,9 +34,9 @@ def started(studies, monkeypatch):
     monkeypatch.setattr(studies, "record", lambda run, target: None)
     monkeypatch.setattr(studies, "write_page", lambda path, sections: None)
 
-    def start(*options):
+    def start(*options, study="gamma"):
         commands.clear()
-        monkeypatch.setattr(sys, "argv", ["run.py", "--studies", "gamma", *options])
+        monkeypatch.setattr(sys, "argv", ["run.py", "--studies", study, *options])
         assert studies.main() == 0
         return commands
 
@@ -52,6 +52,14 @@ def test_a_condition_runs_in_the_environment_of_its_trainer(started, tmp_path):
     assert [trainers.count(name) for name in ("verl", "openrlhf", "oat", "rl2")] == [2] * 4
     one = next(line for line in commands if "verl" in line)
     assert {"algorithm.gamma=0.9", "seed=0", "guess-the-number-easy"} <= set(one)
+
+
+def test_a_study_has_its_profile(started, tmp_path):
+    profiles = {}
+    for study in ("gamma", "staleness"):
+        lines = started("--record", str(tmp_path), study=study)
+        profiles[study] = {line[line.index("--profile") + 1] for line in lines}
+    assert profiles == {"gamma": {"tiny"}, "staleness": {"learn"}}
 
 
 def test_finished_cells_and_other_seeds_are_left_out(started, tmp_path):
