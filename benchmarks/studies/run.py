@@ -49,6 +49,7 @@ class Study(msgspec.Struct, forbid_unknown_fields=True):
     text: str
     condition: dict[str, Condition]
     profile: str = "tiny"
+    """That of every condition's recipe."""
     found: str = ""
     """What the committed results show, and what they do not."""
     metric: str = "success/mean"
