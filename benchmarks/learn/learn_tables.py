@@ -88,18 +88,24 @@ def seeds_in_words(there: Sequence[int], wanted: Sequence[int]) -> str:
     return f"{text}; {', '.join(missing)} {MISSING}" if missing else text
 
 
-def others_table(experiments: Experiments, suite: Sequence[str], reference: str) -> str:
+def others_table(
+    judgements: Mapping[tuple[str, str], Mapping[str, Judged]],
+    experiments: Experiments,
+    suite: Sequence[str],
+    reference: str,
+) -> str:
     """Return the table of all other trainers beside the reference's cells of the same seeds.
 
-    Raises:
-        GemError: cells cannot be paired.
+    Args:
+        judgements: (trainer, algorithm) -> baseline -> what it shows; of the other trainers.
+        experiments: all cells; the reference's are read.
+        suite: the order of the baselines.
+        reference: the trainer that the others are compared with.
     """
     rows: list[tuple[str, ...]] = []
-    for (trainer, algorithm), baselines in sorted(experiments.items()):
-        if trainer == reference:
-            continue
+    for (trainer, algorithm), baselines in sorted(judgements.items()):
         models = experiments.get((reference, algorithm), {})
-        for name, judged in judge_experiments(baselines).items():
+        for name, judged in baselines.items():
             pairs = pair_seeds(judged.cells, models.get(name, ()))
             rows.append(
                 (

@@ -45,8 +45,8 @@ SUITE_TEXT = """\
 TRIED_TEXT = """\
 ### What does not learn, and what was tried
 
-On the seeds 100 and above, in TRL. *Start* and *trained*: sampled, with the greedy success in
-parentheses.
+On the seeds 100 and above, in TRL, before and after training: sampled, with the greedy success in
+parentheses. These were trials, whose files are not kept.
 """
 OTHERS_TEXT = """\
 ## Other trainers
@@ -105,21 +105,31 @@ def tried(judged: dict[str, Judged], suite: Sequence[str]) -> str:
 
 
 def others(experiments: Experiments, suite: Sequence[str]) -> str:
-    """Return the table of the other trainers, and of each how many baselines learn."""
+    """Return the table of the other trainers, and of each how many baselines learn.
+
+    Raises:
+        GemError: cells cannot be judged together.
+    """
+    judgements = {
+        key: judge_experiments(baselines)
+        for key, baselines in experiments.items()
+        if key[0] != REFERENCE
+    }
     names = [name for name in trainer_names() if name != REFERENCE]
-    counts = [count_of_trainer(name, experiments, suite) for name in names]
+    counts = [
+        f"{name} {count_verdicts(judgements.get((name, ALGORITHM), {}), suite)}" for name in names
+    ]
     line = f"{TITLES[ALGORITHM]}, {len(suite)} baselines in each: {'; '.join(counts)}.\n"
-    if all(trainer == REFERENCE for trainer, _ in experiments):
+    if not judgements:
         return line
-    return f"{others_table(experiments, suite, REFERENCE)}\n{line}"
+    return f"{others_table(judgements, experiments, suite, REFERENCE)}\n{line}"
 
 
-def count_of_trainer(trainer: str, experiments: Experiments, suite: Sequence[str]) -> str:
-    """Return how many baselines learn in a trainer, how many do not, and how many it lacks."""
-    judged = judge_experiments(experiments.get((trainer, ALGORITHM), {}))
+def count_verdicts(judged: dict[str, Judged], suite: Sequence[str]) -> str:
+    """Return how many baselines learn, how many do not, and how many have no cell."""
     learn = sum(one.verdict.learns for one in judged.values())
     lacking = sum(baseline not in judged for baseline in suite)
-    return f"{trainer} {learn} learn, {len(judged) - learn} do not, {lacking} without a cell"
+    return f"{learn} learn, {len(judged) - learn} do not, {lacking} without a cell"
 
 
 def origins(cells: Sequence[LearnCell]) -> str:
