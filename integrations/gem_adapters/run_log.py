@@ -26,7 +26,12 @@ _AGREE = 1e-4
 
 
 def log_step(
-    run: RunDir, step: int, episodes: Sequence[Episode], metrics: Mapping[str, float]
+    run: RunDir,
+    step: int,
+    episodes: Sequence[Episode],
+    metrics: Mapping[str, float],
+    *,
+    draft: bool = False,
 ) -> None:
     """Write the line of training step ``step`` and the first episodes of its batch.
 
@@ -36,6 +41,8 @@ def log_step(
         episodes: the episodes of all ranks, in the order of their tasks.
         metrics: metrics of the trainer and the estimator, under the common names; they take
             precedence over those computed from the episodes.
+        draft: the trainer saves this step before its last metrics are known. The episodes are
+            written now, and the line is kept for a run that is killed before the call without it.
 
     Raises:
         GemError: a loss or the norm of the gradient is not finite, or a turn was sampled by other
@@ -45,10 +52,12 @@ def log_step(
     recipe = run.recipe
     stale = measure_staleness(recipe, step, episodes)
     whole = {**episode_metrics(episodes), **stale, **metrics}
-    run.log(step, whole)
-    logged = episodes[: recipe.train.log_episodes]
-    advantages = turn_advantages(episodes, recipe.algorithm, whole) if logged else None
-    run.log_episodes(step, logged, advantages=advantages)
+    drafted = run.drafted()
+    if drafted is None or drafted["step"] != step:
+        logged = episodes[: recipe.train.log_episodes]
+        advantages = turn_advantages(episodes, recipe.algorithm, whole) if logged else None
+        run.log_episodes(step, logged, advantages=advantages)
+    (run.draft if draft else run.log)(step, whole)
 
 
 def turn_advantages(

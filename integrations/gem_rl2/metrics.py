@@ -59,6 +59,10 @@ class RunLog:
             self.forward(metrics, step=step)
         require_finite(step, _common(self.logged))
 
+    def draft(self, step: int, episodes: Sequence[Episode], extra: Mapping[str, float]) -> None:
+        """Keep what is known of a step before RL2 saves it, see `finish`."""
+        log_step(self.run, step, episodes, self._metrics(extra), draft=True)
+
     def finish(self, step: int, episodes: Sequence[Episode], extra: Mapping[str, float]) -> None:
         """Write the line of training step ``step``, and delete checkpoints that are too many.
 
@@ -67,12 +71,16 @@ class RunLog:
             episodes: those of the step, in task order.
             extra: metrics under the common names that RL2 does not log, or in another meaning.
         """
-        metrics = {**_common(self.logged), **extra}
-        metrics["loss/policy"] += self._terms(metrics)
+        metrics = self._metrics(extra)
         metrics["time/step"] = time.perf_counter() - self.began
         log_step(self.run, step, episodes, metrics)
         prune_checkpoints(self.run.checkpoints, self.keep_checkpoints)
         self.begin()
+
+    def _metrics(self, extra: Mapping[str, float]) -> dict[str, float]:
+        metrics = {**_common(self.logged), **extra}
+        metrics["loss/policy"] += self._terms(metrics)
+        return metrics
 
     def _terms(self, metrics: Mapping[str, float]) -> float:
         """Return what takes the entropy bonus and the KL term out of RL2's loss."""

@@ -7,6 +7,7 @@ names, by which its checkpoints tell them apart.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -173,9 +174,11 @@ class Rollout(ppo.Rollout):
 
     Attributes:
         sets: as those of `Actor`.
+        measured: metrics of the updates of the step under way, once they are made.
     """
 
     sets: Sets | None = None
+    measured: Mapping[str, float] = {}
 
     def __init__(self, config: Any, recipe: Recipe, run: RunDir, advantages: Advantages) -> None:
         super().__init__(config)
@@ -230,11 +233,19 @@ class Rollout(ppo.Rollout):
             native_rollout.make_request(self.worker_url, VERSION, {"version": step})
         if self.leads:
             self.player.version = step
-        updates = actor.updates.finish()
         if self.advantages.episodes:  # on rank 0, but not where a resumed run sends its weights
-            extra = {**self.advantages.metrics, **updates, "lr": actor.used_lr}
-            self.log.finish(step, self.advantages.episodes, extra)
+            self.log.finish(step, self.advantages.episodes, self.measured)
             self.advantages.episodes = None
+
+    def measure(self, actor: Any) -> None:
+        """Take the metrics of the updates of a step from all ranks, once they are made."""
+        updates = actor.updates.finish()
+        self.measured = {**self.advantages.metrics, **updates, "lr": actor.used_lr}
+
+    def draft(self, step: int) -> None:
+        """Keep the metrics of a step that RL2 is about to save; it sends the weights after that."""
+        if self.advantages.episodes:
+            self.log.draft(step, self.advantages.episodes, self.measured)
 
 
 def save_when_due(trainer: PPOTrainer, workers: Any, step: int) -> None:
@@ -246,6 +257,9 @@ def save_when_due(trainer: PPOTrainer, workers: Any, step: int) -> None:
     dist.broadcast_object_list(decisions)  # the first rank decides: saving is collective
     settings = trainer.config.trainer
     interval = settings.save_freq
+    trainer.rollout.measure(trainer.actor)
+    if decisions[0].save:
+        trainer.rollout.draft(step)
     settings.save_freq = 1 if decisions[0].save else interval
     checkpointing.save_ckpt(trainer, workers, step)
     settings.save_freq = interval

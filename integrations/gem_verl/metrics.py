@@ -47,6 +47,14 @@ class RunLog:
         """Take the episodes of the step under way, in task order."""
         self.episodes = episodes
 
+    def draft(self, data: Mapping[str, Any], step: int) -> None:
+        """Keep what is known of a step before verl saves it, see `gem_adapters.run_log.log_step`.
+
+        Raises:
+            GemError: a loss or the gradient is not finite; no checkpoint has what came of it.
+        """
+        log_step(self.run, step, self.episodes, {**SUMMARY, **self.common(data)}, draft=True)
+
     def log(self, data: Mapping[str, Any], step: int) -> None:
         """Write a training step; verl calls this at the end of each.
 

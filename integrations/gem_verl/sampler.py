@@ -51,7 +51,7 @@ class GemSampler(ReplayBuffer):
         self.run = RunDir(data.gem_run)
         self.run_log = RunLog(self.run)
         require_installed(self.recipe.algorithm.estimator, self.trainer.config.algorithm)
-        self.trainer.step = SavingStep(self.trainer, self.run)
+        self.trainer.step = SavingStep(self.trainer, self.run_log)
         self.run_log.after_step = self.trainer.step.after
 
     def sample(self, global_steps: int, partition_id: str, batch_size: int) -> tuple[Any, Any]:

@@ -8,6 +8,7 @@ import pytest
 from gem_adapters.estimate import estimate
 from gem_adapters.run_log import log_step
 from gem_adapters.turn_batch import turn_batch
+from gem_core.errors import RunError
 from gem_core.runs.directory.episode_store import episodes_file, read_records
 from gem_core.runs.directory.run_dir import RunDir
 from gem_core.runs.recipe.load import load_recipe
@@ -54,3 +55,36 @@ def test_the_advantages_of_the_whole_batch_are_written_with_the_episodes(tmp_pat
 def test_advantages_that_are_not_known_for_certain_are_not_written(tmp_path, estimator, change):
     rows, _, _ = logged(tmp_path, estimator, change)
     assert all("advantages" not in row for row in rows)
+
+
+def test_a_step_that_was_saved_but_not_logged_keeps_its_draft(tmp_path):
+    recipe = load_recipe("guess-the-number-easy", "tiny", ["train.log_episodes=2"])
+    run = RunDir.create(tmp_path / "run", recipe, "verl")
+    episodes = frozen_episodes(4)
+    log_step(run, 1, episodes, {"loss/policy": 0.5}, draft=True)
+    assert run.metrics() == [] and run.drafted()["loss/policy"] == 0.5
+    log_step(run, 1, episodes, {"loss/policy": 0.5, "time/step": 2.0})
+    assert run.drafted() is None
+    log_step(run, 2, episodes, {"loss/policy": 0.25}, draft=True)  # and the process is killed
+
+    again = RunDir.create(run.path, recipe, "verl", if_exists="resume")
+    assert [row["step"] for row in again.lines("metrics.jsonl")] == [1, 2]
+    assert again.metrics()[0]["time/step"] == 2.0 and again.metrics()[1]["loss/policy"] == 0.25
+    stored = list(read_records(episodes_file(run.path)))
+    assert [row["step"] for row in stored] == [1, 1, 2, 2]
+    log_step(again, 2, episodes, {"loss/policy": 0.25})  # its checkpoint was not complete
+    assert [row["step"] for row in again.metrics()] == [1, 2]
+    assert len(list(again.episodes())) == 4
+    assert len(list(read_records(episodes_file(run.path)))) == 6
+
+
+def test_a_draft_of_a_step_that_was_logged_adds_nothing(tmp_path):
+    recipe = load_recipe("guess-the-number-easy", "tiny")
+    run = RunDir.create(tmp_path / "run", recipe, "verl")
+    run.log(1, {"loss/policy": 1.0})
+    run.draft(1, {"loss/policy": 2.0})
+    again = RunDir.create(run.path, recipe, "verl", if_exists="resume")
+    assert [row["loss/policy"] for row in again.lines("metrics.jsonl")] == [1.0]
+    (run.path / "draft.json").write_text("{}")
+    with pytest.raises(RunError, match=r"draft\.json"):
+        RunDir.create(run.path, recipe, "verl", if_exists="resume")

@@ -14,6 +14,7 @@ sessions.jsonl   the processes that worked on the run, one after another, and th
 run.lock         the process that trains this run, or did
 stop             exists while a stop is asked for: training saves after its step, and ends
 stopped.json     exists if training ended so; the step of its checkpoint
+draft.json       metrics of a step under way that is about to be saved: see `RunDir.draft`
 trained.json     exists if training is over and the model is complete; only the evaluation is left
 result.json      written last; exists only if the run finished
 """
@@ -52,6 +53,7 @@ RUN_VARIABLE = "GEM_CORE_RUN"
 STOP_FILE = "stop"
 STOPPED_FILE = "stopped.json"
 TRAINED_FILE = "trained.json"
+DRAFT_FILE = "draft.json"
 SESSIONS_FILE = "sessions.jsonl"
 IfExists = Literal["error", "resume", "overwrite"]
 
@@ -248,6 +250,26 @@ class RunDir:
         """Append the metrics of training step ``step`` (1-based: after that many updates)."""
         row = {"step": step, "time": time.time(), **metrics}
         run_files.append_line(self.path / "metrics.jsonl", row)
+        (self.path / DRAFT_FILE).unlink(missing_ok=True)
+
+    def draft(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Keep what is known of step ``step`` until `log`, where a trainer saves before it logs.
+
+        If the process is killed between the two, the resumed run goes on after this step; its line
+        in ``metrics.jsonl`` is then this one.
+        """
+        self._write(DRAFT_FILE, {"step": step, "time": time.time(), **metrics})
+
+    def drafted(self) -> dict[str, Any] | None:
+        """Return the line that `draft` keeps, ``None`` if the last step with one was logged.
+
+        Raises:
+            RunError: the file is damaged.
+        """
+        try:
+            return run_files.read_object(self.path / DRAFT_FILE, StepLine)
+        except FileNotFoundError:
+            return None
 
     def log_eval(
         self, step: int, when: str, metrics: Mapping[str, Any], engine: str | None = None
@@ -345,6 +367,10 @@ class RunDir:
             else:  # only the end of the line is missing
                 with os.fdopen(run_files.open_to_append(path), "ab") as file:
                     file.write(b"\n")
+        draft = self.drafted()
+        if draft is not None and draft["step"] not in {row["step"] for row in self.metrics()}:
+            run_files.append_line(self.path / "metrics.jsonl", draft)
+        (self.path / DRAFT_FILE).unlink(missing_ok=True)
 
     def clear(self) -> None:
         """Delete everything in the folder but the lock, which this process may hold.

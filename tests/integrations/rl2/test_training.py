@@ -19,6 +19,7 @@ from gem_core.runs.directory.run_dir import RunDir
 from gem_core.runs.resolved import resolve_run
 from gem_core.runs.tasks import step_tasks
 from gem_core.training.tiny import model_path
+from gem_rl2 import launch
 from gem_rl2.launch import run
 
 SMALL = ["batch.episodes=8", "train.steps=3", "train.save_every=1", "train.log_episodes=8"]
@@ -134,6 +135,57 @@ def test_resume_continues_at_the_next_task(plain, tmp_path):
     assert [row["step"] for row in copy.metrics()] == [3]
     assert [e.index for _, e in copy.episodes()] == list(range(16, 24))
     assert (copy.model / "config.json").exists()
+
+
+KILLED = """
+import os
+import signal
+import sys
+
+from gem_rl2.cpu import enable
+
+enable()
+import RL2.workers.rollout as native
+
+from gem_rl2.launch import main
+
+send = native.Rollout.update
+
+
+def kill(self, actor, step):
+    if step == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return send(self, actor, step)
+
+
+native.Rollout.update = kill
+if __name__ == "__main__":  # the engine's process imports this, too
+    main(sys.argv[1:])
+"""
+
+
+def test_a_run_killed_after_a_checkpoint_keeps_the_line_of_its_step(tiny, tmp_path, monkeypatch):
+    """RL2 saves, sends the weights, and only then is the step logged."""
+    recipe = tiny(*SMALL)
+    (tmp_path / "rl2test_killed.py").write_text(KILLED)
+    _, environment = launch.program(recipe)
+    path = os.pathsep.join([str(tmp_path), environment.get("PYTHONPATH", "")])
+    with monkeypatch.context() as patched:
+        program = ("rl2test_killed", {**environment, "PYTHONPATH": path})
+        patched.setattr(launch, "program", lambda recipe: program)
+        directory = RunDir.create(tmp_path / "run", recipe, "rl2")
+        with pytest.raises(GemError):
+            run(resolve_run(recipe, "rl2"), directory)
+    assert [row["step"] for row in directory.metrics()] == [1]
+    assert (directory.checkpoints / "step2").is_dir()
+
+    again = RunDir.create(directory.path, recipe, "rl2", if_exists="resume")
+    run(resolve_run(recipe, "rl2"), again, resume=True)
+    first, drafted, last = again.lines("metrics.jsonl")
+    assert [first["step"], drafted["step"], last["step"]] == [1, 2, 3]
+    assert first.keys() - drafted.keys() == {"time/step", "time/sync"}
+    assert last.keys() == first.keys()
+    assert sorted(episode.index for _, episode in again.episodes()) == list(range(24))
 
 
 MINIBATCHES = ("algorithm.minibatches=2", "algorithm.epochs=1")

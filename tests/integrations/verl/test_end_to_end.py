@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -164,34 +165,41 @@ RUN += "from gem_verl.launch import run; d = RunDir(sys.argv[1]); run(read_resol
 
 
 def test_a_killed_run_resumes_with_the_next_tasks(tiny, tmp_path):
-    """With a critic, whose batches verl's workers take from its transfer queue themselves."""
+    """With a critic, whose batches verl's workers take from its transfer queue themselves.
+
+    It is killed where verl has saved a step that it logs only after the evaluation.
+    """
     recipe = tiny(
-        "train.steps=12", "train.save_every=1", "algorithm.estimator=gae", "batch.episodes=4"
+        "train.steps=6",
+        "train.save_every=1",
+        "algorithm.estimator=gae",
+        "batch.episodes=4",
+        "eval.every=2",
+        "eval.inside_episodes=150",
     )
     run = RunDir.create(tmp_path / "run", recipe, "verl")
     process = subprocess.Popen([sys.executable, "-c", RUN, str(run.path)])
-    while len(run.metrics()) < 2:
-        assert process.poll() is None
-        time.sleep(0.1)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
     saved = Path(run.checkpoints / "latest_checkpointed_iteration.txt")
-    while _growing(run.path / "verl.log"):
-        time.sleep(1)  # verl ends with its parent
-    step = int(saved.read_text())
-    assert 2 <= step < 12 and step >= len(run.metrics()) - 1
+    while not (saved.exists() and saved.read_text() == "2"):
+        assert process.poll() is None
+        time.sleep(0.02)
+    tree = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
+    for each in tree:
+        with suppress(psutil.NoSuchProcess):
+            each.kill()
+    process.wait()
+    psutil.wait_procs(tree[1:], timeout=60)
+    assert saved.read_text() == "2"
+    assert [row["step"] for row in run.metrics()] == [1]
+    assert {tags["step"] for tags, _ in run.episodes()} == {1, 2}
 
-    first_line = len((run.path / "metrics.jsonl").read_text().splitlines())
+    run = RunDir.create(run.path, recipe, "verl", if_exists="resume")
     train(resolve_run(recipe, "verl"), run, resume=True)
     rows = [json.loads(x) for x in (run.path / "metrics.jsonl").read_text().splitlines()]
-    assert [row["step"] for row in rows[first_line:]] == list(range(step + 1, 13))
-    assert [row["step"] for row in run.metrics()] == list(range(1, 13))
-    assert all("loss/value" in row for row in run.metrics())
-    for tags, episode in run.episodes():
-        assert tags["step"] == episode.index // recipe.batch.episodes + 1
-
-
-def _growing(log, seconds=5):
-    size = log.stat().st_size
-    time.sleep(seconds)
-    return log.stat().st_size != size
+    assert [row["step"] for row in rows] == list(range(1, 7))
+    whole = rows[0].keys() - {"time/checkpoint"}
+    assert all(whole <= row.keys() for row in rows if row["step"] != 2)
+    missing = whole - rows[1].keys()
+    assert all(name.startswith("time/") for name in missing), missing
+    played = [(tags["step"], e.index) for tags, e in run.episodes() if tags["split"] == "train"]
+    assert sorted(played) == [(k // 4 + 1, k) for k in range(24)]
