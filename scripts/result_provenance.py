@@ -1,14 +1,10 @@
 #!/usr/bin/env python3
 """Check that every committed result names a commit of the history, without uncommitted changes.
 
-``python scripts/result_provenance.py [--list | --shrink]`` reads every JSON file of ``benchmarks/``
-that git has, and every commit that is named in it, by any key ``commit``. A result is sound if each
-of them is an ancestor of HEAD (or HEAD) and has no ``+``, the mark of uncommitted changes.
-
-``unsound_results.txt`` lists the unsound results from before this check, one path a line. The list
-is exact, and only shrinks: an unsound result outside of it is an error, and so are a line whose
-result is sound or gone, and a line that the first committed list did not have. ``--shrink`` removes
-the lines of results that are sound or gone.
+``python scripts/result_provenance.py`` reads every JSON file of ``benchmarks/`` that git has, and
+every commit that is named in it, by any key ``commit``. A result is sound if there is one, in the
+file or in those of the same run, and if each of them is an ancestor of HEAD (or HEAD) and has no
+``+``, the mark of uncommitted changes.
 
 Without the whole history nothing can be checked: in an exported tree, in a shallow clone, or where
 the commits were made anew, so that many are named and none is there. It says so and passes.
@@ -25,8 +21,10 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-LIST = "scripts/unsound_results.txt"
-"""The known unsound results, a path relative to the checkout."""
+INPUTS = ("recipe.json", "refusals.json")
+"""Files that no program measured."""
+OF_RUN = "run.json"
+"""Names the commit of all files of its folder."""
 _SHOWN = 10
 _MANY = 20
 """Commits named by results of which at least one is in the history that they were made in."""
@@ -101,62 +99,13 @@ def offenders(root: Path = ROOT) -> dict[str, str]:
         commits = set(named_commits(json.loads(path.read_text(encoding="utf-8"))))
         named |= commits
         faults = {what for commit in commits if (what := fault(commit, ancestors)) is not None}
+        if not commits and path.name not in INPUTS and not path.with_name(OF_RUN).exists():
+            faults = {"no commit"}
         if faults:
             found[path.relative_to(root).as_posix()] = " and ".join(sorted(faults))
     if len(named) >= _MANY and all(fault(commit, ancestors) for commit in named):
         raise NoHistory(f"none of the {len(named)} commits that results name is in the history.")
     return found
-
-
-def known(root: Path = ROOT) -> list[str]:
-    """Return the lines of the list; none where there is no list."""
-    path = root / LIST
-    return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-
-
-def first_list(root: Path = ROOT) -> list[str] | None:
-    """Return the lines of the list as it was first committed; ``None`` before that."""
-    commits = _git(root, "log", "--format=%H", "--diff-filter=A", "--", LIST).split()
-    return _git(root, "show", f"{commits[-1]}:{LIST}").splitlines() if commits else None
-
-
-def errors(root: Path = ROOT) -> list[str]:
-    """Return what is wrong with the results and the list, one line each.
-
-    Raises:
-        NoHistory: the commits cannot be looked up.
-    """
-    found = offenders(root)
-    lines = known(root)
-    first = first_list(root)
-    added = [] if first is None else sorted(set(lines) - set(first))
-    return [
-        *(
-            f"{name}: {faults}. Make it again from a commit, or remove it."
-            for name, faults in found.items()
-            if name not in lines
-        ),
-        *(
-            f"{name} is in {LIST}, and is sound or gone: "
-            "`python scripts/result_provenance.py --shrink` removes the line."
-            for name in lines
-            if name not in found
-        ),
-        *(f"{name} was added to {LIST}, which only shrinks: remove the line." for name in added),
-    ]
-
-
-def shrink(root: Path = ROOT) -> int:
-    """Remove the lines of results that are sound or gone; return how many there were.
-
-    Raises:
-        NoHistory: the commits cannot be looked up.
-    """
-    found = offenders(root)
-    lines = known(root)
-    kept = [name for name in lines if name in found]
-    (root / LIST).write_text("".join(f"{name}\n" for name in kept), encoding="utf-8")
-    return len(lines) - len(kept)
 
 
 def _git(root: Path, *arguments: str) -> str:
@@ -165,29 +114,20 @@ def _git(root: Path, *arguments: str) -> str:
 
 
 def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
-    """Check; return 1 if there is an error."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    does = parser.add_mutually_exclusive_group()
-    does.add_argument("--list", action="store_true", help="print every unsound result instead")
-    does.add_argument("--shrink", action="store_true", help="remove what is sound or gone first")
-    options = parser.parse_args(arguments)
+    """Check; return 1 if a result is not sound."""
+    argparse.ArgumentParser(description=__doc__.partition("\n")[0]).parse_args(arguments)
     try:
-        if options.list:
-            print("".join(f"{name}: {what}\n" for name, what in offenders(root).items()), end="")
-            return 0
-        if options.shrink:
-            print(f"{shrink(root)} lines removed")
-        wrong = errors(root)
+        found = offenders(root)
     except NoHistory as error:
         print(f"result_provenance: nothing was checked: {error}", file=sys.stderr)
         return 0
-    for line in wrong[:_SHOWN]:
-        print(f"result_provenance: {line}", file=sys.stderr)
-    if len(wrong) > _SHOWN:
-        print(f"result_provenance: and {len(wrong) - _SHOWN} more", file=sys.stderr)
-    unsound = len(known(root))
-    print(f"{len(result_files(root))} JSON files of results, {unsound} of them known as unsound")
-    return 1 if wrong else 0
+    for name, faults in [*found.items()][:_SHOWN]:
+        advice = "Make it again from a commit, or remove it."
+        print(f"result_provenance: {name}: {faults}. {advice}", file=sys.stderr)
+    if len(found) > _SHOWN:
+        print(f"result_provenance: and {len(found) - _SHOWN} more", file=sys.stderr)
+    print(f"{len(result_files(root))} JSON files of results, {len(found)} unsound")
+    return 1 if found else 0
 
 
 if __name__ == "__main__":

@@ -156,18 +156,20 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path("build/lockstep"), help="(%(default)s)")
     parser.add_argument("--table-only", action="store_true", help="run nothing")
     names = [experiment.name for experiment in EXPERIMENTS]
-    parser.add_argument(
+    choice = parser.add_mutually_exclusive_group()
+    choice.add_argument(
         "--only", choices=names, nargs="+", help="run these experiments, and no controls"
     )
+    choice.add_argument("--controls", action="store_true", help="run the controls only")
     provenance.add_option(parser)
     arguments = parser.parse_args()
     if not arguments.table_only:
         provenance.check_option(parser, arguments)
         for experiment in EXPERIMENTS:
-            if arguments.only is None or experiment.name in arguments.only:
+            if not arguments.controls and experiment.name in (arguments.only or names):
                 write_summary(run(experiment, arguments.out), RESULTS / f"{experiment.name}.json")
         if arguments.only is None:
-            write_summary({"controls": run_controls(arguments.out)}, RESULTS / "controls.json")
+            write_summary(run_controls(arguments.out), RESULTS / "controls.json")
     summaries = [read(experiment.name) for experiment in EXPERIMENTS]
     controls = read("controls")["controls"]
     for experiment, summary in zip(EXPERIMENTS, summaries, strict=True):
@@ -186,16 +188,24 @@ def read(name: str) -> Any:
 def run(experiment: Experiment, out: Path) -> Summary:
     """Run the experiment in every trainer, or what is missing of it."""
     cells = make_grid([experiment.baseline], TRAINERS, [experiment.algorithm], [0])
-    extra = (*overrides(experiment.steps), *experiment.extra)
-    require(run_grid(cells, GridPlan(out / experiment.name, PROFILE, extra)), len(cells))
+    require(run_grid(cells, plan_of(experiment, out)), len(cells))
     return summarize([cell for cell in read_cells(out / experiment.name) if cell.result])
 
 
-def run_controls(out: Path) -> list[dict[str, Any]]:
+def plan_of(experiment: Experiment, out: Path) -> GridPlan:
+    """Return where and with which settings the experiment runs."""
+    extra = (*overrides(experiment.steps), *experiment.extra)
+    return GridPlan(out / experiment.name, PROFILE, extra)
+
+
+def run_controls(out: Path) -> dict[str, Any]:
     """Run one trainer with each change, and compare it with its own run of the first experiment."""
+    commit = provenance.commit()  # of the code that runs, not of a later one
     first = EXPERIMENTS[0]
     cell = Cell(first.baseline, CONTROLLED, "rebn", 0)
-    whole = read_trace(RunDir(out / first.name / cell.name))
+    unchanged = plan_of(first, out)
+    require(run_grid([cell], unchanged), 1)
+    whole = read_trace(RunDir(unchanged.directory(cell)))
     rows = []
     for number, (change, extra) in enumerate(CONTROLS.items()):
         plan = GridPlan(
@@ -203,7 +213,7 @@ def run_controls(out: Path) -> list[dict[str, Any]]:
         )
         require(run_grid([cell], plan), 1)
         rows.append(control(change, whole, read_trace(RunDir(plan.directory(cell)))))
-    return rows
+    return {"commit": commit, "controls": rows}
 
 
 def require(states: dict[str, int], count: int) -> None:

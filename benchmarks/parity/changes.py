@@ -25,6 +25,7 @@ from typing import Any
 from source_faults import FAULTS, Fault
 
 from gem_compare.runner import trainer_python
+from gem_core.runs import provenance
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -164,19 +165,24 @@ def try_fault(fault: Fault) -> Found:
 def try_faults(names: Sequence[str], trainers: Sequence[str]) -> int:
     """Try the faults and print each result; write the page after a run of all of them."""
     chosen = [f for f in FAULTS if (not names or f.name in names) and f.trainer in trainers]
+    commit = provenance.commit()  # of the code that runs, not of a later one
     green = 0
     for fault in chosen:
         found = try_fault(fault)
         print(f"{fault.name}: {found.line()}", flush=True)
         green += not found.red
-        _keep(fault, found)
+        _keep(fault, found, commit)
     return int(green > 0)
 
 
-def _keep(fault: Fault, found: Found) -> None:
+def _keep(fault: Fault, found: Found, commit: str | None) -> None:
     """Put a result beside those that are known, and write the page from them."""
     known = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
-    known[f"{fault.name} / {fault.trainer}"] = asdict(found) | {"seconds": round(found.seconds)}
+    known[f"{fault.name} / {fault.trainer}"] = {
+        **asdict(found),
+        "seconds": round(found.seconds),
+        "commit": commit,
+    }
     RESULTS.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n", encoding="utf-8")
     PAGE.write_text(page(known), encoding="utf-8")
 
@@ -212,8 +218,10 @@ def main() -> int:
     parser.add_argument("--patch", type=Path, help="a diff, applied to a copy of the tree")
     parser.add_argument("--faults", nargs="*", metavar="NAME", help="try these faults; none = all")
     parser.add_argument("--trainers", nargs="+", default=["none", *TRAINERS])
+    provenance.add_option(parser)
     arguments = parser.parse_args()
     if arguments.faults is not None:
+        provenance.check_option(parser, arguments)
         return try_faults(arguments.faults, arguments.trainers)
     trainers = [name for name in arguments.trainers if name != "none"]
     if arguments.patch is not None:

@@ -23,6 +23,7 @@ from safetensors.torch import load_file
 from gem_compare.grid import Cell
 from gem_compare.runner import GridPlan, run_grid
 from gem_core.results import markdown_table
+from gem_core.runs import provenance
 from gem_core.runs.directory.run_dir import RunDir
 from gem_core.runs.trainers import get_trainer, list_trainers
 from gem_core.training.tiny.cache import model_path
@@ -49,7 +50,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--trainers", nargs="+", default=sorted(list_trainers()))
     parser.add_argument("--table-only", action="store_true", help="run nothing")
+    provenance.add_option(parser)
     arguments = parser.parse_args()
+    provenance.check_option(parser, arguments)
     results = json.loads(RESULT.read_text(encoding="utf-8")) if RESULT.exists() else {}
     if not arguments.table_only:
         results |= measure(arguments.trainers)
@@ -81,6 +84,7 @@ def displacement(run: RunDir) -> dict[str, Any]:
     return {
         "largest": round(max(float(part.max()) for part in moved), 4),
         "mean": round(sum(float(part.sum()) for part in moved) / touched, 4),
+        "commit": result["commit"],
         "version": result["versions"][get_trainer(run.info["trainer"]).distribution],
         "processor": result["hardware"]["processor"],
     }

@@ -24,6 +24,8 @@ from typing import Any
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 
+from gem_core.runs import provenance
+
 HERE = Path(__file__).resolve().parent
 FOLDER = HERE.parents[1] / "build" / "view"
 SERVE = [sys.executable, str(HERE / "run.py"), "--serve"]
@@ -36,7 +38,10 @@ SCROLLS = 40
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--counts", type=int, nargs="+", default=[100_000, 1_000_000])
+    provenance.add_option(parser)
     arguments = parser.parse_args()
+    provenance.check_option(parser, arguments)
+    commit = provenance.commit()  # of the code that runs, not of a later one
     options = webdriver.ChromeOptions()
     for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage"):
         options.add_argument(argument)
@@ -47,7 +52,8 @@ def main() -> int:
     finally:
         browser.quit()
     target = HERE / "results" / "browser.json"
-    target.write_text(json.dumps({"cores": os.cpu_count(), "cells": cells}, indent=1) + "\n")
+    result = {"commit": commit, "cores": os.cpu_count(), "cells": cells}
+    target.write_text(json.dumps(result, indent=1) + "\n")
     print(target.read_text(encoding="utf-8"))
     return 0
 

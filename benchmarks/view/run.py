@@ -27,6 +27,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from gem_core.runs import provenance
 from gem_core.runs.directory import episode_store as store
 from gem_core.runs.directory.run_dir import RunDir
 from gem_core.runs.recipe.load import load_recipe
@@ -44,15 +45,23 @@ def main() -> int:
     parser.add_argument("--formats", action="store_true", help="compare the file formats instead")
     parser.add_argument("--folder", type=Path, default=ROOT / "build" / "view")
     parser.add_argument("--serve", type=Path, help=argparse.SUPPRESS)
+    provenance.add_option(parser)
     arguments = parser.parse_args()
     if arguments.serve:
         return serve(arguments.serve)
+    provenance.check_option(parser, arguments)
+    commit = provenance.commit()  # of the code that runs, not of a later one
     measure = formats if arguments.formats else opening
     cells = [{"episodes": n, **measure(make_run(arguments.folder, n))} for n in arguments.counts]
     name = "formats.json" if arguments.formats else "opening.json"
     target = HERE / "results" / name
     target.parent.mkdir(exist_ok=True)
-    result = {"cores": os.cpu_count(), "sqlite": sqlite3.sqlite_version, "cells": cells}
+    result = {
+        "commit": commit,
+        "cores": os.cpu_count(),
+        "sqlite": sqlite3.sqlite_version,
+        "cells": cells,
+    }
     target.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     print(target.read_text(encoding="utf-8"))
     return 0

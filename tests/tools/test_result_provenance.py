@@ -90,70 +90,26 @@ def test_another_history_is_said(tool, checkout, capsys):
     assert len(tool.offenders(root)) == 20
 
 
-def with_list(root, *names):
-    """Commit the list of known offenders."""
-    (root / "scripts").mkdir(exist_ok=True)
-    (root / "scripts" / "unsound_results.txt").write_text("".join(f"{name}\n" for name in names))
-    git(root, "add", "-A")
-    git(root, "commit", "-q", "-m", "list")
-
-
-def test_only_what_the_list_names_may_be_unsound(tool, checkout, capsys):
+def test_a_result_without_a_commit_is_unsound_and_an_input_is_no_result(tool, checkout):
     root, first = checkout
-    add(root, "old.json", {"commit": "0" * 40})
+    add(root, "figures.json", {"seconds": 1.0, "commit": None})
+    add(root, "refusals.json", {"a.key": "another.key"})
+    (root / "benchmarks" / "run").mkdir()
+    add(root, "run/run.json", {"commit": first})
+    add(root, "run/recipe.json", {"name": "a"})
+    add(root, "run/controls.json", {"random": 0.1})
+    assert tool.offenders(root) == {"benchmarks/figures.json": "no commit"}
+
+
+def test_the_exit_code_says_whether_all_are_sound(tool, checkout, capsys):
+    root, first = checkout
     add(root, "sound.json", {"commit": first})
-    with_list(root, "benchmarks/old.json")
     assert tool.main([], root) == 0
-    assert capsys.readouterr().out == "2 JSON files of results, 1 of them known as unsound\n"
-
-
-@pytest.mark.parametrize(
-    ("commit", "what"), [("1" * 40, "not in the history"), ("{first}+", "uncommitted changes")]
-)
-def test_a_new_offender_is_refused(tool, checkout, capsys, commit, what):
-    root, first = checkout
-    with_list(root)
-    add(root, "new.json", {"commit": commit.format(first=first)})
-    for arguments in ([], ["--shrink"]):
-        assert tool.main(arguments, root) == 1
-        assert f"benchmarks/new.json: {what}" in capsys.readouterr().err
-
-
-def test_a_line_of_a_result_that_is_sound_or_gone_is_refused_until_it_is_removed(
-    tool, checkout, capsys
-):
-    root, first = checkout
-    for name in ("kept.json", "made-again.json", "removed.json", "deleted.json"):
-        add(root, name, {"commit": "0" * 40})
-    names = ["deleted", "kept", "made-again", "removed"]
-    with_list(root, *(f"benchmarks/{name}.json" for name in names))
-    assert tool.main([], root) == 0
-    add(root, "made-again.json", {"commit": first})
-    git(root, "rm", "-q", "benchmarks/removed.json")
-    (root / "benchmarks" / "deleted.json").unlink()  # git does not know of it yet
-    capsys.readouterr()
+    assert capsys.readouterr().out == "1 JSON files of results, 0 unsound\n"
+    for number in range(12):
+        add(root, f"of-{number:02}.json", {"commit": f"{first}+"})
     assert tool.main([], root) == 1
-    assert capsys.readouterr().err.count("sound or gone: `python scripts") == 3
-    assert tool.main(["--shrink"], root) == 0
-    assert "3 lines removed" in capsys.readouterr().out
-    assert tool.known(root) == ["benchmarks/kept.json"]
-
-
-def test_the_list_does_not_grow(tool, checkout, capsys):
-    root, _ = checkout
-    with_list(root, "benchmarks/old.json", "benchmarks/older.json")
-    add(root, "old.json", {"commit": "0" * 40})
-    add(root, "new.json", {"commit": "0" * 40})
-    with_list(root, "benchmarks/new.json", "benchmarks/old.json")
-    assert tool.main([], root) == 1
-    assert capsys.readouterr().err == (
-        "result_provenance: benchmarks/new.json was added to scripts/unsound_results.txt, which "
-        "only shrinks: remove the line.\n"
-    )
-
-
-def test_all_offenders_are_printed_on_demand(tool, checkout, capsys):
-    root, first = checkout
-    add(root, "new.json", {"commit": f"{first}+"})
-    assert tool.main(["--list"], root) == 0
-    assert capsys.readouterr().out == "benchmarks/new.json: uncommitted changes\n"
+    out, err = capsys.readouterr()
+    assert out == "13 JSON files of results, 12 unsound\n"
+    assert "benchmarks/of-09.json: uncommitted changes. Make it again" in err
+    assert "of-10" not in err and "and 2 more" in err
