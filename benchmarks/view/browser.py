@@ -13,6 +13,7 @@ import argparse
 import json
 import os
 import random
+import shutil
 import statistics
 import subprocess
 import sys
@@ -48,7 +49,11 @@ def main() -> int:
     options.add_argument("--window-size=1000,800")
     browser = webdriver.Chrome(options, Service("/usr/bin/chromedriver"))
     try:
-        cells = [{"episodes": n, **measure(browser, n)} for n in arguments.counts]
+        cells = [
+            {"episodes": count, "index": index, **measure(browser, count, index)}
+            for count in arguments.counts
+            for index in (False, True)
+        ]
     finally:
         browser.quit()
     target = HERE / "results" / "browser.json"
@@ -58,8 +63,10 @@ def main() -> int:
     return 0
 
 
-def measure(browser: webdriver.Chrome, count: int) -> dict[str, Any]:
-    """Open the list of a run in a new server process, and use it."""
+def measure(browser: webdriver.Chrome, count: int, index: bool) -> dict[str, Any]:
+    """Open the list of a run in a new server process, and use it; without ``index`` it is made."""
+    if not index:
+        shutil.rmtree(FOLDER / "cache", ignore_errors=True)
     environment = {**os.environ, "GEM_CORE_CACHE": str(FOLDER / "cache")}
     browser.get("about:blank")
     begun = time.perf_counter()
