@@ -32,6 +32,8 @@ ROOT = HERE.parents[1]
 PAGE = HERE / "source_faults.md"
 RESULTS = HERE / "source_faults.json"
 TRAINERS = ("trl", "oat", "rl2", "openrlhf", "verl")
+NO_TESTS = 5
+"""Exit code of pytest that collected no test, or left all out."""
 DETECTORS: dict[str, tuple[str, ...]] = {
     "recorded runs": ("tests/contract/test_teacher_forced.py",),
     "first gradient": ("tests/contract/test_replay.py",),
@@ -76,7 +78,11 @@ class Found:
 
 
 def run_detector(tree: Path, trainer: str, detector: str) -> Found:
-    """Run a detector on ``tree`` up to its first failure."""
+    """Run a detector on ``tree`` up to its first failure.
+
+    Raises:
+        SystemExit: it has no test there, which must not count as red.
+    """
     began = time.monotonic()
     if detector == "lockstep":
         command = [trainer_python("core"), "-m", "gem_core.cli", "compare", "--quick"]
@@ -85,10 +91,13 @@ def run_detector(tree: Path, trainer: str, detector: str) -> Found:
         python = trainer_python("core" if trainer == "none" else trainer)
         tests = {**DETECTORS, **CORE, "CPU engine": ENGINE}[detector]
         tests = tuple(test for test in tests if (tree / test.partition("::")[0]).exists())
-        command = [python, "-m", "pytest", "-q", "-x", "--tb=short", "--trainer", trainer, *tests]
+        command = [python, "-m", "pytest", "-q", "-x", "--tb=short", "--slow"]
+        command += ["--trainer", trainer, *tests]
     done = subprocess.run(
         command, cwd=tree, env=tree_environment(tree), capture_output=True, text=True, check=False
     )
+    if done.returncode == NO_TESTS and detector != "lockstep":
+        raise SystemExit(f"{trainer}, {detector}: no test ran, which is no detector: {done.stdout}")
     message = _first_difference(done.stdout + done.stderr) if done.returncode else ""
     return Found(trainer, detector, done.returncode != 0, message, time.monotonic() - began)
 

@@ -237,14 +237,11 @@ class Rollout(ppo.Rollout):
             self.log.finish(step, self.advantages.episodes, self.measured)
             self.advantages.episodes = None
 
-    def measure(self, actor: Any) -> None:
-        """Take the metrics of the updates of a step from all ranks, once they are made."""
+    def end_updates(self, actor: Any, step: int, saves: bool) -> None:
+        """Take the metrics of a step's updates from all ranks; keep them if RL2 saves it next."""
         updates = actor.updates.finish()
         self.measured = {**self.advantages.metrics, **updates, "lr": actor.used_lr}
-
-    def draft(self, step: int) -> None:
-        """Keep the metrics of a step that RL2 is about to save; it sends the weights after that."""
-        if self.advantages.episodes:
+        if saves and self.advantages.episodes:
             self.log.draft(step, self.advantages.episodes, self.measured)
 
 
@@ -257,9 +254,7 @@ def save_when_due(trainer: PPOTrainer, workers: Any, step: int) -> None:
     dist.broadcast_object_list(decisions)  # the first rank decides: saving is collective
     settings = trainer.config.trainer
     interval = settings.save_freq
-    trainer.rollout.measure(trainer.actor)
-    if decisions[0].save:
-        trainer.rollout.draft(step)
+    trainer.rollout.end_updates(trainer.actor, step, decisions[0].save)
     settings.save_freq = 1 if decisions[0].save else interval
     checkpointing.save_ckpt(trainer, workers, step)
     settings.save_freq = interval

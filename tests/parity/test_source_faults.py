@@ -23,6 +23,15 @@ def source_faults(monkeypatch):
     sys.modules.pop("source_faults", None)
 
 
+@pytest.fixture
+def changes(source_faults, monkeypatch):
+    monkeypatch.delitem(sys.modules, "changes", raising=False)
+    import changes
+
+    yield changes
+    sys.modules.pop("changes", None)
+
+
 def test_each_is_put_in_at_one_place_and_leaves_a_program(source_faults, tmp_path):
     assert len(source_faults.FAULTS) > 30
     for fault in source_faults.FAULTS:
@@ -41,3 +50,15 @@ def test_a_place_that_is_gone_is_named(source_faults, tmp_path):
     fault = source_faults.Fault("gone", "trl", ("recorded runs",), "a.py", "y = 1\n", "y = 2\n")
     with pytest.raises(SystemExit, match=r"a\.py does not have this once"):
         fault.put_into(tmp_path)
+
+
+def test_a_detector_of_which_no_test_runs_is_an_error_and_not_red(changes, tmp_path, monkeypatch):
+    (tmp_path / "test_nothing.py").write_text("")
+    (tmp_path / "conftest.py").write_text(
+        "def pytest_addoption(parser):\n"
+        "    parser.addoption('--slow', action='store_true')\n"
+        "    parser.addoption('--trainer')\n"
+    )
+    monkeypatch.setitem(changes.DETECTORS, "nothing", ("test_nothing.py",))
+    with pytest.raises(SystemExit, match="none, nothing: no test ran"):
+        changes.run_detector(tmp_path, "none", "nothing")

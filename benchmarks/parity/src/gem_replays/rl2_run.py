@@ -111,6 +111,9 @@ class Recorded:
                 ]
         return tensors, offsets
 
+    def end_updates(self, actor: Any, step: int, saves: bool) -> None:
+        """Nothing is logged of a recorded run."""
+
     def update(self, actor: Any, step: int) -> None:
         """Report a step, where RL2 sends its weights to its engines."""
         self.on_step(step, self.trace())
