@@ -1,11 +1,11 @@
 """Milliseconds per mathematical answer: gem-core, math-verify alone, gem-llm 0.1.0.
 
-    python benchmarks/throughput/graders.py --gem-python PYTHON_WITH_GEM_LLM --out FILE
+    python benchmarks/throughput/graders.py --gem-python PYTHON_WITH_GEM_LLM
 
 All graders grade the same pairs (``math_pairs.jsonl``) alternately, so that a busy machine affects
 all of them equally; the ratio is the result. CPU time includes worker processes. No verdict and no
 parsed expression is kept between rounds. A warm-up round for imports and worker starts does not
-count.
+count. Writes ``graders.json`` beside this file.
 """
 
 from __future__ import annotations
@@ -14,18 +14,16 @@ import argparse
 import contextlib
 import json
 import os
-import platform
 import resource
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from functools import cache
-from importlib.metadata import version
 from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
+import conditions
 import numpy as np
 
 from gem_core.envs.graders.pool import get_pool
@@ -159,14 +157,13 @@ def summary(rounds: list[dict[str, Any]]) -> dict[str, Any]:
 
 def main() -> None:
     """Measure and write the result."""
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--gem-python", help="python of an environment with gem-llm and pylatexenc")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--out", type=Path)
     provenance.add_option(parser)
     arguments = parser.parse_args()
     provenance.check_option(parser, arguments)
-    commit = provenance.commit()  # of the code that runs, not of a later one
+    begun = conditions.begin(["math-verify"])
     start = start_s()
     gem_core_round()
     math_verify_round()
@@ -177,26 +174,14 @@ def main() -> None:
         rounds["math-verify"].append(measure(math_verify_round))
         if arguments.gem_python:
             rounds.setdefault("gem-llm", []).append(gem_llm_round(arguments.gem_python))
-    graders = {name: summary(measured) for name, measured in rounds.items()}
-    ours = graders["gem-core"]["cpu_ms_mean"]
-    result = {
-        "commit": commit,
+    figures = {
         "pairs": len(PAIRS),
         "rounds": arguments.rounds,
-        "graders": graders,
+        "graders": {name: summary(measured) for name, measured in rounds.items()},
         "gem_core_wall_ms": each_ms(),
         "gem_core_start_s": start,
-        "times_gem_core_cpu": {
-            name: round(figures["cpu_ms_mean"] / ours, 2) for name, figures in graders.items()
-        },
-        "versions": {"math-verify": version("math-verify"), "python": platform.python_version()},
-        "cpus": os.cpu_count(),
-        "load": os.getloadavg(),
     }
-    text = json.dumps(result, indent=2) + "\n"
-    sys.stdout.write(text)
-    if arguments.out:
-        arguments.out.write_text(text)
+    conditions.write(HERE / "graders.json", begun, figures)
 
 
 if __name__ == "__main__":

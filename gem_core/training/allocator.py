@@ -2,7 +2,7 @@
 
 glibc maps pages of its own for each block above a threshold and unmaps them when it is freed, so
 that every tensor of a few megabytes costs thousands of page faults. Keeping the memory made a
-training step of the tiny profile 2.7 times as fast (``benchmarks/allocator``).
+training step of the tiny profile twice as fast (``benchmarks/allocator``).
 """
 
 from __future__ import annotations
