@@ -48,7 +48,7 @@ def test_a_condition_runs_in_the_environment_of_its_trainer(started, tmp_path):
     pairs = [(line[0], line[line.index("--trainer") + 1]) for line in commands]
     assert all(python == f"python-of-{trainer}" for python, trainer in pairs)
     trainers = [trainer for _, trainer in pairs]
-    assert trainers.count("trl") == 18  # four conditions, three seeds
+    assert trainers.count("trl") == 18  # six conditions, three seeds
     assert [trainers.count(name) for name in ("verl", "openrlhf", "oat", "rl2")] == [2] * 4
     one = next(line for line in commands if "verl" in line)
     assert {"algorithm.gamma=0.9", "seed=0", "guess-the-number-easy"} <= set(one)
