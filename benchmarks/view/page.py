@@ -65,7 +65,7 @@ def page(results: dict[str, dict[str, Any]]) -> str:
         formats=formats_table(cell),
         opening=opening_table(results["opening"]["cells"]),
         browser=browser_table(results["browser"]["cells"]),
-        **{f"{name}_made": made(result) for name, result in results.items()},
+        **{f"{name}_made": describe_origin(result) for name, result in results.items()},
     )
 
 
@@ -129,7 +129,7 @@ def browser_table(cells: list[dict[str, Any]]) -> str:
     return markdown_table(head, rows)
 
 
-def made(result: dict[str, Any]) -> str:
+def describe_origin(result: dict[str, Any]) -> str:
     """Say where a result comes from."""
     return f"Commit `{provenance.short(result['commit'])}`, {result['cores']} cores."
 

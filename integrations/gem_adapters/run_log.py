@@ -52,7 +52,7 @@ def log_step(
     recipe = run.recipe
     stale = measure_staleness(recipe, step, episodes)
     whole = {**episode_metrics(episodes), **stale, **metrics}
-    drafted = run.drafted()
+    drafted = run.read_draft()
     if drafted is None or drafted["step"] != step:
         logged = episodes[: recipe.train.log_episodes]
         advantages = turn_advantages(episodes, recipe.algorithm, whole) if logged else None

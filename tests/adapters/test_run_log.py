@@ -62,9 +62,9 @@ def test_a_step_that_was_saved_but_not_logged_keeps_its_draft(tmp_path):
     run = RunDir.create(tmp_path / "run", recipe, "verl")
     episodes = frozen_episodes(4)
     log_step(run, 1, episodes, {"loss/policy": 0.5}, draft=True)
-    assert run.metrics() == [] and run.drafted()["loss/policy"] == 0.5
+    assert run.metrics() == [] and run.read_draft()["loss/policy"] == 0.5
     log_step(run, 1, episodes, {"loss/policy": 0.5, "time/step": 2.0})
-    assert run.drafted() is None
+    assert run.read_draft() is None
     log_step(run, 2, episodes, {"loss/policy": 0.25}, draft=True)  # and the process is killed
 
     again = RunDir.create(run.path, recipe, "verl", if_exists="resume")

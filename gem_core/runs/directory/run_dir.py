@@ -260,7 +260,7 @@ class RunDir:
         """
         self._write(DRAFT_FILE, {"step": step, "time": time.time(), **metrics})
 
-    def drafted(self) -> dict[str, Any] | None:
+    def read_draft(self) -> dict[str, Any] | None:
         """Return the line that `draft` keeps, ``None`` if the last step with one was logged.
 
         Raises:
@@ -367,7 +367,7 @@ class RunDir:
             else:  # only the end of the line is missing
                 with os.fdopen(run_files.open_to_append(path), "ab") as file:
                     file.write(b"\n")
-        draft = self.drafted()
+        draft = self.read_draft()
         if draft is not None and draft["step"] not in {row["step"] for row in self.metrics()}:
             run_files.append_line(self.path / "metrics.jsonl", draft)
         (self.path / DRAFT_FILE).unlink(missing_ok=True)
