@@ -85,6 +85,8 @@ def test_a_draft_of_a_step_that_was_logged_adds_nothing(tmp_path):
     run.draft(1, {"loss/policy": 2.0})
     again = RunDir.create(run.path, recipe, "verl", if_exists="resume")
     assert [row["loss/policy"] for row in again.lines("metrics.jsonl")] == [1.0]
-    (run.path / "draft.json").write_text("{}")
-    with pytest.raises(RunError, match=r"draft\.json"):
-        RunDir.create(run.path, recipe, "verl", if_exists="resume")
+    for damaged in ("{}", '{"step": 2, "loss/policy": "low"}'):
+        (run.path / "draft.json").write_text(damaged)
+        with pytest.raises(RunError, match=r"draft\.json"):
+            RunDir.create(run.path, recipe, "verl", if_exists="resume")
+        assert [row["step"] for row in run.metrics()] == [1]

@@ -266,10 +266,13 @@ class RunDir:
         Raises:
             RunError: the file is damaged.
         """
+        path = self.path / DRAFT_FILE
         try:
-            return run_files.read_object(self.path / DRAFT_FILE, StepLine)
+            line = run_files.read_object(path, StepLine)
         except FileNotFoundError:
             return None
+        run_files.convert(line, Figures, str(path))  # as of a line that is read
+        return line
 
     def log_eval(
         self, step: int, when: str, metrics: Mapping[str, Any], engine: str | None = None
