@@ -2,17 +2,20 @@
 
     .venvs/core/bin/python benchmarks/lockstep/run.py                # run what is missing
     .venvs/core/bin/python benchmarks/lockstep/run.py --only ppo     # one experiment
+    .venvs/core/bin/python benchmarks/lockstep/run.py --only gemma --accept-terms
     .venvs/core/bin/python benchmarks/lockstep/run.py --table-only   # from the results
 
 Each experiment is what ``gem-core compare --lockstep`` runs. The controls are runs of one trainer
 that were made to differ: they show how small a difference would have been seen. The exit code is 1
 if trainers differ by more than rounding, or before the fifteenth step (of a run that has as many).
+Experiments with Gemma 3 270M run with ``--accept-terms`` only (https://ai.google.dev/gemma/terms).
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,7 +31,7 @@ from gem_compare.lockstep.report import write_summary
 from gem_compare.lockstep.summary import Summary, faults, summarize
 from gem_compare.lockstep.traces import Trace, read_trace
 from gem_compare.results import read_cells
-from gem_compare.runner import GridPlan, run_grid
+from gem_compare.runner import GridPlan, run_grid, trainer_python
 from gem_core.results import markdown_table
 from gem_core.runs import provenance
 from gem_core.runs.directory.run_dir import RunDir
@@ -38,6 +41,8 @@ RESULTS = HERE / "results"
 PAGE = HERE / "README.md"
 TRAINERS = ("oat", "openrlhf", "rl2", "trl", "verl")
 PROFILE = "tiny"
+MODEL = "gemma-3-270m"
+"""The pretrained model of experiments with the profile of its name."""
 
 
 class Experiment(NamedTuple):
@@ -51,6 +56,7 @@ class Experiment(NamedTuple):
         why: why there are such, in whole sentences.
         algorithm: of the suite.
         label: what the heading says beyond baseline, algorithm and seed.
+        profile: of the recipe; with ``gemma`` the model is `MODEL`.
     """
 
     name: str
@@ -60,6 +66,7 @@ class Experiment(NamedTuple):
     why: str = ""
     algorithm: str = "rebn"
     label: str = ""
+    profile: str = PROFILE
 
     def title(self, summary: Summary) -> str:
         """Return the heading of its section."""
@@ -140,6 +147,15 @@ EXPERIMENTS = (
         "the order in which anything arrives.",
         label="old weights",
     ),
+    Experiment(
+        "gemma",
+        "natural-questions-search",
+        6,
+        why="A pretrained model of 100 million weights (the vocabulary is cut to the tokens of the "
+        "task) asks a search tool and answers. The warm start is made once; all begin with it.",
+        label="Gemma 3 270M",
+        profile="gemma",
+    ),
 )
 CONTROL_STEPS = 6
 CONTROLS = {
@@ -161,12 +177,17 @@ def main() -> int:
         "--only", choices=names, nargs="+", help="run these experiments, and no controls"
     )
     choice.add_argument("--controls", action="store_true", help="run the controls only")
+    parser.add_argument("--accept-terms", action="store_true", help="accept Gemma's terms of use")
     provenance.add_option(parser)
     arguments = parser.parse_args()
+    if "gemma" in (arguments.only or ()) and not arguments.accept_terms:
+        parser.error("gemma needs --accept-terms: https://ai.google.dev/gemma/terms")
     if not arguments.table_only:
         provenance.check_option(parser, arguments)
         for experiment in EXPERIMENTS:
-            if not arguments.controls and experiment.name in (arguments.only or names):
+            if arguments.controls or experiment.name not in (arguments.only or names):
+                continue
+            if experiment.profile == PROFILE or arguments.accept_terms:
                 write_summary(run(experiment, arguments.out), RESULTS / f"{experiment.name}.json")
         if arguments.only is None:
             write_summary(run_controls(arguments.out), RESULTS / "controls.json")
@@ -195,7 +216,22 @@ def run(experiment: Experiment, out: Path) -> Summary:
 def plan_of(experiment: Experiment, out: Path) -> GridPlan:
     """Return where and with which settings the experiment runs."""
     extra = (*overrides(experiment.steps), *experiment.extra)
-    return GridPlan(out / experiment.name, PROFILE, extra)
+    if experiment.profile != PROFILE:
+        extra += (f"model.path={get_model(experiment)}",)
+    return GridPlan(out / experiment.name, experiment.profile, extra)
+
+
+def get_model(experiment: Experiment) -> str:
+    """Return the pretrained model with the tokens of a baseline, and make what is missing of it.
+
+    Its terms have been accepted.
+    """
+    words = ["model", "get", MODEL, "--accept-terms", "--json", "--profile", experiment.profile]
+    words += ["--trim-vocabulary", experiment.baseline]
+    line = [trainer_python("trl"), "-m", "gem_core.cli", *words]
+    done = subprocess.run(line, check=True, stdout=subprocess.PIPE, text=True)
+    folder: str = json.loads(done.stdout)["folder"]
+    return folder
 
 
 def run_controls(out: Path) -> dict[str, Any]:
@@ -251,8 +287,7 @@ def page(summaries: Sequence[Summary], controls: Sequence[dict[str, Any]]) -> st
     ]
     for experiment, summary in both:
         parts.append(f"## {experiment.title(summary)}\n")
-        settings = ", ".join(f"`{item}`" for item in experiment.extra)
-        parts += [f"With {settings}. {experiment.why}\n"] if settings else []
+        parts += [f"{_settings(experiment)}{experiment.why}\n"] if experiment.why else []
         parts.append(f"![success and differences of {experiment.name}]({experiment.name}.png)\n")
         parts += sections(summary)
     return "\n".join(parts)
@@ -266,7 +301,8 @@ with that of another until rounding decides a tie between two tokens. Where two 
 another reason, the trainers differ, and the page shows the token.
 
 Written by `benchmarks/lockstep/run.py`; the same for any recipe: `gem-core compare --lockstep`.
-The recipe is the baseline in the profile `tiny` (float32), with a constant schedule.
+The recipe is the baseline in the profile `tiny` (float32) where a section names no other, with a
+constant schedule.
 """
 _CONTROLS = """## How small a difference would have been seen
 
@@ -274,6 +310,13 @@ One trainer, run again with a small change, beside its own run without it. Betwe
 trainers the log-probabilities of the second step differ by {second:.1e} at most.
 """
 _CONTROL_HEAD = ("change", "trainer", "log-probabilities of step 2", "seen in", "tokens differ")
+
+
+def _settings(experiment: Experiment) -> str:
+    """Return the sentence that says what the recipe has beyond that of every lockstep run."""
+    settings = ", ".join(f"`{item}`" for item in experiment.extra)
+    profile = "" if experiment.profile == PROFILE else f"Profile `{experiment.profile}`. "
+    return profile + (f"With {settings}. " if settings else "")
 
 
 def _control_row(row: dict[str, Any]) -> tuple[str, ...]:

@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
+from gem_adapters.cpu_threads import VARIABLE, cpu_threads
 from gem_core.runs.directory.run_dir import RunDir
 from gem_oat import launch
 from gem_oat._compat import see_gpus
@@ -19,6 +21,7 @@ def main() -> None:
         from gem_oat.cpu import install
 
         install()
+        os.environ[VARIABLE] = str(cpu_threads(run.recipe))
     else:
         see_gpus(run.recipe.hardware.gpus_per_node)
     launch.launch_program(launch.arguments(run.recipe, run, int(sys.argv[2])))

@@ -48,7 +48,7 @@ def program(recipe: Recipe) -> tuple[str, dict[str, str]]:
     if recipe.hardware.device == "cpu":
         from gem_rl2 import cpu
 
-        return "gem_rl2.cpu", cpu.environment()
+        return "gem_rl2.cpu", cpu.environment(recipe)
     return "gem_rl2.launch", dict(os.environ)
 
 

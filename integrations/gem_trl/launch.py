@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 from transformers import AutoTokenizer
 
+from gem_adapters.cpu_threads import cpu_threads
 from gem_core.errors import RecipeError, RunError
 from gem_core.policies.engine.first_calls import make_first_calls
 from gem_core.runs.directory.run_dir import RunDir
@@ -30,8 +31,9 @@ from gem_trl.nodes import command, require_meeting_place, tell_the_others, torch
 from gem_trl.ranks import end_with_parent, leave_ranks
 from gem_trl.trainer import GemTrainer
 
-CPU_THREADS = 2
-"""Threads of torch on a CPU: a fixed number, so that sums come out the same on every machine."""
+TINY_THREADS = 2
+"""Threads of torch with the tiny model: a fixed number, so that sums come out the same on every
+machine."""
 
 
 def run(resolved: ResolvedRun, run: RunDir, *, resume: bool = False) -> None:
@@ -83,7 +85,8 @@ def prepare(recipe: Recipe) -> None:
     if here == "cpu":
         keep_freed_memory()
         make_first_calls()
-        torch.set_num_threads(CPU_THREADS)
+        tiny = recipe.model.path == "tiny"
+        torch.set_num_threads(TINY_THREADS if tiny else cpu_threads(recipe))
 
 
 def needs_processes(recipe: Recipe) -> bool:

@@ -81,7 +81,7 @@ def start(recipe: Recipe, run: RunDir, resume: bool) -> None:
     if recipe.hardware.device == "cpu":
         from gem_rl2 import cpu
 
-        environment = cpu.environment()
+        environment = cpu.environment(recipe)
     prune_checkpoints(run.checkpoints, recipe.train.keep_checkpoints)  # a half-written one
     command = [*torchrun(recipe), __file__, str(run.path), *(["--resume"] if resume else [])]
     run_program("RL2", command, environment, run.path / "rl2.log")

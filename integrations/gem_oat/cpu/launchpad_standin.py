@@ -21,6 +21,7 @@ from multiprocessing.connection import Client, Connection, Listener
 from pathlib import Path
 from typing import Any
 
+from gem_adapters.cpu_threads import VARIABLE
 from gem_core.errors import GemError
 
 STOP = "GEM_OAT_STOP_FILE"
@@ -212,7 +213,7 @@ def _main(environ: dict[str, str], prepare: bytes, payload: bytes, port: int) ->
     os.environ.update(environ)
     import torch
 
-    torch.set_num_threads(1)
+    torch.set_num_threads(int(os.environ.get(VARIABLE, "1")))
     for function in pickle.loads(prepare):
         function()
     cls, args, kwargs = pickle.loads(payload)  # imports Oat: after it was prepared for

@@ -6,12 +6,15 @@ node, so the backend is there before anything of Oat is.
 
 from __future__ import annotations
 
+import os
+
 import torch
 
+from gem_adapters.cpu_threads import VARIABLE
 from gem_oat.cpu.shims import install
 
 install()
-torch.set_num_threads(1)  # the models are small, and the processes share the cores
+torch.set_num_threads(int(os.environ.get(VARIABLE, "1")))
 
 from gem_oat.learner import GemLearner  # noqa: E402
 from gem_oat.rollout import GemActor  # noqa: E402

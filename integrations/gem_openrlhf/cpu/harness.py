@@ -17,6 +17,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from gem_adapters.cpu_threads import VARIABLE as THREADS
+from gem_adapters.cpu_threads import cpu_threads
 from gem_core.errors import GemError
 from gem_core.runs.recipe.recipe import Recipe
 from gem_core.training.allocator import keep_freed_memory
@@ -24,9 +26,9 @@ from gem_openrlhf.cpu import real_vllm
 
 STAND_INS = str(Path(__file__).with_name("stand_ins"))
 FLOAT32_VARIABLE = "GEM_OPENRLHF_FLOAT32"
+THREADS_VARIABLE = "GEM_OPENRLHF_THREADS"
 _VARIABLES = {
     "DS_ACCELERATOR": "cpu",
-    "OMP_NUM_THREADS": "1",
     "TORCHDYNAMO_DISABLE": "1",  # torch.compile would build C++ for one small entropy
     "TOKENIZERS_PARALLELISM": "false",
     "HF_HUB_OFFLINE": "1",
@@ -48,6 +50,8 @@ def session(recipe: Recipe) -> Iterator[dict[str, Any]]:
     """Apply the harness to this process; yield ``ray.init`` options that apply it to workers."""
     choose_dtype(recipe)
     choose_engine(recipe)
+    threads = str(cpu_threads(recipe))
+    os.environ[THREADS_VARIABLE] = threads
     keep_freed_memory()
     os.environ.update(_RAY_VARIABLES)
     apply()
@@ -55,8 +59,13 @@ def session(recipe: Recipe) -> Iterator[dict[str, Any]]:
     ranks = recipe.hardware.nodes * recipe.hardware.gpus_per_node
     slots = 3 * ranks + 4  # made-up GPUs: policy, reference and critic ranks, the engine
     real = bool(os.environ.get(real_vllm.CHOSEN))
-    names = [*_VARIABLES, FLOAT32_VARIABLE, *(real_vllm.VARIABLES if real else ())]
-    inherited = {name: os.environ[name] for name in names}
+    names = [
+        *_VARIABLES,
+        THREADS_VARIABLE,
+        FLOAT32_VARIABLE,
+        *(real_vllm.VARIABLES if real else ()),
+    ]
+    inherited = {THREADS: threads, **{name: os.environ[name] for name in names}}
     search_path = [] if real else [STAND_INS]
     if os.environ.get("PYTHONPATH"):
         search_path.append(os.environ["PYTHONPATH"])
@@ -117,7 +126,7 @@ def apply() -> None:
 
     if torch.cuda.is_available():
         raise GemError("The CPU harness does not run where a GPU is: set hardware.device=gpu.")
-    torch.set_num_threads(1)
+    torch.set_num_threads(int(os.environ.get(THREADS_VARIABLE, "1")))
     torch.cuda.current_device = lambda: _Cpu("cpu")
     for name in ("set_device", "synchronize", "current_stream", "empty_cache"):
         setattr(torch.cuda, name, lambda *_, **__: None)

@@ -15,16 +15,19 @@ from __future__ import annotations
 
 import os
 
+from gem_adapters.cpu_threads import VARIABLE as THREADS
+from gem_adapters.cpu_threads import cpu_threads
 from gem_core.errors import GemError
+from gem_core.runs.recipe.recipe import Recipe
 from gem_core.training.allocator import keep_freed_memory
 
 
-def environment() -> dict[str, str]:
+def environment(recipe: Recipe) -> dict[str, str]:
     """Environment variables of a run on a CPU."""
     keep_freed_memory()
     return {
         **os.environ,
-        "OMP_NUM_THREADS": "1",  # the matrices of the tiny model are too small to share out
+        THREADS: str(cpu_threads(recipe)),
         "TOKENIZERS_PARALLELISM": "false",
     }
 

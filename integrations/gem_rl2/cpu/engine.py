@@ -185,7 +185,6 @@ def _as_lists(support: Support | None) -> list[list[int] | None] | None:
 def main(arguments: Sequence[str]) -> None:
     """See the module's docstring."""
     host, port, parent, path = arguments
-    torch.set_num_threads(1)
     asyncio.run(serve(Engine(path).app(), host, int(port), int(parent)))
 
 

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from gem_adapters.cpu_threads import VARIABLE as THREADS
+from gem_adapters.cpu_threads import cpu_threads
 from gem_adapters.native_keys import bare, refuse_native, refuse_values
 from gem_core.runs.recipe.recipe import Recipe
 from gem_core.training.allocator import keep_freed_memory
@@ -20,7 +22,6 @@ PLATFORM = "gem_verl.cpu.platform"
 ENVIRONMENT = {
     "VERL_PLATFORM": "cpu",
     "VERL_ENGINE_DEVICE": "cuda",  # the engine registered for CUDA is plain torch
-    "OMP_NUM_THREADS": "1",
     "TOKENIZERS_PARALLELISM": "false",
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_worker_niceness": "0",  # Ray's 15 starves a run on a machine that is shared
@@ -57,7 +58,7 @@ RAY_DEFAULTS: dict[str, Any] = {
 """The same for Ray, where the run starts it: not on several nodes."""
 RANKS = f"{RAY}.num_gpus"
 """Ray counts CPU ranks as logical GPUs."""
-CARRIED = ("VERL_USE_EXTERNAL_MODULES", "PYTHONPATH")
+CARRIED = ("VERL_USE_EXTERNAL_MODULES", "PYTHONPATH", THREADS)
 """Variables that processes of a cluster need beside `ENVIRONMENT`."""
 NATIVE_OWNED = {
     **{bare(key): "hardware.device = 'cpu' needs its own value there" for key in WITHOUT_GPU},
@@ -76,7 +77,7 @@ def session(recipe: Recipe) -> Iterator[tuple[dict[str, Any], dict[str, str]]]:
         Native settings and environment variables.
     """
     keep_freed_memory()
-    variables = environment(os.environ)
+    variables = environment(os.environ, cpu_threads(recipe))
     # Ray's sockets need a short path; what it and hydra leave there goes with the run.
     with tempfile.TemporaryDirectory(prefix="ray", dir="/tmp", ignore_cleanup_errors=True) as temp:
         yield {"hydra.run.dir": temp, **ray_settings(recipe, temp, variables)}, variables
@@ -98,10 +99,15 @@ def ray_settings(recipe: Recipe, temp: str, variables: Mapping[str, str]) -> dic
     return {f"{RAY}.runtime_env.env_vars.{name}": value for name, value in given.items()}
 
 
-def environment(base: Mapping[str, str]) -> dict[str, str]:
-    """Return ``base`` with what chooses the CPU platform in every process of the run."""
+def environment(base: Mapping[str, str], threads: int = 1) -> dict[str, str]:
+    """Return ``base`` with what chooses the CPU platform in every process of the run.
+
+    Args:
+        base: variables of this process.
+        threads: of torch in each process.
+    """
     modules = [base.get("VERL_USE_EXTERNAL_MODULES"), PLATFORM]
-    variables = {**base, **ENVIRONMENT}
+    variables = {**base, **ENVIRONMENT, THREADS: str(threads)}
     variables["VERL_USE_EXTERNAL_MODULES"] = ",".join(filter(None, modules))
     # Ray would look for its logical GPUs among the visible ones.
     variables.pop("CUDA_VISIBLE_DEVICES", None)

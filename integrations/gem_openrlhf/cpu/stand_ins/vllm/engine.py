@@ -34,7 +34,6 @@ class AsyncLLMEngine:
     """The surface of vLLM's engine that OpenRLHF calls."""
 
     def __init__(self, kwargs: dict[str, Any]) -> None:
-        torch.set_num_threads(1)
         name = kwargs["model"]
         self.model = AutoModelForCausalLM.from_pretrained(name, dtype=torch.float32).eval()
         self.tokenizer = AutoTokenizer.from_pretrained(name)
