@@ -1,4 +1,4 @@
-"""One step of a Gemma 3 with random weights: sliding attention, layers of a class of its own."""
+"""A warm start and a step of a Gemma 3 with random weights: sliding attention, layers of a class of its own."""
 
 from __future__ import annotations
 
@@ -51,8 +51,9 @@ def gemma(tmp_path_factory):
 
 
 @pytest.mark.slow("openrlhf", "verl")
-def test_a_step_of_gemma_is_trained(gemma, train):
-    code, output, run = train("gemma", f"model.path={gemma}", "train.steps=1", ESTIMATOR)
+def test_gemma_gets_a_warm_start_and_a_step(gemma, train):
+    start = ("model.warm_start.steps=1", "model.warm_start.batch=2")
+    code, output, run = train("gemma", f"model.path={gemma}", "train.steps=1", ESTIMATOR, *start)
     assert code == 0, output[-4000:]
     (row,) = run.metrics()
     assert row["grad_norm"] > 0

@@ -66,6 +66,12 @@ def _precision(imitation: Imitation, device: str) -> Any:
     return torch.autocast(device, dtype=torch.bfloat16)
 
 
+def _decoder(model: Any) -> Any:
+    """Return the part before the output layer; in transformers 4 Gemma 3 is its own base."""
+    base = model.base_model
+    return model.model if base is model else base
+
+
 def action_loss(model: Any, segments: Sequence[Segment]) -> torch.Tensor:
     """Return the mean cross-entropy of the action tokens, in nats, on the model's device.
 
@@ -82,7 +88,7 @@ def action_loss(model: Any, segments: Sequence[Segment]) -> torch.Tensor:
         acted = torch.tensor(segment.loss_mask, dtype=torch.bool)
         labels[row, : len(tokens)][acted] = tokens[acted]
     ids, labels = ids.to(model.device), labels.to(model.device)
-    hidden = model.base_model(input_ids=ids, use_cache=False).last_hidden_state[:, :-1]
+    hidden = _decoder(model)(input_ids=ids, use_cache=False).last_hidden_state[:, :-1]
     targets = labels[:, 1:]
     counts = targets != _NO_LOSS
     logits = model.get_output_embeddings()(hidden[counts])
