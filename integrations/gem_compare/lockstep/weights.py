@@ -77,11 +77,12 @@ def read_weights(folder: Path) -> Iterator[tuple[str, npt.NDArray[np.float64]]]:
         start = 8 + int.from_bytes(data[:8], "little")
         header = json.loads(data[8:start])
         header.pop("__metadata__", None)
+        body = memoryview(data)[start:]
         for name, entry in header.items():
-            yield name, _array(name, entry, data[start:])
+            yield name, _array(name, entry, body)
 
 
-def _array(name: str, entry: dict[str, Any], data: bytes) -> npt.NDArray[np.float64]:
+def _array(name: str, entry: dict[str, Any], data: memoryview) -> npt.NDArray[np.float64]:
     first, end = entry["data_offsets"]
     raw = data[first:end]
     if entry["dtype"] == "BF16":  # the upper half of a float32
