@@ -1,4 +1,4 @@
-"""A warm start and a step of a Gemma 3 with random weights: sliding attention, layers of a class of its own."""
+"""A warm start and a step of a Gemma 3 with random weights: sliding attention, its own layers."""
 
 from __future__ import annotations
 
