@@ -107,7 +107,7 @@ def lockstep() -> str:
         f"![success of the five trainers: the curves coincide]({folder / 'guess.png'})\n\n"
         f"On a CPU, with a two-layer model in float32:\n{title(first)}: {headline(first)}\n"
         f"So did they in {len(read) - 1} more recipes (PPO, another game, rewritten histories, "
-        "truncated sampling, old weights, a pretrained model of 270 million weights). "
+        "truncated sampling, old weights, a pretrained model, Gemma 3 270M). "
         f"The trained weights of two trainers differ by {relative:.0e} at most (relative L2),\n"
         f"the log-probabilities by {second:.0e} at most in the second step and by {whole:.0e} in "
         "any. A change of one trainer is seen in its second step: " + "; ".join(seen) + ".\n"
