@@ -10,6 +10,7 @@ from statistics import median
 from typing import Any
 
 import panels
+from engine_speed import speed
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "engines" / "results"
@@ -68,6 +69,8 @@ each engine, not which one is better. Rows with another number of steps cannot b
 {evaluation}
 
 {second}
+
+{speed}
 
 To repeat one: `python scripts/make_env.py trl-vllm` (or `verl-vllm`, `openrlhf-vllm`, `oat-vllm`),
 then `python benchmarks/engines/run.py CASE --steps 20`.
@@ -296,6 +299,7 @@ def page() -> str:
         seed=first["seed"],
         evaluation=evaluation(),
         second=second_runner(),
+        speed=speed(RESULTS),
         machine=where,
     )
 

@@ -8,7 +8,15 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from common import BASELINE, KEYS, SAME_WEIGHTS, train_case, write_result
+from common import (
+    BASELINE,
+    KEYS,
+    SAME_WEIGHTS,
+    is_gemma,
+    train_case,
+    train_gemma,
+    write_result,
+)
 
 from gem_core.runs.directory.run_dir import RunDir
 from gem_core.runs.recipe.load import load_recipe
@@ -103,5 +111,8 @@ if __name__ == "__main__":
         oat_checks.start(RunDir(sys.argv[2]))
     elif sys.argv[1] == "oat-checks":
         checks(sys.argv[1], Path(sys.argv[2]))
+    elif is_gemma(sys.argv[1]):
+        os.environ[REAL_VARIABLE] = "vllm"
+        train_gemma("oat", sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), VLLM[1:])
     else:
         trained(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))

@@ -6,7 +6,16 @@ import sys
 import time
 from pathlib import Path
 
-from common import BASELINE, KEYS, engine_figures, require_ends, require_learning, write_result
+from common import (
+    BASELINE,
+    KEYS,
+    engine_figures,
+    is_gemma,
+    require_ends,
+    require_learning,
+    train_gemma,
+    write_result,
+)
 
 from gem_core.runs.recipe.load import load_recipe
 from gem_core.training.experiment import run_experiment
@@ -49,4 +58,8 @@ def trained(name: str, folder: Path, steps: int) -> None:
 
 
 if __name__ == "__main__":
-    trained(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))
+    case, folder_name, count = sys.argv[1:]
+    if is_gemma(case):
+        train_gemma("openrlhf", case, Path(folder_name), int(count), ())
+    else:
+        trained(case, Path(folder_name), int(count))

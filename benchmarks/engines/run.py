@@ -2,7 +2,9 @@
 
 A case is a function of ``TRAINER_cases.py``. It runs in the environment ``.venvs/TRAINER-vllm``
 (``python scripts/make_env.py TRAINER-vllm``), and its figures go to ``results/CASE.json``. A case
-whose figures are not as they must be ends with an error.
+whose figures are not as they must be ends with an error. The cases ``TRAINER-gemma`` and
+``TRAINER-gemma-bfloat16`` train a pretrained model, whose folder ``--model`` names: that of
+``gem-core model get gemma-3-270m --trim-vocabulary chain-sum --profile gemma``.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from common import HERE, ROOT, engine_environment
+from common import HERE, MODEL_VARIABLE, ROOT, engine_environment
 
 ENVIRONMENTS = {"oat-launchpad": "launchpad"}
 """Case -> its environment, where that is not ``TRAINER-vllm``."""
@@ -43,12 +45,15 @@ def main() -> int:
     parser.add_argument("case", help="trl-colocate, trl-server, trl-standin, trl-checks, ...")
     parser.add_argument("--steps", type=int, default=20, help="training steps")
     parser.add_argument("--python", help="interpreter; default: that of the case's environment")
+    parser.add_argument("--model", type=Path, help="the folder of Gemma 3 270M, for TRAINER-gemma")
     options = parser.parse_args()
     trainer = options.case.partition("-")[0]
     name = ENVIRONMENTS.get(options.case, f"{trainer}-vllm")
     python = options.python or str(ROOT / ".venvs" / name / "bin" / "python")
     with tempfile.TemporaryDirectory() as folder:
         environment = engine_environment(Path(folder) / "site", trainer)
+        if options.model is not None:
+            environment[MODEL_VARIABLE] = str(options.model.resolve())
         if name == "launchpad":
             environment = with_libpython(environment, python)
         program = str(HERE / PROGRAMS.get(options.case, f"{trainer}_cases.py"))

@@ -23,7 +23,14 @@ from typing import Any, ClassVar
 import gem_vllm_cpu
 import torch
 import trl_evaluation
-from common import BASELINE, KEYS, figures, require_learning, write_result
+from common import (
+    BASELINE,
+    KEYS,
+    figures,
+    require_learning,
+    train_gemma,
+    write_result,
+)
 from transformers import AutoTokenizer
 
 from gem_core.env.interface import Wrapper
@@ -117,6 +124,11 @@ def temperature(name: str, folder: Path, steps: int) -> None:
     keys = ("hardware.engine=vllm", "sampling.temperature=0.7")
     data = trained(name, folder, recipe_of(min(steps, 3), *keys))
     assert min(data["logprob_difference_at_temperature_1"]) > 100 * BOUND, data
+
+
+def gemma(name: str, folder: Path, steps: int) -> None:
+    """Train the pretrained model with vLLM in the trainer's process."""
+    train_gemma("trl", name, folder, steps, ())
 
 
 def lora(name: str, folder: Path, steps: int) -> None:
@@ -371,6 +383,8 @@ CASES: dict[str, Callable[[str, Path, int], None]] = {
     "trl-standin": standin,
     "trl-temperature": temperature,
     "trl-lora": lora,
+    "trl-gemma": gemma,
+    "trl-gemma-bfloat16": gemma,
     "trl-checks": checks,
     "trl-stepping": stepping,
     "trl-server-stepping": server_stepping,

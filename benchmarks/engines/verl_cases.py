@@ -6,7 +6,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from common import BASELINE, KEYS, SAME_WEIGHTS, train_case, write_result
+from common import (
+    BASELINE,
+    KEYS,
+    SAME_WEIGHTS,
+    is_gemma,
+    train_case,
+    train_gemma,
+    write_result,
+)
 from verl_weights import measure
 
 from gem_core.runs.recipe.load import load_recipe, recipe_from_dict
@@ -70,5 +78,7 @@ def weights(name: str) -> None:
 if __name__ == "__main__":
     if sys.argv[1] == "verl-weights":
         weights(sys.argv[1])
+    elif is_gemma(sys.argv[1]):
+        train_gemma("verl", sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), (), VLLM)
     else:
         trained(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))
