@@ -23,11 +23,15 @@ HEAD = """\
 
 Tokens that an engine draws in a second, the time for the prompt included, with Gemma 3 270M on a
 CPU: prompts of 100 random tokens, no two alike, 16 tokens drawn for each by all three; then the
-second turn of the same conversations, longer by what was drawn and 20 tokens. The CPU engine and
-vLLM keep what they computed of the first turn, transformers computes it again. The CPU engine and
-vLLM report log-probabilities, transformers does not. vLLM runs without compiled graphs, as in all
-runs of this page: the first call would wait for minutes for a compiler.
-By `benchmarks/engines/speed.py`."""
+second turn of the same conversations, longer by what was drawn and 20 tokens. The CPU engine keeps
+what it computed of the first turn. vLLM keeps whole blocks, of 128 tokens by default on a CPU, and
+so it computes these short conversations again, as transformers does. The CPU engine and vLLM report
+log-probabilities, transformers does not. vLLM runs without compiled graphs, as in all runs of this
+page: the first call would wait for minutes for a compiler. By `benchmarks/engines/speed.py`.
+
+The CPU engine is slower at a single request, as it fills the batch up to eight rows: so the draws
+of a request do not depend on what runs beside it. At 32 requests the first turn is slower, too, and
+most of its time is the prompts'; it is the second turn that makes up for it."""
 
 
 def speed(results: Path) -> str:
