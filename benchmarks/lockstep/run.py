@@ -189,6 +189,8 @@ def main() -> int:
                 continue
             if experiment.profile == PROFILE or arguments.accept_terms:
                 write_summary(run(experiment, arguments.out), RESULTS / f"{experiment.name}.json")
+            else:
+                print(f"{experiment.name} is left out: it needs --accept-terms", file=sys.stderr)
         if arguments.only is None:
             write_summary(run_controls(arguments.out), RESULTS / "controls.json")
     summaries = [read(experiment.name) for experiment in EXPERIMENTS]
