@@ -8,6 +8,7 @@ from gem_core.errors import RunError
 from gem_core.evaluation.outcomes import TaskOutcome, add_outcome, read_outcomes
 from gem_core.results import before_after, record, result_rows
 from gem_core.results.tables import success
+from gem_core.runs.directory.files import write_object
 from gem_core.runs.directory.run_dir import RunDir
 from gem_core.runs.recipe.load import load_recipe
 
@@ -58,8 +59,11 @@ def test_a_record_does_not_contain_the_path_of_another_runs_model(tmp_path):
     recipe = load_recipe("guess-the-number-easy", "tiny", [f"model.path={origin}"])
     run = RunDir.create(tmp_path / "second", recipe, "trl")
     run.finish({**RESULT, "model": origin})
+    native = {"native": ["--actor.model_name_or_path", origin, f"--other={origin}/x"]}
+    write_object(run.path / "run.json", {**run.info, **native})
     kept = record(run, tmp_path / "kept")
     assert kept.result["model"] == kept.recipe.model.path == "first/model"
+    assert kept.info["native"][1:] == ["first/model", "--other=first/model/x"]
     assert not any(str(tmp_path) in file.read_text() for file in kept.path.iterdir())
 
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
-from msgspec.structs import replace
+from algorithms_section import algorithms_section
+from kept_runs import Kept, weigh_runs
 from replay_section import replay_section
 
-from gem_core.errors import GemError
-from gem_core.evaluation.controls.file import PLAYERS, STARTS, read_controls
-from gem_core.evaluation.criterion import CellVerdict, Evidence, Table, judge, weigh
-from gem_core.evaluation.outcomes import read_outcomes
+from gem_core.evaluation.controls.file import PLAYERS
+from gem_core.evaluation.criterion import CellVerdict, Evidence, judge
 from gem_core.results import learning_curve, markdown_table
 from gem_core.results.plots import running_mean
 from gem_core.results.tables import success
@@ -45,8 +43,6 @@ NAMES = {
     "start_greedy": "warm start, greedy",
 }
 """Control -> what the page calls it."""
-EVALUATIONS = [(when, greedy) for when in ("before", "after") for greedy in (False, True)]
-"""Evaluations of a run: when, and whether greedily. Those before training are of the warm start."""
 SUMMARY = (
     "baseline, trainer, device",
     "seeds",
@@ -65,59 +61,6 @@ of the five controls on held-out tasks, differences paired by task and seed, wit
 and Holm's correction over the rows. *gpu*: on one GPU, by vLLM; *gpu-hf*: by the trainer's own
 generation, so that several runs share a GPU; neither: on a CPU, with the stand-ins for engines.
 """
-
-
-class Kept(NamedTuple):
-    """A finished run and where its controls and times are."""
-
-    run: RunDir
-    folder: Path
-
-    @property
-    def controls(self) -> Path:
-        """The folder with ``controls.json``."""
-        inner = self.folder / "controls"
-        return inner if inner.is_dir() else self.folder
-
-
-def weigh_runs(kept: Sequence[Kept]) -> Evidence:
-    """Compare finished runs of one recipe with their controls, task by task and seed by seed.
-
-    Args:
-        kept: one run for each seed, with ``eval.greedy``.
-
-    Raises:
-        GemError: an evaluation or a control is missing, or the runs have different recipes.
-    """
-    recipes = [replace(one.run.recipe, seed=0) for one in kept]
-    if any(recipe != recipes[0] for recipe in recipes):
-        names = ", ".join(one.folder.name for one in kept)
-        raise GemError(f"{names} have different recipes: delete those of the older one.")
-    sampled, greedy, counts = [], [], []
-    played: dict[str, list[str]] = {}
-    for one in kept:
-        outcomes = read_outcomes(one.run)
-        missing = [key for key in EVALUATIONS if key not in outcomes]
-        if missing:
-            raise GemError(f"{one.run.path} lacks the evaluations {missing}: set eval.greedy.")
-        tasks = one.run.result["eval_tasks"]
-        if tasks is None or tasks["compared"] < tasks["training_tasks"]:
-            raise GemError(f"{one.run.path}: its evaluation tasks were not compared with training.")
-        sampled.append(outcomes["after", False].success)
-        greedy.append(outcomes["after", True].success)
-        counts.append(tasks)
-        controls = read_controls(one.controls)
-        for name in PLAYERS:
-            played.setdefault(name, []).append(controls.outcomes[name][0])
-        for name, is_greedy in zip(STARTS, (False, True), strict=True):
-            played.setdefault(name, []).append(outcomes["before", is_greedy].success)
-    return weigh(
-        _table(sampled),
-        {name: _table(texts) for name, texts in played.items()},
-        distinct=min(tasks["distinct"] for tasks in counts),
-        seen=max(tasks["seen_in_training"] for tasks in counts),
-        greedy=_table(greedy),
-    )
 
 
 def report(run: RunDir, folder: Path) -> str:
@@ -154,6 +97,7 @@ def write_page() -> None:
         picture = f"![success over the training steps]({name}.png)"
         section = _section(kept, evidence[name], verdicts[name])
         parts.append(f"## {name}\n\n{section}\n\n{picture}\n")
+    parts += algorithms_section(list(groups.values()))
     parts += replay_section()
     PAGE.write_text("\n".join(parts), encoding="utf-8")
 
@@ -208,13 +152,6 @@ def _curves(runs: Sequence[RunDir]) -> str:
 
 def _difference(difference: Any) -> str:
     return f"{difference.mean:+.3f} [{difference.low:+.3f}, {difference.high:+.3f}]"
-
-
-def _table(texts: Sequence[str]) -> Table:
-    """Return outcomes as numbers, shape (seeds, tasks)."""
-    if len({len(text) for text in texts}) != 1:
-        raise GemError("The seeds of a recipe were evaluated on different numbers of tasks.")
-    return np.array([[character == "1" for character in text] for text in texts], dtype=float)
 
 
 def _origin(result: Mapping[str, Any], folder: Path) -> str:

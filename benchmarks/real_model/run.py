@@ -25,6 +25,7 @@ from pathlib import Path
 from real_model_page import RESULTS, write_page
 from real_model_page import report as report_of
 
+from gem_compare.grid import ALGORITHMS
 from gem_core.errors import GemError
 from gem_core.evaluation.controls.file import FILE as CONTROLS
 from gem_core.results import learning_curve, record
@@ -32,6 +33,7 @@ from gem_core.runs import provenance
 from gem_core.runs.directory import files as run_files
 from gem_core.runs.directory.lock import exclusive
 from gem_core.runs.directory.run_dir import RunDir
+from gem_core.runs.recipe.recipe import Recipe
 
 MODEL = "gemma-3-270m"
 PROFILE = "gemma"
@@ -80,6 +82,9 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--baseline", default="chain-sum", help="(default: %(default)s)")
     parser.add_argument("--trainer", default="trl", help="(default: %(default)s)")
+    parser.add_argument(
+        "--algorithm", choices=ALGORITHMS, default="rebn", help="(default: %(default)s)"
+    )
     parser.add_argument("--seed", type=int, default=0, help="(default: %(default)s)")
     parser.add_argument("--out", type=Path, default=Path("build/real-model"), help="folder of runs")
     parser.add_argument("--set", action="append", default=[], dest="overrides", metavar="KEY=VALUE")
@@ -105,10 +110,23 @@ def engine_of(arguments: argparse.Namespace) -> str | None:
     return arguments.engine or "vllm" if arguments.gpu else None
 
 
-def name_of(baseline: str, trainer: str, engine: str | None, seed: int) -> str:
+def algorithm_of(recipe: Recipe) -> str:
+    """Return the key of `ALGORITHMS` whose estimator a recipe has.
+
+    Raises:
+        GemError: none has it.
+    """
+    for name, overrides in ALGORITHMS.items():
+        if f"algorithm.estimator={recipe.algorithm.estimator}" in overrides:
+            return name
+    raise GemError(f"{recipe.algorithm.estimator} is of none of {', '.join(ALGORITHMS)}.")
+
+
+def name_of(baseline: str, trainer: str, engine: str | None, algorithm: str, seed: int) -> str:
     """Return a result's name; ``engine`` is that on a GPU, ``None`` on a CPU."""
     device = {None: "", "vllm": "-gpu"}.get(engine, f"-gpu-{engine}")
-    return f"{baseline}-{trainer}{device}-seed{seed}"
+    other = "" if algorithm == "rebn" else f"-{algorithm}"
+    return f"{baseline}-{trainer}{device}{other}-seed{seed}"
 
 
 def trained(arguments: argparse.Namespace) -> tuple[Path, RunDir]:
@@ -120,7 +138,8 @@ def trained(arguments: argparse.Namespace) -> tuple[Path, RunDir]:
         GemError: a command failed, or the folder has a run.
     """
     engine = engine_of(arguments)
-    name = name_of(arguments.baseline, arguments.trainer, engine, arguments.seed)
+    algorithm: str = arguments.algorithm
+    name = name_of(arguments.baseline, arguments.trainer, engine, algorithm, arguments.seed)
     folder = new_folder(arguments, name)
     run = RunDir(folder / "run")
     began = provenance.commit()
@@ -133,6 +152,8 @@ def trained(arguments: argparse.Namespace) -> tuple[Path, RunDir]:
     )["folder"]
     options = ["--trainer", arguments.trainer, "--run", str(run.path)]
     own = [f"model.path={model}", f"seed={arguments.seed}"]
+    if algorithm != "rebn":
+        own += ALGORITHMS[algorithm]
     if engine is not None:
         steps = FEWER_STEPS.get(arguments.baseline, STEPS)
         own += [*GPU, *ENGINES[engine], f"train.steps={steps}"]
@@ -152,7 +173,8 @@ def finished(arguments: argparse.Namespace) -> tuple[Path, RunDir]:
     run = RunDir(arguments.finished)
     recipe = run.recipe
     engine = recipe.hardware.engine if recipe.hardware.device == "gpu" else None
-    name = name_of(recipe.name, run.result["trainer"], engine, recipe.seed)
+    algorithm = algorithm_of(recipe)
+    name = name_of(recipe.name, run.result["trainer"], engine, algorithm, recipe.seed)
     folder = new_folder(arguments, name)
     play_controls(run, folder, {}, provenance.commit())
     return folder, run

@@ -50,12 +50,13 @@ def record(run: RunDir, target: str | Path) -> RunDir:
     result = run.result
     kept.path.mkdir(parents=True, exist_ok=True)
     info = {key: value for key, value in run.info.items() if key != "command"}
-    recipe = run.recipe.to_dict()
-    if Path(recipe["model"]["path"]).is_absolute():  # a run's model: <run>/model
-        recipe["model"]["path"] = "/".join(Path(recipe["model"]["path"]).parts[-2:])
-        result = {**result, "model": recipe["model"]["path"]}
-    for name, data in {"result.json": result, "run.json": info, "recipe.json": recipe}.items():
-        write_object(kept.path / name, data)
+    files = {"result.json": result, "run.json": info, "recipe.json": run.recipe.to_dict()}
+    model = Path(run.recipe.model.path)
+    for name, data in files.items():
+        text = json.dumps(data)
+        if model.is_absolute():  # a run's model: <run>/model; also among the trainer's arguments
+            text = text.replace(json.dumps(str(model))[1:-1], "/".join(model.parts[-2:]))
+        write_object(kept.path / name, json.loads(text))
     _write_lines(kept.path / "evals.jsonl", run.evals())
     outcomes = read_outcomes(run).values()
     if outcomes:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from gem_core.errors import GemError
+from gem_core.evaluation.outcomes import read_outcomes
 
 ROOT = Path(__file__).resolve().parents[2] / "benchmarks" / "real_model"
 
@@ -21,7 +22,8 @@ def page(monkeypatch, tmp_path):
     monkeypatch.setattr(real_model_page, "HERE", tmp_path)
     monkeypatch.setattr(real_model_page, "PAGE", tmp_path / "README.md")
     yield real_model_page
-    del sys.modules["real_model_page"]
+    for name in ("real_model_page", "kept_runs", "algorithms_section", "replay_section"):
+        del sys.modules[name]
 
 
 def test_the_page_is_written_from_the_results(page, tmp_path):
@@ -61,3 +63,36 @@ def test_runs_of_different_recipes_are_not_seeds_of_one(page, tmp_path):
     kept = [page.Kept(page.RunDir(folder), folder) for folder in (folders[0], copied)]
     with pytest.raises(GemError, match="different recipes"):
         page.weigh_runs(kept)
+
+
+def test_estimators_of_one_recipe_are_compared_seed_by_seed(page, tmp_path):
+    rebn, other = families(page, tmp_path)
+    text = "\n".join(page.algorithms_section([rebn, other]))
+    success = [read_outcomes(kept[0].run)["after", False].success for kept in (rebn, other)]
+    means = [outcomes.count("1") / len(outcomes) for outcomes in success]
+    rows = [line for line in text.splitlines() if line.startswith(("| rebn", "| reinforce"))]
+    assert [f"| {mean:.3f} /" in row for mean, row in zip(means, rows, strict=True)] == [True] * 2
+    assert f"| {means[0] - means[1]:+.3f} [" in rows[1]
+    assert page.algorithms_section([rebn]) == []
+
+
+def test_estimators_with_other_differences_are_not_compared(page, tmp_path):
+    rebn, other = families(page, tmp_path, ('"steps": 60', '"steps": 61'))
+    with pytest.raises(GemError, match="differ in more than the estimator"):
+        page.algorithms_section([rebn, other])
+
+
+def families(page, tmp_path, *changes):
+    """Return a run and another seed of its recipe, under the name of another estimator."""
+    folders = sorted(page.RESULTS.glob("simple-equations-trl-gpu-hf-seed*"))[:2]
+    copied = shutil.copytree(folders[1], tmp_path / "other")
+    text = (copied / "recipe.json").read_text("utf-8")
+    for old, new in (
+        ('"estimator": "rebn"', '"estimator": "reinforce"'),
+        ('"seed": 1', '"seed": 0'),
+        *changes,
+    ):
+        assert text.count(old) == 1
+        text = text.replace(old, new)
+    (copied / "recipe.json").write_text(text, "utf-8")
+    return [[page.Kept(page.RunDir(folder), folder)] for folder in (folders[0], copied)]
