@@ -9,6 +9,7 @@ from typing import Any
 from algorithms_section import algorithms_section
 from kept_runs import Kept, weigh_runs
 from replay_section import replay_section
+from samples import samples_section
 
 from gem_core.evaluation.controls.file import PLAYERS
 from gem_core.evaluation.criterion import CellVerdict, Evidence, judge
@@ -134,6 +135,7 @@ def _section(kept: Sequence[Kept], evidence: Evidence, verdict: CellVerdict) -> 
             "",
             _curves([one.run for one in kept]),
             *(_origin(one.run.result, one.folder) for one in kept),
+            *samples_section(kept[0].folder),
         ]
     )
 

@@ -24,6 +24,7 @@ from pathlib import Path
 
 from real_model_page import RESULTS, write_page
 from real_model_page import report as report_of
+from samples import keep_samples
 
 from gem_compare.grid import ALGORITHMS
 from gem_core.errors import GemError
@@ -245,6 +246,7 @@ def keep(run: RunDir, folder: Path) -> None:
     record(run, target)
     shutil.copyfile(folder / "controls" / CONTROLS, target / CONTROLS)
     shutil.copyfile(folder / "stages.json", target / "stages.json")
+    keep_samples(run, target)
 
 
 if __name__ == "__main__":

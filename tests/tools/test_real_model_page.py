@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from gem_core.episodes.data import Episode, Turn
 from gem_core.errors import GemError
 from gem_core.evaluation.outcomes import read_outcomes
+from gem_core.runs.directory.run_dir import RunDir
+from gem_core.runs.recipe.load import load_recipe
 
 ROOT = Path(__file__).resolve().parents[2] / "benchmarks" / "real_model"
 
@@ -22,7 +25,7 @@ def page(monkeypatch, tmp_path):
     monkeypatch.setattr(real_model_page, "HERE", tmp_path)
     monkeypatch.setattr(real_model_page, "PAGE", tmp_path / "README.md")
     yield real_model_page
-    for name in ("real_model_page", "kept_runs", "algorithms_section", "replay_section"):
+    for name in ("real_model_page", "kept_runs", "algorithms_section", "replay_section", "samples"):
         del sys.modules[name]
 
 
@@ -96,3 +99,22 @@ def families(page, tmp_path, *changes):
         text = text.replace(old, new)
     (copied / "recipe.json").write_text(text, "utf-8")
     return [[page.Kept(page.RunDir(folder), folder)] for folder in (folders[0], copied)]
+
+
+def test_the_first_and_last_episodes_of_a_run_are_shown_with_their_turns(page, tmp_path):
+    run = RunDir.create(tmp_path / "x-seed7", load_recipe("chain-sum", "tiny"), "trl")
+    for step, answers in {1: "ab", 5: "cd", 9: "efg"}.items():
+        run.log_episodes(
+            step,
+            [
+                Episode("e", k, index=10 * step + k, turns=[Turn(0, "Ask\nme.", f"{word}\n{word}")])
+                for k, word in enumerate(answers)
+            ],
+        )
+    assert page.samples_section(run.path) == []
+    sys.modules["samples"].keep_samples(run, run.path)
+    text = "\n".join(page.samples_section(run.path))
+    said = [line for line in text.splitlines() if line.startswith("  > ")]
+    assert said == [f"  > {word}" for word in "aabbeeff"]
+    assert text.count("step 1, not solved\n  Ask\n  me.\n") == 2 == text.count("step 9")
+    assert "seed 7" in text
