@@ -1,13 +1,14 @@
-"""The same model by `transformers serve` and by gem-core's engine: the same episodes and success?
+"""The same model behind a server and in gem-core's engine: the same episodes and success?
 
 Greedily every episode must be the same. With the recipe's sampling the success of the server must
 be within the 95 % interval of the local one, which is missed by chance in some runs.
 
-    python benchmarks/evaluation/serve.py RUN --serve-python ENV/bin/python
+    python benchmarks/evaluation/serve.py RUN --serve-python ENV/bin/python [--server vllm]
 
 ``RUN`` is a finished run, as `make quickstart` makes it. ``ENV`` is an environment in which
-`transformers serve` works (``pip install openai fastapi uvicorn`` beside transformers and torch);
-this program runs where gem-core evaluates local models.
+`transformers serve` works (``pip install openai fastapi uvicorn`` beside transformers and torch),
+or `vllm serve`; this program runs where gem-core evaluates local models. A base model has no chat
+template: ask with ``--api completions`` alone.
 """
 
 from __future__ import annotations
@@ -30,35 +31,44 @@ from typing import Any
 from gem_core.runs import provenance
 from gem_core.runs.directory.run_dir import RunDir
 
-_SERVE = "import sys; from transformers.cli.transformers import main; sys.exit(main())"
-_VERSION = "import transformers; print(transformers.__version__)"
-_START_S = 120
+_SERVERS = {
+    "transformers": "transformers.cli.transformers",
+    "vllm": "vllm.entrypoints.cli.main",
+}
+"""Server -> the module whose ``main`` is its command."""
+_OPTIONS = {
+    "transformers": ("--device", "cpu"),
+    "vllm": ("--max-model-len", "1024", "--enforce-eager"),
+}
+_APIS = ("completions", "chat")
+_START_S = 300
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("run", type=Path)
     parser.add_argument("--serve-python", required=True)
+    parser.add_argument("--server", choices=_SERVERS, default="transformers")
+    parser.add_argument("--api", nargs="+", choices=_APIS, default=_APIS, help="(both)")
     parser.add_argument("--episodes", type=int, default=30, help="greedy ones")
     parser.add_argument("--sampled", type=int, default=200, help="sampled ones")
     parser.add_argument("--out", type=Path)
     provenance.add_option(parser)
     options = parser.parse_args()
     provenance.check_option(parser, options)
-    command = [options.serve_python, "-c", _VERSION]
-    served_by = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-    result = {
+    result: dict[str, Any] = {
         "commit": provenance.commit(),
+        "recipe": RunDir(options.run).recipe.name,
         "transformers_here": version("transformers"),
-        "transformers_serve": served_by,
+        "server": f"{options.server} {_version(options.serve_python, options.server)}",
         "episodes": options.episodes,
         "apis": {},
     }
     with (
-        served(options.serve_python, options.run / "model") as url,
+        served(options.server, options.serve_python, options.run / "model") as url,
         tempfile.TemporaryDirectory() as t,
     ):
-        for api in ("completions", "chat"):
+        for api in options.api:
             result["apis"][api] = same_episodes(api, url, options.run, options.episodes, Path(t))
         result["sampled"] = same_success(url, options.run, options.sampled, Path(t))
     text = json.dumps(result, indent=1) + "\n"
@@ -73,16 +83,23 @@ def main() -> None:
         raise SystemExit("The success of the server is outside of the local interval.")
 
 
+def _version(python: str, package: str) -> str:
+    command = [python, "-c", f"from importlib.metadata import version; print(version('{package}'))"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
 @contextmanager
-def served(python: str, model: Path) -> Iterator[str]:
-    """Run the server on the loopback interface."""
+def served(name: str, python: str, model: Path) -> Iterator[str]:
+    """Run a server of `_SERVERS` on the loopback interface."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    words = ["serve", str(model), "--host", "127.0.0.1", "--port", str(port)]
+    main = f"import sys; from {_SERVERS[name]} import main; sys.exit(main())"
+    words = ["serve", str(model.resolve()), "--host", "127.0.0.1", "--port", str(port)]
     environ = {**os.environ, "HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": ""}
+    environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")  # GiB; vLLM takes all it finds
     server = subprocess.Popen(
-        [python, "-c", _SERVE, *words, "--device", "cpu", "--dtype", "float32"],
+        [python, "-c", main, *words, "--dtype", "float32", *_OPTIONS[name]],
         env=environ,
         stderr=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
@@ -99,13 +116,13 @@ def _wait(server: subprocess.Popen[bytes], url: str) -> None:
     ends = time.monotonic() + _START_S
     while time.monotonic() < ends:
         if server.poll() is not None:
-            raise SystemExit("transformers serve ended; start it by hand to see why.")
+            raise SystemExit("The server ended; start it by hand to see why.")
         try:
             with urllib.request.urlopen(url, timeout=1):
                 return
         except OSError:
             time.sleep(0.2)
-    raise SystemExit(f"transformers serve did not start within {_START_S} s.")
+    raise SystemExit(f"The server did not start within {_START_S} s.")
 
 
 def same_episodes(api: str, url: str, run: Path, episodes: int, folder: Path) -> dict[str, Any]:
