@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -38,7 +39,10 @@ def samples_section(folder: Path) -> list[str]:
         f"\nThe first {EACH} episodes that were stored of the first and of the last step, "
         f"seed {seed}, each with its turns:\n"
     )
-    return [text, "````text", *("\n".join(_lines(episode)) for episode in episodes), "````"]
+    shown = html.escape(
+        "\n".join(line for episode in episodes for line in _lines(episode)), quote=False
+    )
+    return [text, f"<pre>\n{shown}\n</pre>"]
 
 
 def _text(step: int, episode: Episode) -> dict[str, Any]:

@@ -114,7 +114,7 @@ def test_the_first_and_last_episodes_of_a_run_are_shown_with_their_turns(page, t
     assert page.samples_section(run.path) == []
     sys.modules["samples"].keep_samples(run, run.path)
     text = "\n".join(page.samples_section(run.path))
-    said = [line for line in text.splitlines() if line.startswith("  > ")]
-    assert said == [f"  > {word}" for word in "aabbeeff"]
+    said = [line for line in text.splitlines() if line.startswith("  &gt; ")]
+    assert said == [f"  &gt; {word}" for word in "aabbeeff"]
     assert text.count("step 1, not solved\n  Ask\n  me.\n") == 2 == text.count("step 9")
     assert "seed 7" in text
