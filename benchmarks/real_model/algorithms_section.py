@@ -25,11 +25,9 @@ COLUMNS = (
 TEXT = """\
 ## Estimators
 
-One recipe with several estimators; GRPO has groups of 8 episodes of a task in the same batch. Seeds
-{seeds} of each; differences are paired by task and seed, with 95 % intervals, which are not
-corrected for their number. Before the training the runs of a seed are the same.
-
-### {title}
+One recipe with several estimators; GRPO has groups of 8 episodes of a task in the same batch.
+Differences are paired by task and seed, with 95 % intervals, which are not corrected for their
+number. Before the training the runs of a seed are the same.
 """
 
 
@@ -48,11 +46,13 @@ def algorithms_section(groups: Sequence[Sequence[Kept]]) -> list[str]:
         device = (recipe.hardware.device, recipe.hardware.engine)
         family = families.setdefault((recipe.name, kept[0].run.result["trainer"], *device), {})
         family[recipe.algorithm.estimator] = kept
-    parts = []
-    for names, family in families.items():
-        if len(family) > 1 and REFERENCE in family:
-            parts += _family(f"{names[0]} in {names[1]}", family)
-    return parts
+    parts = [
+        part
+        for (name, trainer, *_), family in families.items()
+        if len(family) > 1 and REFERENCE in family
+        for part in _family(f"{name} in {trainer}", family)
+    ]
+    return [TEXT, *parts] if parts else []
 
 
 def _family(title: str, family: dict[str, Sequence[Kept]]) -> list[str]:
@@ -68,7 +68,7 @@ def _family(title: str, family: dict[str, Sequence[Kept]]) -> list[str]:
         raise GemError(f"{title}: the runs differ in more than the estimator and the group.")
     rows = [_row(name, runs[name], runs[REFERENCE]) for name in sorted(runs, key=_reference_first)]
     named = ", ".join(map(str, seeds))
-    return [TEXT.format(seeds=named, title=title), markdown_table(COLUMNS, rows)]
+    return [f"### {title}, seeds {named}\n", markdown_table(COLUMNS, rows)]
 
 
 def _row(name: str, kept: Sequence[Kept], reference: Sequence[Kept]) -> tuple[str, ...]:

@@ -18,11 +18,16 @@ EACH = 2
 
 
 def keep_samples(run: RunDir, target: Path) -> None:
-    """Write the texts of `EACH` episodes of the first and of the last step to ``target``."""
+    """Write the texts of `EACH` episodes of the first and of the last step to ``target``.
+
+    A run that stored no episodes (``train.log_episodes = 0``) leaves no file.
+    """
     steps: dict[int, list[Episode]] = {}
     for tags, episode in run.episodes():
         if tags["split"] == "train":
             steps.setdefault(tags["step"], []).append(episode)
+    if not steps:
+        return
     texts = [
         _text(step, episode) for step in (min(steps), max(steps)) for episode in steps[step][:EACH]
     ]
