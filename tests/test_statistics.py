@@ -27,8 +27,7 @@ def test_published_values(successes, count, low, high):
 def test_interval_contains_the_share_and_mirrors(count, data):
     successes = data.draw(st.integers(0, count))
     low, high = wilson(successes, count)
-    assert 0 <= low <= successes / count + 1e-12
-    assert successes / count - 1e-12 <= high <= 1
+    assert 0 <= low <= successes / count <= high <= 1
     mirrored = wilson(count - successes, count)
     assert mirrored == pytest.approx((1 - high, 1 - low), abs=1e-12)
 
@@ -37,3 +36,10 @@ def test_interval_contains_the_share_and_mirrors(count, data):
 def test_impossible_counts(successes, count):
     with pytest.raises(ValueError, match="impossible"):
         wilson(successes, count)
+
+
+@pytest.mark.parametrize("count", [1, 3, 40, 200, 300, 1000])
+def test_the_interval_of_none_and_of_all_contains_the_share(count):
+    for successes in (0, count):
+        low, high = wilson(successes, count)
+        assert low <= successes / count <= high

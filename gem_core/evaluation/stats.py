@@ -29,7 +29,7 @@ def wilson(successes: int, count: int, z: float = Z_95) -> tuple[float, float]:
     spread = z * z / count
     centre = (share + spread / 2) / (1 + spread)
     half = z / (1 + spread) * sqrt(share * (1 - share) / count + spread / (4 * count))
-    return max(0.0, centre - half), min(1.0, centre + half)
+    return max(0.0, min(share, centre - half)), min(1.0, max(share, centre + half))  # rounding
 
 
 def summarise(episodes: Sequence[Episode]) -> dict[str, float]:
