@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import random
+from itertools import chain
 
 import pytest
 import torch
@@ -189,6 +190,31 @@ def test_a_prompt_that_shares_only_a_beginning_is_computed_from_there(model):
     sampled = sum(len(answer.token_ids) for answer in answers)
     assert engine.computed - before == 4 * 2 + sampled - 4
     assert answers == Engine(model).generate(branches)
+
+
+def test_blocks_of_a_common_beginning_are_not_computed_again(model):
+    common = request(4, prompt_ids=list(range(10, 50))).prompt_ids
+    first, second = (request(n, prompt_ids=[*common, 60 + n, 70 + n], max_tokens=1) for n in (1, 2))
+    engine = Engine(model)
+    engine.generate([first])
+    before = engine.computed
+    done = engine.generate([second])
+    assert engine.computed - before == 42 - 32  # two blocks of 16
+    assert done == Engine(model).generate([second])
+
+
+def test_common_beginnings_while_slots_change_hands(model):
+    draws = random.Random(5)
+    pieces = [[draws.randrange(3, 300) for _ in range(draws.randint(3, 40))] for _ in range(5)]
+    engine = Engine(model, max_batch=4, cache_bytes=1)  # four slots
+    given = 0
+    for number in range(5):
+        prompts = [[*chain(*draws.choices(pieces, k=draws.randint(1, 4)))] for _ in range(9)]
+        asked = [request(20 * number + n, prompt_ids=p) for n, p in enumerate(prompts)]
+        given += sum(map(len, prompts))
+        done = engine.generate(asked)
+        assert done == [Engine(model).generate([one])[0] for one in asked]
+    assert engine.computed < given
 
 
 @pytest.mark.parametrize("how", ["in place", "by data", "as a load"])

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+_BLOCK = 16
+"""A prefix of so many tokens, or a multiple, can be found."""
 _PREFIXES_PER_SLOT = 8
 
 
@@ -37,7 +39,7 @@ class SlotTable:
     def __init__(self) -> None:
         self.slots: list[SequenceSlot] = []
         self._clock = 0
-        self._prefixes: dict[int, tuple[SequenceSlot, int]] = {}
+        self._prefixes: dict[int, SequenceSlot] = {}
 
     def __len__(self) -> int:
         return len(self.slots)
@@ -61,7 +63,7 @@ class SlotTable:
         for length, token in enumerate(prompt[:-1], start=1):
             key = hash((key, token))
             if key in known:
-                matches.append((known[key][0], length))
+                matches.append((known[key], length))
         for slot, length in reversed(matches):
             if slot.filled >= length and slot.tokens[:length] == prompt[:length]:
                 return slot, length
@@ -99,10 +101,12 @@ class SlotTable:
         self.remember(slot, slot.filled)
 
     def remember(self, slot: SequenceSlot, length: int) -> None:
-        """Make the first ``length`` tokens of ``slot`` known to `longest`."""
-        if len(self._prefixes) > _PREFIXES_PER_SLOT * len(self.slots):
+        """Make the first ``length`` tokens of ``slot``, and blocks of them, known to `longest`."""
+        limit = max(_PREFIXES_PER_SLOT * len(self.slots), sum(s.filled for s in self.slots) // 4)
+        if len(self._prefixes) > limit:
             self._prefixes.clear()  # most of them are of sequences that are gone
         key = 0
-        for token in slot.tokens[:length]:
+        for place, token in enumerate(slot.tokens[:length], start=1):
             key = hash((key, token))
-        self._prefixes[key] = (slot, length)
+            if place % _BLOCK == 0 or place == length:
+                self._prefixes[key] = slot
