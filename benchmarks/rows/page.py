@@ -51,7 +51,7 @@ One batch of the same recipe, {episodes} episodes, played by the engine that all
 on a CPU. *Given*: tokens of the prompts and of the turns, without the last of each, which nothing
 reads. *Had already*: of these, tokens whose keys and values were kept from an earlier turn or an
 equal beginning, so that they were not computed again. With `last` and `window` a prompt shares no
-more than its beginning with the one before; `compact` sums up beyond 200 tokens.
+more than its beginning with the one before; summaries are by `{compact}`.
 
 """
 _PREFIX_HEAD = ("history", "turns", "given", "computed", "had already", "share")
@@ -91,7 +91,7 @@ def prefix_section(found: dict[str, Any]) -> str:
         figures = (counts["turns"], given, counts["computed_tokens"], counts["reused_tokens"])
         share = f"{counts['reused_tokens'] / given:.2f}"
         rows.append([history, *(f"{figure:,}" for figure in figures), share])
-    about = _PREFIXES.format(episodes=found["episodes"])
+    about = _PREFIXES.format(episodes=found["episodes"], compact=found["compact"])
     return f"{about}{markdown_table(_PREFIX_HEAD, rows)}\nCommit `{found['commit'][:10]}`.\n"
 
 

@@ -2,8 +2,8 @@
 
     .venvs/trl/bin/python benchmarks/rows/prefixes.py
 
-The first batch of `run.BASELINE` is played once with each of `HISTORIES`. The counts are exact and
-the same on every machine: each of the five trainers plays with this engine on a CPU.
+The first batch of `run.BASELINE` is played once with each of `HISTORIES`, by the engine that the
+five trainers have on a CPU. The counts are exact; another machine may draw other tokens.
 """
 
 from __future__ import annotations

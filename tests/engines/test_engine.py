@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import random
+from dataclasses import replace
 from itertools import chain
 
 import pytest
@@ -166,6 +167,18 @@ def test_the_next_turn_computes_its_new_tokens_alone(model):
     sampled = sum(len(done.token_ids) for done in second)
     assert engine.computed - before == 12 * 4 + sampled - 12  # 3 new, 1 sampled last
     assert second == Engine(model).generate(turns)  # the same bits without a cache
+
+
+def test_a_turn_of_a_long_episode_computes_its_new_tokens_alone(model):
+    short = [request(number) for number in range(12)]
+    asked = [replace(one, prompt_ids=[*one.prompt_ids, *range(3, 153)]) for one in short]
+    engine = Engine(model)
+    first = engine.generate(asked)
+    before = engine.computed
+    second = engine.generate(
+        [next_turn(one, done, 9, 10, 11) for one, done in zip(asked, first, strict=True)]
+    )
+    assert engine.computed - before == 12 * 3 + sum(len(done.token_ids) for done in second)
 
 
 def test_equal_prompts_are_computed_once(model):
