@@ -102,6 +102,22 @@ def test_a_completion_does_not_depend_on_the_other_requests(model):
     assert max(few.batches) == 3
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("more", [90, 130, 250, 520])
+def test_a_long_completion_does_not_depend_on_the_other_requests(make, more, dtype):
+    """Prompts of other lengths give other paddings; torch's attention differs from 177 keys on."""
+    model = make(max_position_embeddings=1024).to(dtype)
+    tail = [3 + number % 290 for number in range(more)]
+    short = [request(number, max_tokens=6) for number in range(12)]
+    asked = [replace(item, prompt_ids=[*item.prompt_ids, *tail]) for item in short]
+    together = Engine(model).generate(asked)
+    assert together == [Engine(model).generate([item])[0] for item in asked]
+    turns = [next_turn(item, done, 11, 12, 13) for item, done in zip(asked, together, strict=True)]
+    warm = Engine(model)
+    warm.generate(asked)
+    assert warm.generate(turns) == Engine(model).generate(turns)
+
+
 def test_requests_join_and_leave_at_any_step(model):
     asked = [request(number) for number in range(40)]
     together = Engine(model).generate(asked)
@@ -371,7 +387,7 @@ def test_fewer_key_heads_than_heads(make):
     assert torch.allclose(torch.tensor(done[0].logprobs), wanted, atol=1e-5)
 
 
-@pytest.mark.parametrize("queries", [1, 2, 7])
+@pytest.mark.parametrize("queries", [1, 2, 7, 300])
 @pytest.mark.parametrize("groups", [1, 2, 4])
 def test_grouped_heads_have_the_bits_of_copied_keys(queries, groups):
     """A group's heads share keys: reading them in place changes nothing, also for one query."""

@@ -1,15 +1,17 @@
 """Attention for the engine: the result of a row is the same bits in every batch.
 
 On a CPU, matrix products of one to three rows use another kernel than those of four or more, whose
-sums differ in the last bit; and a sum over keys depends on a length that is not a multiple of the
-vector length. With at least `QUERIES` queries, and keys padded to a multiple of `KEYS_MULTIPLE`
-(`gem_core.policies.engine.kv_store`), a token's keys, values and logits do not depend on the other
-rows, on the padding, or on whether it was read in a prompt or sampled. That was seen up to 176
-keys; where a batch has more, log-probabilities differ from those of other batches by some 1e-6.
+sums differ in the last bit; a sum over keys depends on a length that is not a multiple of the
+vector length; and a matrix product divides a long sum by its length, torch's own attention too.
+With at least `QUERIES` queries, keys padded to a multiple of `KEYS_MULTIPLE`
+(`gem_core.policies.engine.kv_store`) and values summed in blocks of `KEYS_AT_ONCE`, a token's keys,
+values and logits do not depend on the other rows, on the padding, or on whether it was read in a
+prompt or sampled.
 """
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
@@ -23,6 +25,9 @@ QUERIES = 4
 """Fewer queries than these are filled up."""
 KEYS_MULTIPLE = 16
 """Lengths of the keys that the attention sees are multiples of this."""
+KEYS_AT_ONCE = 128
+"""Values are added up in blocks of as many keys, one block after the other."""
+_QUERIES_AT_ONCE = 1024  # a limit of the memory for weights
 
 
 def attend(
@@ -44,7 +49,7 @@ def attend(
         value: like ``key``.
         attention_mask: (rows, 1, queries, keys); 0 on the first keys, which a query sees, and minus
             infinity on all others.
-        scaling: factor of the products; ``None`` = that of torch.
+        scaling: factor of the products; ``None`` = 1 / sqrt(width).
         sliding_window: number of latest keys that a query sees; ``None`` = all.
         unsupported: other keyword arguments of transformers.
 
@@ -68,11 +73,23 @@ def attend(
     if groups * queries < QUERIES:
         query = query.repeat(1, 1, QUERIES, 1)
         attention_mask = attention_mask.repeat(1, 1, QUERIES, 1)
-    out = torch.nn.functional.scaled_dot_product_attention(
-        query, key, value, attn_mask=attention_mask, scale=scaling
+    query = query.float() * (width**-0.5 if scaling is None else scaling)
+    key, value = key.float(), value.float()
+    parts = zip(
+        query.split(_QUERIES_AT_ONCE, 2), attention_mask.split(_QUERIES_AT_ONCE, 2), strict=True
     )
-    out = out[:, :, : groups * queries].reshape(rows, heads, queries, -1)
+    out = torch.cat([_attend(part, key, value, mask) for part, mask in parts], 2)
+    out = out[:, :, : groups * queries].reshape(rows, heads, queries, -1).to(attention_mask.dtype)
     return out.transpose(1, 2).contiguous(), None
+
+
+def _attend(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor
+) -> torch.Tensor:
+    """Return the sum of the values by weight; a block that a query does not see adds zeros."""
+    weights = torch.softmax(query @ key.transpose(-1, -2) + mask, -1)
+    blocks = zip(weights.split(KEYS_AT_ONCE, -1), value.split(KEYS_AT_ONCE, -2), strict=True)
+    return functools.reduce(torch.add, (part @ values for part, values in blocks))
 
 
 def _apply_window(mask: torch.Tensor, window: int) -> torch.Tensor:
