@@ -12,6 +12,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gem_core.episodes.data import FinishReason
+from gem_core.policies.engine import attention
 from gem_core.policies.engine.attention import NAME, attend
 from gem_core.policies.engine.engine import Engine, EngineRequest
 from gem_core.policies.engine.sampling import Sampling
@@ -400,6 +401,18 @@ def test_grouped_heads_have_the_bits_of_copied_keys(queries, groups):
     expected = attend(None, query, *copies, mask)[0]
     assert expected.shape == (3, queries, 4, 16)
     assert torch.equal(attend(None, query, keys, values, mask)[0], expected)
+
+
+def test_queries_in_parts_have_the_same_bits(monkeypatch):
+    """A long prompt is computed in parts, so that its weights fit the memory."""
+    generator = torch.Generator().manual_seed(8)
+    query, keys, values = torch.randn(3, 2, 4, 304, 16, generator=generator)
+    mask = torch.full((304, 304), -torch.inf).triu(1).expand(2, 1, 304, 304)
+    expected = attend(None, query, keys, values, mask)[0]
+    monkeypatch.setattr(attention, "_WEIGHTS_AT_ONCE", 1)
+    assert torch.equal(attend(None, query, keys, values, mask)[0], expected)
+    plain = torch.nn.functional.scaled_dot_product_attention(query, keys, values, mask)
+    assert torch.allclose(expected, plain.transpose(1, 2), atol=1e-6)
 
 
 def test_a_sliding_window(make):

@@ -27,7 +27,7 @@ KEYS_MULTIPLE = 16
 """Lengths of the keys that the attention sees are multiples of this."""
 KEYS_AT_ONCE = 128
 """Values are added up in blocks of as many keys, one block after the other."""
-_QUERIES_AT_ONCE = 1024  # a limit of the memory for weights
+_WEIGHTS_AT_ONCE = 2**25  # 128 MiB of them
 
 
 def attend(
@@ -73,23 +73,32 @@ def attend(
     if groups * queries < QUERIES:
         query = query.repeat(1, 1, QUERIES, 1)
         attention_mask = attention_mask.repeat(1, 1, QUERIES, 1)
-    query = query.float() * (width**-0.5 if scaling is None else scaling)
-    key, value = key.float(), value.float()
-    parts = zip(
-        query.split(_QUERIES_AT_ONCE, 2), attention_mask.split(_QUERIES_AT_ONCE, 2), strict=True
-    )
-    out = torch.cat([_attend(part, key, value, mask) for part, mask in parts], 2)
-    out = out[:, :, : groups * queries].reshape(rows, heads, queries, -1).to(attention_mask.dtype)
+    compute = _attend_in_blocks if query.device.type == "cpu" else _attend_by_torch
+    out = compute(query, key, value, attention_mask, width**-0.5 if scaling is None else scaling)
+    out = out[:, :, : groups * queries].reshape(rows, heads, queries, -1).to(value.dtype)
     return out.transpose(1, 2).contiguous(), None
 
 
-def _attend(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor
+def _attend_by_torch(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor, scale: float
+) -> torch.Tensor:
+    return torch.nn.functional.scaled_dot_product_attention(
+        query, key, value, attn_mask=mask, scale=scale
+    )
+
+
+def _attend_in_blocks(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor, scale: float
 ) -> torch.Tensor:
     """Return the sum of the values by weight; a block that a query does not see adds zeros."""
-    weights = torch.softmax(query @ key.transpose(-1, -2) + mask, -1)
-    blocks = zip(weights.split(KEYS_AT_ONCE, -1), value.split(KEYS_AT_ONCE, -2), strict=True)
-    return functools.reduce(torch.add, (part @ values for part, values in blocks))
+    keys, values = key.float().transpose(-1, -2), value.float().split(KEYS_AT_ONCE, -2)
+    most = max(64, _WEIGHTS_AT_ONCE // keys[..., :1, :].numel() // 64 * 64)
+    parts = []
+    for queries, hidden in zip(query.split(most, 2), mask.split(most, 2), strict=True):
+        weights = torch.softmax(queries.float() * scale @ keys + hidden, -1)
+        blocks = zip(weights.split(KEYS_AT_ONCE, -1), values, strict=True)
+        parts.append(functools.reduce(torch.add, (part @ block for part, block in blocks)))
+    return torch.cat(parts, 2)
 
 
 def _apply_window(mask: torch.Tensor, window: int) -> torch.Tensor:
