@@ -10,6 +10,7 @@ from statistics import median
 from typing import Any
 
 import panels
+from engine_pretrained import pretrained, success
 from engine_speed import speed
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -69,6 +70,8 @@ each engine, not which one is better. Rows with another number of steps cannot b
 {evaluation}
 
 {second}
+
+{pretrained}
 
 {speed}
 
@@ -263,12 +266,6 @@ def middle(rows: list[dict[str, float]], name: str) -> float:
     return median(row[name] for row in rows)
 
 
-def success(metrics: dict[str, float]) -> str:
-    """Return success with its interval."""
-    low, high = metrics["success/low"], metrics["success/high"]
-    return f"{metrics['success/mean']:.3f} [{low:.3f}, {high:.3f}]"
-
-
 def draw() -> str:
     """Return the picture."""
     titled = []
@@ -299,6 +296,7 @@ def page() -> str:
         seed=first["seed"],
         evaluation=evaluation(),
         second=second_runner(),
+        pretrained=pretrained(RESULTS),
         speed=speed(RESULTS),
         machine=where,
     )

@@ -1,0 +1,60 @@
+"""The section of docs/engines.md about a pretrained model, from ``results/TRAINER-gemma*.json``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from gem_core.results import markdown_table
+
+TRAINERS = {"trl": "TRL", "verl": "verl", "openrlhf": "OpenRLHF", "oat": "Oat"}
+DTYPES = {"": "float32", "-bfloat16": "bfloat16"}
+COLUMNS = (
+    "trainer",
+    "weights",
+    "steps",
+    "success before",
+    "after",
+    "engine against trainer, mean of a step",
+    "s",
+    "commit",
+)
+HEAD = """\
+## A pretrained model
+
+Gemma 3 270M on held-out sums (`chain-sum` in the profile gemma, [real-model.md](real-model.md))
+with the same engines: all weights are trained, and each token of its vocabulary has a
+log-probability on both sides. The bound of the difference is 1e-3 in float32 and 0.05 in bfloat16;
+in TRL it is of any token. Three steps show the path and the agreement; in twenty steps success must
+rise. Success is of 200 evaluation episodes. Cases `TRAINER-gemma` and `TRAINER-gemma-bfloat16`."""
+
+
+def pretrained(results: Path) -> str:
+    """Return the section; empty where nothing was measured."""
+    rows = []
+    for name, trainer in TRAINERS.items():
+        for suffix, dtype in DTYPES.items():
+            path = results / f"{name}-gemma{suffix}.json"
+            if path.is_file():
+                rows.append(_row(path, trainer, dtype))
+    return f"{HEAD}\n\n{markdown_table(COLUMNS, rows)}" if rows else ""
+
+
+def success(metrics: dict[str, float]) -> str:
+    """Return success with its interval."""
+    low, high = metrics["success/low"], metrics["success/high"]
+    return f"{metrics['success/mean']:.3f} [{low:.3f}, {high:.3f}]"
+
+
+def _row(path: Path, trainer: str, dtype: str) -> tuple[str, ...]:
+    data = json.loads(path.read_text(encoding="utf-8"))
+    return (
+        trainer,
+        dtype,
+        str(data["steps"]),
+        success(data["before"]),
+        success(data["after"]),
+        f"{max(data['logprob_difference']):.1e}",
+        f"{data['seconds']:.0f}",
+        f"`{data['commit'][:9]}`",
+    )
