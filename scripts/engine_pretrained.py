@@ -26,7 +26,7 @@ Gemma 3 270M on held-out sums (`chain-sum` in the profile gemma, [real-model.md]
 with the same engines: all weights are trained, and each token of its vocabulary has a
 log-probability on both sides. The bound of the difference is 1e-3 in float32 and 0.05 in bfloat16;
 in TRL it is of any token. Three steps show the path and the agreement; in twenty steps success must
-rise. Success is of 200 evaluation episodes. Cases `TRAINER-gemma` and `TRAINER-gemma-bfloat16`."""
+rise. Intervals are 95 %, of the evaluation tasks. Cases `TRAINER-gemma` and `TRAINER-gemma-bfloat16`."""
 
 
 def pretrained(results: Path) -> str:
@@ -37,7 +37,7 @@ def pretrained(results: Path) -> str:
             path = results / f"{name}-gemma{suffix}.json"
             if path.is_file():
                 rows.append(_row(path, trainer, dtype))
-    return f"{HEAD}\n\n{markdown_table(COLUMNS, rows)}" if rows else ""
+    return f"{HEAD}\n\n{markdown_table(COLUMNS, rows).strip()}" if rows else ""
 
 
 def success(metrics: dict[str, float]) -> str:
