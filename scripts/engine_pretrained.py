@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from gem_core.results import markdown_table
 
@@ -37,7 +38,8 @@ def pretrained(results: Path) -> str:
         for suffix, dtype in DTYPES.items():
             path = results / f"{name}-gemma{suffix}.json"
             if path.is_file():
-                rows.append(_row(path, trainer, dtype))
+                data = json.loads(path.read_text(encoding="utf-8"))
+                rows.append((trainer, dtype, *outcome(data)))
     return f"{HEAD}\n\n{markdown_table(COLUMNS, rows).strip()}" if rows else ""
 
 
@@ -47,11 +49,9 @@ def success(metrics: dict[str, float]) -> str:
     return f"{metrics['success/mean']:.3f} [{low:.3f}, {high:.3f}]"
 
 
-def _row(path: Path, trainer: str, dtype: str) -> tuple[str, ...]:
-    data = json.loads(path.read_text(encoding="utf-8"))
+def outcome(data: dict[str, Any]) -> tuple[str, ...]:
+    """Return the cells of a run from its steps to its commit."""
     return (
-        trainer,
-        dtype,
         str(data["steps"]),
         success(data["before"]),
         success(data["after"]),

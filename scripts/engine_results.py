@@ -10,7 +10,7 @@ from statistics import median
 from typing import Any
 
 import panels
-from engine_pretrained import pretrained, success
+from engine_pretrained import outcome, pretrained, success
 from engine_speed import speed
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -158,17 +158,7 @@ def table() -> str:
     lines = [HEAD, "|---|---|---|---|---|---|---|---|"]
     for trainer, cases in CASES.items():
         for case, engine in cases.items():
-            data = read(case)
-            cells = [
-                trainer,
-                engine,
-                str(data["steps"]),
-                success(data["before"]),
-                success(data["after"]),
-                f"{max(data['logprob_difference']):.1e}",
-                f"{data['seconds']:.0f}",
-                f"`{data['commit'][:9]}`",
-            ]
+            cells = (trainer, engine, *outcome(read(case)))
             lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 

@@ -27,7 +27,7 @@ KEYS_MULTIPLE = 16
 """Lengths of the keys that the attention sees are multiples of this."""
 KEYS_AT_ONCE = 128
 """Values are added up in blocks of as many keys, one block after the other."""
-_WEIGHTS_AT_ONCE = 2**25  # 128 MiB of them
+_WEIGHTS_AT_ONCE = 2**25  # 128 MiB; more only if 64 queries have more
 
 
 def attend(
