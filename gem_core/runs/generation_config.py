@@ -23,6 +23,17 @@ def read_eos_ids(hf: Any, revision: str | None = None) -> list[int]:
     return [int(i) for i in (eos if isinstance(eos, list) else [eos])]
 
 
+def write_eos_ids(model: Path, eos_ids: list[int]) -> None:
+    """Write ``eos_token_id`` into the ``generation_config.json`` of a model's folder.
+
+    What serves the model reads it (vLLM, SGLang, transformers), and ends a turn at these tokens.
+    """
+    path = model / _NAME
+    settings = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    settings["eos_token_id"] = eos_ids
+    path.write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
+
+
 def _find_file(source: str, revision: str | None) -> Path | None:
     """Return the file in the folder ``source``, or of the Hugging Face id ``source``."""
     if not source:

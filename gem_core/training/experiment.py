@@ -16,7 +16,7 @@ from typing import Any
 from gem_core.errors import RecipeError
 from gem_core.evaluation.outcomes import TaskOutcome, add_outcome
 from gem_core.policies.gpu import wait_for_memory
-from gem_core.policies.models.files import copy_source_files, origin_of
+from gem_core.policies.models.files import origin_of
 from gem_core.policies.models.weights import require_complete, require_export
 from gem_core.results.failures import count_failures
 from gem_core.results.log_lines import evaluation_in_words, training_in_words
@@ -35,6 +35,7 @@ from gem_core.training.device import require_device
 from gem_core.training.eval_engine import ENGINE_LOG, require_engine
 from gem_core.training.greedy import evaluate_greedily
 from gem_core.training.result import training_result
+from gem_core.training.saved_model import complete_model
 from gem_core.training.sessions import SessionLog, recorded
 from gem_core.training.stopping import EXIT_CODE, RunStopped, stop_on_sigterm
 from gem_core.training.threads import limit_openmp_spin
@@ -224,8 +225,7 @@ def _train(
         log(training_in_words(recipe, trainer, run.path))
         with session.phase("train"), progress(run, recipe.train.steps, log), stop_on_sigterm(run):
             launch(resolved, run, resume=resume)
-        require_export(trainer, run.model)
-        copy_source_files(source, recipe.model.revision, run.model)
+        complete_model(recipe, trainer, source, run.model)
         run.mark_trained()
         if recipe.hardware.device == "gpu" and recipe.eval.episodes:
             wait_for_memory()

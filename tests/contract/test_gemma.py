@@ -10,7 +10,7 @@ import pytest
 import torch
 import transformers
 
-from gem_core.policies.models.files import ORIGIN, TOKENIZER
+from gem_core.policies.models.files import GENERATION, ORIGIN, TOKENIZER
 from gem_core.runs.recipe.load import load_recipe
 from gem_core.training.tiny import model_path
 
@@ -46,6 +46,10 @@ def gemma(tmp_path_factory):
     for name in TOKENIZER:
         if (tiny / name).exists():
             shutil.copyfile(tiny / name, folder / name)
+    settings = json.loads((folder / "tokenizer_config.json").read_text())
+    settings["eos_token"] = "<|im_start|>"  # as in a base model, no turn of the template ends so
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    (folder / GENERATION).write_text('{"eos_token_id": 1, "do_sample": true}')
     (folder / ORIGIN).write_text('{"model": "random"}')
     return folder
 
@@ -62,3 +66,6 @@ def test_gemma_gets_a_warm_start_and_a_step(gemma, train):
     assert info["model_origin"] == json.loads((run.model / ORIGIN).read_text())
     trained = transformers.AutoModelForCausalLM.from_pretrained(run.model)
     assert type(trained).__name__ == "Gemma3ForCausalLM"
+    # What serves it stops where its turns ended, and samples as the first model's settings say.
+    wanted = {"eos_token_id": [1, 2], "do_sample": True}
+    assert json.loads((run.model / GENERATION).read_text()) == wanted

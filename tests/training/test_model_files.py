@@ -8,7 +8,8 @@ import pytest
 from huggingface_hub import constants
 
 from gem_core.errors import RunError
-from gem_core.policies.models.files import copy_source_files
+from gem_core.policies.models.files import GENERATION, copy_source_files
+from gem_core.runs.generation_config import write_eos_ids
 
 SHAPE = {"model_type": "qwen3", "vocab_size": 8, "hidden_size": 4, "num_hidden_layers": 1}
 OLD = {**SHAPE, "rope_theta": 1e6, "torch_dtype": "bfloat16"}
@@ -41,6 +42,17 @@ def test_the_origins_files_come_back(tmp_path, trained):
     origin = folder(tmp_path / "origin", OLD, tokenizer_config__json="old")
     copy_source_files(str(origin), None, trained)
     check(trained)
+
+
+def test_how_the_trainer_sampled_is_not_how_the_model_samples(tmp_path, trained):
+    (trained / GENERATION).write_text('{"temperature": 0.3}')
+    origin = folder(tmp_path / "origin", OLD, tokenizer_config__json="old")
+    copy_source_files(str(origin), None, trained)
+    assert not (trained / GENERATION).exists()
+    (origin / GENERATION).write_text('{"top_k": 64, "eos_token_id": 1}')
+    copy_source_files(str(origin), None, trained)
+    write_eos_ids(trained, [1, 106])
+    assert json.loads((trained / GENERATION).read_text()) == {"top_k": 64, "eos_token_id": [1, 106]}
 
 
 def test_an_origin_on_the_hub_is_found_in_the_cache(tmp_path, trained, monkeypatch):

@@ -26,6 +26,8 @@ TOKENIZER = (
     "chat_template.jinja",
 )
 """The files that a tokenizer may have."""
+GENERATION = "generation_config.json"
+"""The file that says how a model samples, and which tokens end what it writes."""
 ORIGIN = "origin.json"
 """The file of a model's folder that says what the model was made from."""
 SHAPE = ("model_type", "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers")
@@ -35,7 +37,8 @@ SHAPE = ("model_type", "vocab_size", "hidden_size", "intermediate_size", "num_hi
 def copy_source_files(origin: str, revision: str | None, model: Path) -> None:
     """Replace the configuration and the tokenizer in ``model`` by those of ``origin``.
 
-    The precision that ``model`` declares for its weights stays. `ORIGIN` is copied, too.
+    The precision that ``model`` declares for its weights stays. `GENERATION`, which trainers fill
+    with what they sampled with, and `ORIGIN` are those of ``origin``, too.
 
     Args:
         origin: the model that training started from: a directory, or a Hugging Face id whose files
@@ -57,7 +60,7 @@ def copy_source_files(origin: str, revision: str | None, model: Path) -> None:
     if dtype:
         config = {**config, "dtype": dtype, "torch_dtype": dtype}
     (model / "config.json").write_text(json.dumps(config, indent=2) + "\n", "utf-8")
-    for name in (*TOKENIZER, ORIGIN):
+    for name in (*TOKENIZER, GENERATION, ORIGIN):
         (model / name).unlink(missing_ok=True)
         if (source / name).exists():
             shutil.copyfile(source / name, model / name)
