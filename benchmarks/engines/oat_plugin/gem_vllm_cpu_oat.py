@@ -22,9 +22,10 @@ def compute_in_torch() -> None:
     from vllm.model_executor.custom_op import CustomOp
 
     CustomOp.default_on = staticmethod(lambda: False)
-    # A layer looks this operator up when it is built, and does not use it.
+    # A layer looks its operator up when it is built, and does not use it.
     library = torch.library.Library("_C", "DEF")
-    library.define("silu_and_mul(Tensor(a!) out, Tensor input) -> ()")
+    for operator in ("silu_and_mul", "gelu_tanh_and_mul"):
+        library.define(f"{operator}(Tensor(a!) out, Tensor input) -> ()")
     _libraries.append(library)
 
 
@@ -33,15 +34,17 @@ def add_attention() -> None:
     sys.path.insert(0, str(Path(__file__).parent / "operators"))
 
 
-def register_model() -> None:
-    """Register the class of the tiny model.
+def register_models() -> None:
+    """Register the classes of the tiny model and of Gemma 3.
 
     By default vLLM looks at a model in another process, which fails where triton is missing.
     """
     from vllm import ModelRegistry
+    from vllm.model_executor.models.gemma3 import Gemma3ForCausalLM
     from vllm.model_executor.models.qwen3 import Qwen3ForCausalLM
 
-    ModelRegistry.register_model("Qwen3ForCausalLM", Qwen3ForCausalLM)
+    for model in (Qwen3ForCausalLM, Gemma3ForCausalLM):
+        ModelRegistry.register_model(model.__name__, model)
 
 
 def register() -> None:
@@ -51,4 +54,4 @@ def register() -> None:
     if not _libraries:
         compute_in_torch()
         add_attention()
-        register_model()
+        register_models()
