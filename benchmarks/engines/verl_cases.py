@@ -22,6 +22,7 @@ from gem_core.runs.recipe.recipe import Recipe
 from gem_core.training.tiny import model_path
 
 ROLLOUT = "actor_rollout_ref.rollout"
+BUCKET = f"{ROLLOUT}.checkpoint_engine.update_weights_bucket_megabytes"
 VLLM: dict[str, Any] = {
     f"{ROLLOUT}.enforce_eager": True,
     f"{ROLLOUT}.free_cache_engine": False,  # vLLM does not sleep on a CPU
@@ -29,9 +30,12 @@ VLLM: dict[str, Any] = {
     f"{ROLLOUT}.max_num_seqs": 64,
     f"{ROLLOUT}.max_num_batched_tokens": 2048,
     f"{ROLLOUT}.gpu_memory_utilization": 0.2,
-    f"{ROLLOUT}.checkpoint_engine.update_weights_bucket_megabytes": 16,  # of shared memory
+    BUCKET: 16,  # of shared memory
 }
 """What vLLM needs on a CPU."""
+GEMMA = {**VLLM, BUCKET: 512}
+"""The pretrained model in one bucket: verl sends its tied weight by both names, and vLLM 0.29 takes
+``lm_head.weight`` only with the embeddings. Otherwise it fails, and verl waits for it for ever."""
 CASES: dict[str, tuple[str, ...]] = {
     "verl-vllm": ("hardware.engine=vllm",),
     "verl-lora": ("hardware.engine=vllm", "model.lora.rank=8", "algorithm.lr=0.004"),
@@ -79,6 +83,6 @@ if __name__ == "__main__":
     if sys.argv[1] == "verl-weights":
         weights(sys.argv[1])
     elif is_gemma(sys.argv[1]):
-        train_gemma("verl", sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), (), VLLM)
+        train_gemma("verl", sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), (), GEMMA)
     else:
         trained(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))
