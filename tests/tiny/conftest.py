@@ -27,6 +27,13 @@ def tiny_recipe() -> Callable[..., Recipe]:
     return load
 
 
+@pytest.fixture
+def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a cache in which nothing is; pytest has a fixture ``cache`` of its own."""
+    monkeypatch.setenv("GEM_CORE_CACHE", str(tmp_path))
+    return tmp_path
+
+
 @pytest.fixture(scope="session")
 def quick_model(
     tmp_path_factory: pytest.TempPathFactory, tiny_recipe: Callable[..., Recipe]

@@ -24,13 +24,6 @@ QUICK = ("model.tiny.warm_start_steps=12", "model.tiny.warm_start_batch=16")
 UNGRADED = {"success": False, "graded": False}
 
 
-@pytest.fixture
-def cache(tmp_path, monkeypatch):
-    """An empty cache."""
-    monkeypatch.setenv("GEM_CORE_CACHE", str(tmp_path))
-    return tmp_path
-
-
 def digest(folder):
     return sha256((Path(folder) / "model.safetensors").read_bytes()).hexdigest()
 
@@ -49,14 +42,14 @@ def test_the_directory_loads_with_plain_transformers(quick_model):
     assert sum(p.numel() for p in model.parameters()) < 200_000
 
 
-def test_the_same_recipe_builds_the_same_bytes(quick_model, tiny_recipe, cache):
+def test_the_same_recipe_builds_the_same_bytes(quick_model, tiny_recipe, empty_cache):
     again = model_path(tiny_recipe())
-    assert Path(again).parent.parent == cache
+    assert Path(again).parent.parent == empty_cache
     assert digest(again) == digest(quick_model)
     assert Path(again).name == quick_model.name
 
 
-def test_the_global_generators_are_left_alone(tiny_recipe, cache):
+def test_the_global_generators_are_left_alone(tiny_recipe, empty_cache):
     torch.manual_seed(5)
     state = torch.random.get_rng_state()
     threads = torch.get_num_threads()
@@ -65,44 +58,44 @@ def test_the_global_generators_are_left_alone(tiny_recipe, cache):
     assert torch.get_num_threads() == threads
 
 
-def test_seed_environment_and_settings_name_the_cache_entry(tiny_recipe, cache):
+def test_seed_environment_and_settings_name_the_cache_entry(tiny_recipe, empty_cache):
     overrides = ([], ["seed=1"], ["model.tiny.hidden=32"], ["limits.max_turns=3"])
     paths = [model_path(tiny_recipe(*o, "model.tiny.warm_start_steps=0")) for o in overrides]
     assert len(set(paths)) == 4
 
 
-def test_what_the_weights_do_not_depend_on_does_not(tiny_recipe, cache):
+def test_what_the_weights_do_not_depend_on_does_not(tiny_recipe, empty_cache):
     first = model_path(tiny_recipe("model.tiny.warm_start_steps=0"))
     for override in ("algorithm.lr=1e-3", "train.steps=7", "batch.episodes=8", "eval.episodes=9"):
         assert model_path(tiny_recipe("model.tiny.warm_start_steps=0", override)) == first
 
 
-def test_a_cached_model_is_not_built_again(tiny_recipe, cache):
+def test_a_cached_model_is_not_built_again(tiny_recipe, empty_cache):
     first = Path(model_path(tiny_recipe()))
     stamp = (first / "model.safetensors").stat().st_mtime_ns
     assert Path(model_path(tiny_recipe())) == first
     assert (first / "model.safetensors").stat().st_mtime_ns == stamp
 
 
-def test_a_build_that_is_interrupted_leaves_nothing(tiny_recipe, cache, monkeypatch):
+def test_a_build_that_is_interrupted_leaves_nothing(tiny_recipe, empty_cache, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("gem_core.training.tiny.build.clone", interrupted)
     with pytest.raises(KeyboardInterrupt):
         model_path(tiny_recipe())
-    assert [p for p in (cache / "tiny").iterdir() if p.is_dir()] == []
+    assert [p for p in (empty_cache / "tiny").iterdir() if p.is_dir()] == []
     monkeypatch.undo()
-    monkeypatch.setenv("GEM_CORE_CACHE", str(cache))
+    monkeypatch.setenv("GEM_CORE_CACHE", str(empty_cache))
     assert (Path(model_path(tiny_recipe())) / "model.safetensors").exists()
 
 
-def test_sizes_that_make_no_model_are_named(tiny_recipe, cache):
+def test_sizes_that_make_no_model_are_named(tiny_recipe, empty_cache):
     with pytest.raises(RecipeError, match=r"model\.tiny\.hidden.*multiple of 8"):
         model_path(tiny_recipe("model.tiny.hidden=30"))
 
 
-def test_two_builders_at_once_build_once(tiny_recipe, cache):
+def test_two_builders_at_once_build_once(tiny_recipe, empty_cache):
     paths = []
     threads = [
         threading.Thread(target=lambda: paths.append(model_path(tiny_recipe()))) for _ in range(2)
@@ -112,7 +105,7 @@ def test_two_builders_at_once_build_once(tiny_recipe, cache):
     for thread in threads:
         thread.join()
     assert len(set(paths)) == 1
-    assert [p for p in (cache / "tiny").iterdir() if p.is_dir()] == [Path(paths[0])]
+    assert [p for p in (empty_cache / "tiny").iterdir() if p.is_dir()] == [Path(paths[0])]
 
 
 def test_the_record_tells_how_it_was_made(quick_model):
@@ -146,7 +139,7 @@ def test_noise_makes_the_expert_worse(tokenizer, tiny_recipe):
     assert 0.5 < rates[1] < 0.75
 
 
-def test_the_teacher_is_who_plays_and_names_the_cache_entry(tokenizer, tiny_recipe, cache):
+def test_the_teacher_is_who_plays_and_names_the_cache_entry(tokenizer, tiny_recipe, empty_cache):
     rates = {}
     for teacher in ("expert", "within-hints", "random"):
         recipe = tiny_recipe(f"model.tiny.teacher={teacher}", "model.tiny.expert_noise=0.0")
@@ -159,7 +152,7 @@ def test_the_teacher_is_who_plays_and_names_the_cache_entry(tokenizer, tiny_reci
     assert Path(model_path(tiny_recipe())).name in names
 
 
-def test_a_habit_replaces_the_share_of_turns_that_noise_says(tokenizer, tiny_recipe, cache):
+def test_a_habit_replaces_the_share_of_turns_that_noise_says(tokenizer, tiny_recipe, empty_cache):
     habit = "model.tiny.habit=lowest-left"
     for noise, share in ((1.0, 1.0), (0.75, 0.75)):
         recipe = tiny_recipe(habit, f"model.tiny.expert_noise={noise}")
@@ -178,7 +171,7 @@ def test_a_player_that_an_environment_does_not_have_is_refused_with_those_it_has
         tiny_recipe(f"model.tiny.{key}=within-hint")
 
 
-def test_an_environment_without_an_expert_imitates_random_actions(cache, tmp_path):
+def test_an_environment_without_an_expert_imitates_random_actions(empty_cache, tmp_path):
     recipe = tmp_path / "r.toml"
     recipe.write_text('name = "r"\n[[env]]\nid = "test:NoExpert-v0"\n')
     register("test:NoExpert-v0", "gem_core.envs.games.guess_the_number:GuessTheNumber")
@@ -223,7 +216,7 @@ def test_an_environment_that_fails_stops_the_build(tokenizer, tiny_recipe, monke
 
 
 @pytest.mark.parametrize("context", ["1025", "99999"])
-def test_a_context_beyond_the_positions_is_refused(tiny_recipe, cache, context):
+def test_a_context_beyond_the_positions_is_refused(tiny_recipe, empty_cache, context):
     with pytest.raises(RecipeError, match=r"limits\.max_context_tokens.*1024 positions"):
         model_path(tiny_recipe(f"limits.max_context_tokens={context}"))
     model_path(tiny_recipe("limits.max_context_tokens=1024", "model.tiny.warm_start_steps=0"))

@@ -10,12 +10,13 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
+from gem_core.episodes.data import Segment
 from gem_core.errors import RecipeError
 from gem_core.evaluation.local import evaluate
 from gem_core.runs.recipe.load import load_recipe
 from gem_core.runs.splits import run_envs
 from gem_core.training.tiny import model_path
-from gem_core.training.warm_start.clone import action_loss
+from gem_core.training.warm_start.clone import action_loss, clone
 from gem_core.training.warm_start.episodes import expert_episodes
 from gem_core.training.warm_start.imitation import imitation_of
 from gem_core.training.warm_start.pretrained import start_settings
@@ -33,14 +34,14 @@ def untrained(tiny_recipe, tmp_path_factory):
 
 
 @pytest.fixture
-def started(untrained, cache):
+def started(untrained, empty_cache):
     """``started(*overrides)``: the recipe of that folder, with a short warm start."""
     return lambda *more: load_recipe(
         GUESS, "tiny", [f"model.path={untrained!r}".replace('"', "'"), *STEPS, *more]
     )
 
 
-def test_without_steps_the_model_is_the_recipes_own(untrained, cache):
+def test_without_steps_the_model_is_the_recipes_own(untrained, empty_cache):
     assert model_path(load_recipe(GUESS, "tiny", [f"model.path='{untrained}'"])) == untrained
 
 
@@ -94,9 +95,25 @@ def test_the_loss_is_that_of_the_whole_forward_pass(started, untrained, tokenize
         logs = model(input_ids=ids).logits[0, :-1].log_softmax(-1)
         acted = torch.tensor(segment.loss_mask[1:], dtype=torch.bool)
         chosen = logs.gather(1, ids[0, 1:, None])[:, 0][acted]
-        losses -= float(chosen.sum())
+        losses -= float(chosen.sum().detach())
         tokens += int(acted.sum())
     assert float(action_loss(model, segments)) == pytest.approx(losses / tokens, rel=1e-5)
+
+
+def test_parts_of_a_step_give_the_gradient_of_the_whole(started, untrained, tokenizer):
+    recipe = started("model.warm_start.steps=2", "model.warm_start.batch=5")
+    episodes = expert_episodes(recipe, tokenizer, 10)
+    episodes[3].segments.append(Segment([1, 2, 3], [0, 0, 0]))  # not trained on
+    imitation = imitation_of(recipe)
+    assert imitation_of(started("batch.micro_batch=2")).micro_batch == 2
+    weights, losses = [], []
+    for micro_batch in (None, 2, 1):
+        model = AutoModelForCausalLM.from_pretrained(untrained).float()
+        losses.append(clone(model, episodes, imitation._replace(micro_batch=micro_batch)))
+        weights.append(torch.cat([p.detach().flatten() for p in model.parameters()]))
+    for other, curve in zip(weights[1:], losses[1:], strict=True):
+        assert curve == pytest.approx(losses[0], rel=1e-5)
+        assert float((other - weights[0]).abs().mean()) < 1e-8  # single ones by AdamW up to 1e-5
 
 
 def test_actions_end_with_the_token_that_ends_turns_in_the_template(started, tokenizer):

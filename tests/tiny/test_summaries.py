@@ -29,7 +29,7 @@ DOORS = (*COMPACT, "env.0.id=memory:Doors-v0-easy", "env.0.kwargs={}", "context.
 
 
 @pytest.fixture
-def episodes(cache):
+def episodes(empty_cache):
     """``episodes(*overrides)``: eight imitated episodes."""
 
     def play(*overrides):

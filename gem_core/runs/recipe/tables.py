@@ -169,7 +169,7 @@ class WarmStart(Table, frozen=True, kw_only=True):
     steps: AtLeastZero = 0
     """Optimizer steps; 0 = none."""
     batch: AtLeastOne = 8
-    """Episodes per step."""
+    """Episodes per step; ``batch.micro_batch`` sequences go through the model together."""
     lr: Positive = 5e-5
     """Peak learning rate; it rises over ``warmup`` steps, then decays to zero."""
     warmup: AtLeastZero = 5

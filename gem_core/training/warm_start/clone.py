@@ -6,7 +6,7 @@ The tokens are laid out as in training by reinforcement.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -44,14 +44,36 @@ def clone(model: Any, episodes: Sequence[Episode], imitation: Imitation) -> list
         for group in optimizer.param_groups:
             group["lr"] = imitation.lr * _schedule(step, imitation)
         played = episodes[step * imitation.batch : (step + 1) * imitation.batch]
-        with _precision(imitation, device):
-            loss = action_loss(model, [s for e in played for s in e.segments])
-        loss.backward()
+        loss = 0.0
+        for part, share in _parts([s for e in played for s in e.segments], imitation.micro_batch):
+            with _precision(imitation, device):
+                of_part = share * action_loss(model, part)
+            of_part.backward()
+            loss += of_part.item()
         torch.nn.utils.clip_grad_norm_(trained, 1.0)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-        losses.append(loss.item())
+        losses.append(loss)
     return losses
+
+
+def _parts(
+    segments: list[Segment], micro_batch: int | None
+) -> Iterator[tuple[list[Segment], float]]:
+    """Yield the parts that go through the model together, each with its share of action tokens.
+
+    In parts, the sequences are sorted by their lengths, so that less is padding, and those without
+    an action token are left out.
+    """
+    if micro_batch is None:
+        yield segments, 1.0
+        return
+    acting = [segment for segment in segments if any(segment.loss_mask)]
+    ordered = sorted(acting, key=lambda segment: len(segment.token_ids))
+    total = sum(sum(segment.loss_mask) for segment in ordered)
+    for first in range(0, len(ordered), micro_batch):
+        part = ordered[first : first + micro_batch]
+        yield part, sum(sum(segment.loss_mask) for segment in part) / total
 
 
 def _schedule(step: int, imitation: Imitation) -> float:

@@ -23,6 +23,7 @@ class Imitation(NamedTuple):
         warmup: steps over which it rises.
         dtype: precision of the products, ``float32`` or ``bfloat16``; weights are float32.
         longest: tokens that an action may have.
+        micro_batch: sequences per forward pass, ``None`` = all of a step.
     """
 
     teacher: str
@@ -34,6 +35,7 @@ class Imitation(NamedTuple):
     warmup: int
     dtype: str
     longest: int
+    micro_batch: int | None = None
 
 
 def imitation_of(recipe: Recipe) -> Imitation:
@@ -62,4 +64,5 @@ def imitation_of(recipe: Recipe) -> Imitation:
         warmup=start.warmup,
         dtype=recipe.model.dtype,
         longest=recipe.limits.max_tokens_per_turn,
+        micro_batch=recipe.batch.micro_batch,
     )
