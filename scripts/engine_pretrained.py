@@ -27,9 +27,8 @@ Gemma 3 270M on held-out sums (`chain-sum` in the profile gemma, [real-model.md]
 with the same engines: all weights are trained, and each token of its vocabulary has a
 log-probability on both sides. The bound of the difference is 1e-3 in float32 and 0.05 in bfloat16.
 Three steps show the path and the agreement; in twenty steps success must rise. Rows of other
-commits can have another warm start. OpenRLHF's vLLM
-computes in bfloat16 alone. Intervals are 95 %, of the evaluation tasks. By the cases
-`TRAINER-gemma` and `TRAINER-gemma-bfloat16`."""
+commits can have another warm start. OpenRLHF's vLLM computes in bfloat16 alone. Intervals are 95 %,
+of the evaluation tasks. By the cases `TRAINER-gemma` and `TRAINER-gemma-bfloat16`."""
 
 
 def pretrained(results: Path) -> str:

@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-_NAME = "generation_config.json"
+GENERATION = "generation_config.json"
+"""The file that says how a model samples, and which tokens end what it writes."""
 
 
 def read_eos_ids(hf: Any, revision: str | None = None) -> list[int]:
@@ -28,7 +29,7 @@ def write_eos_ids(model: Path, eos_ids: list[int]) -> None:
 
     What serves the model reads it (vLLM, SGLang, transformers), and ends a turn at these tokens.
     """
-    path = model / _NAME
+    path = model / GENERATION
     settings = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     settings["eos_token_id"] = eos_ids
     path.write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
@@ -39,13 +40,13 @@ def _find_file(source: str, revision: str | None) -> Path | None:
     if not source:
         return None
     if Path(source).is_dir():
-        path = Path(source) / _NAME
+        path = Path(source) / GENERATION
         return path if path.is_file() else None
     from transformers.utils.hub import cached_file
 
     file = cached_file(
         source,
-        _NAME,
+        GENERATION,
         revision=revision or "main",
         _raise_exceptions_for_gated_repo=False,
         _raise_exceptions_for_missing_entries=False,

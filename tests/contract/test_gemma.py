@@ -10,7 +10,8 @@ import pytest
 import torch
 import transformers
 
-from gem_core.policies.models.files import GENERATION, ORIGIN, TOKENIZER
+from gem_core.policies.models.files import ORIGIN, TOKENIZER
+from gem_core.runs.generation_config import GENERATION
 from gem_core.runs.recipe.load import load_recipe
 from gem_core.training.tiny import model_path
 

@@ -8,8 +8,8 @@ import pytest
 from huggingface_hub import constants
 
 from gem_core.errors import RunError
-from gem_core.policies.models.files import GENERATION, copy_source_files
-from gem_core.runs.generation_config import write_eos_ids
+from gem_core.policies.models.files import copy_source_files
+from gem_core.runs.generation_config import GENERATION, write_eos_ids
 
 SHAPE = {"model_type": "qwen3", "vocab_size": 8, "hidden_size": 4, "num_hidden_layers": 1}
 OLD = {**SHAPE, "rope_theta": 1e6, "torch_dtype": "bfloat16"}

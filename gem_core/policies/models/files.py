@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from gem_core.errors import RunError
+from gem_core.runs.generation_config import GENERATION
 
 TOKENIZER = (
     "tokenizer.json",
@@ -26,8 +27,6 @@ TOKENIZER = (
     "chat_template.jinja",
 )
 """The files that a tokenizer may have."""
-GENERATION = "generation_config.json"
-"""The file that says how a model samples, and which tokens end what it writes."""
 ORIGIN = "origin.json"
 """The file of a model's folder that says what the model was made from."""
 SHAPE = ("model_type", "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers")
@@ -37,8 +36,8 @@ SHAPE = ("model_type", "vocab_size", "hidden_size", "intermediate_size", "num_hi
 def copy_source_files(origin: str, revision: str | None, model: Path) -> None:
     """Replace the configuration and the tokenizer in ``model`` by those of ``origin``.
 
-    The precision that ``model`` declares for its weights stays. `GENERATION`, which trainers fill
-    with what they sampled with, and `ORIGIN` are those of ``origin``, too.
+    The precision that ``model`` declares for its weights stays. `GENERATION`, which each
+    trainer writes anew, and `ORIGIN` are those of ``origin``, too.
 
     Args:
         origin: the model that training started from: a directory, or a Hugging Face id whose files
