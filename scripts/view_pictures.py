@@ -2,7 +2,8 @@
 """Take the pictures of docs/view.md: ``python scripts/view_pictures.py GRID RUN COMPARED...``.
 
 ``GRID`` is a directory of runs for the page of all runs, ``RUN`` a run with episodes, ``COMPARED``
-two or more runs that logged the same tasks. It needs what ``make test-view`` needs.
+two or more runs that logged the same tasks. ``--only episode --suffix=-gemma`` takes the one of
+docs/real-model.md (hotpot-qa-search, seed 0). It needs what ``make test-view`` needs.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ def main() -> int:
     parser.add_argument("compared", type=Path, nargs="+")
     parser.add_argument("--episode", type=int, default=1)
     parser.add_argument("--only", metavar="NAME", help="take only this picture")
+    parser.add_argument("--suffix", default="", help="of the pictures' names")
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "pictures")
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
@@ -48,7 +50,7 @@ def main() -> int:
         ("compare", arguments.compared, task, 1200, ""),
     ]
     sizes = [
-        take(arguments.out / f"view-{name}.png", *shot)
+        take(arguments.out / f"view-{name}{arguments.suffix}.png", *shot)
         for name, *shot in shots
         if arguments.only in (None, name)
     ]

@@ -1,14 +1,16 @@
 """The text of each token of an episode, from the ``tokenizer.json`` of the run's model.
 
-Byte-level vocabularies (GPT-2, Llama 3, Qwen, the tiny model) need no package; of any other, the
-viewer shows the numbers of the tokens.
+Two kinds of vocabularies need no package: byte-level ones (GPT-2, Llama 3, Qwen, the tiny model),
+and those that write a space as another character and a lone byte as ``<0x0A>`` (Gemma). Of any
+other, the viewer shows the numbers of the tokens.
 """
 
 from __future__ import annotations
 
 import codecs
 import os
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from gem_core.runs.directory.run_dir import RunDir
 TOKENIZER_BYTES = 64 << 20
 """Bytes of a ``tokenizer.json``, at most."""
 _TOKENIZER = "tokenizer.json"
+_BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 _DEPTH = 3  # folders below checkpoints
 
 
@@ -55,7 +58,7 @@ class _Tokenizer(msgspec.Struct):
 
 
 def read_pieces(file: Path) -> Pieces | None:
-    """Return the vocabulary of a ``tokenizer.json``; ``None`` if it is not a byte-level one.
+    """Return the vocabulary of a ``tokenizer.json``; ``None`` if it is of no known kind.
 
     Raises:
         RunError: the file cannot be read, or is no ``tokenizer.json``.
@@ -66,15 +69,12 @@ def read_pieces(file: Path) -> Pieces | None:
         data = msgspec.json.decode(text, type=_Tokenizer)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise RunError(f"{file} is no tokenizer.json: {error}.") from None
-    if not isinstance(data.model.vocab, dict) or not _is_byte_level(data.decoder):
+    to_bytes = _find_decoder(data.decoder)
+    if not isinstance(data.model.vocab, dict) or to_bytes is None:
         return None
     vocabulary = convert(data.model.vocab, dict[str, int], str(file))
-    alphabet = byte_alphabet()
-    by_id = {}
-    for word, number in vocabulary.items():
-        by_id[number] = bytes(alphabet[c] for c in word if c in alphabet)
-    for token in data.added_tokens:
-        by_id[token.id] = token.content.encode()
+    by_id = {number: to_bytes(word) for word, number in vocabulary.items()}
+    by_id |= {token.id: token.content.encode() for token in data.added_tokens}
     return Pieces(by_id)
 
 
@@ -113,10 +113,27 @@ def byte_alphabet() -> dict[str, int]:
     return alphabet
 
 
-def _is_byte_level(decoder: Any) -> bool:
+def _find_decoder(decoder: Any) -> Callable[[str], bytes] | None:
+    """Return what makes bytes of a word of the vocabulary; ``None`` for an unknown decoder."""
     if not isinstance(decoder, dict):
-        return False
+        return None
     parts = decoder.get("decoders", [decoder])
-    if not isinstance(parts, list):
-        return False
-    return any(isinstance(part, dict) and part.get("type") == "ByteLevel" for part in parts)
+    if not isinstance(parts, list) or not all(isinstance(part, dict) for part in parts):
+        return None
+    if any(part.get("type") == "ByteLevel" for part in parts):
+        alphabet = byte_alphabet()
+        return lambda word: bytes(alphabet[c] for c in word if c in alphabet)
+    match parts:
+        case [
+            {"type": "Replace", "pattern": {"String": str(space)}, "content": str(content)},
+            {"type": "ByteFallback"},
+            {"type": "Fuse"},
+        ] if len(space) == len(content) == 1:
+            return lambda word: _decode_fallback(word.replace(space, content))
+    return None
+
+
+def _decode_fallback(word: str) -> bytes:
+    """Return the bytes of a word, which may be the name of one byte."""
+    byte = _BYTE.fullmatch(word)
+    return bytes.fromhex(byte[1]) if byte else word.encode(errors="replace")

@@ -84,3 +84,24 @@ def test_every_byte_has_a_character_and_other_vocabularies_are_not_guessed(tmp_p
     }
     path.write_text(json.dumps(data))
     assert read_pieces(path).texts([0, 1, 5]) == [" a", "<|end|>", "\ufffd"]
+
+
+def test_a_vocabulary_with_names_of_bytes_is_read_too(tmp_path):
+    decoders = [
+        {"type": "Replace", "pattern": {"String": "▁"}, "content": " "},
+        {"type": "ByteFallback"},
+        {"type": "Fuse"},
+    ]
+    data = {
+        "model": {"vocab": {"▁a▁": 0, "<0xC3>": 1, "<0xBC>": 2, "<0xbg>": 3}},
+        "decoder": {"type": "Sequence", "decoders": decoders},
+        "added_tokens": [{"id": 4, "content": "<▁>"}],
+    }
+    path = tmp_path / "tokenizer.json"
+    path.write_text(json.dumps(data))
+    texts = [" a ", "", "ü", "", "\ufffd<0xbg>", "<▁>"]
+    assert read_pieces(path).texts([0, 1, 2, 1, 3, 4]) == texts
+    for change in ({"content": "  "}, {"pattern": {"Regex": "a"}}, {"type": "Strip"}):
+        data["decoder"]["decoders"] = [{**decoders[0], **change}, *decoders[1:]]
+        path.write_text(json.dumps(data))
+        assert read_pieces(path) is None
