@@ -8,6 +8,7 @@ import numpy as np
 from kept_runs import Kept, outcome_table
 from msgspec.structs import replace
 
+from gem_core.advantages import estimator_needs
 from gem_core.errors import GemError
 from gem_core.evaluation.criterion import compare
 from gem_core.evaluation.outcomes import read_outcomes
@@ -25,7 +26,8 @@ COLUMNS = (
 TEXT = """\
 ## Estimators
 
-One recipe with several estimators; GRPO has groups of 8 episodes of a task in the same batch.
+One recipe with several estimators; GRPO has groups of 8 episodes of a task in the same batch, and
+no discount, which it ignores.
 Differences are paired by task and seed, with 95 % intervals, which are not corrected for their
 number. Before the training the runs of a seed are the same.
 """
@@ -63,8 +65,12 @@ def _family(title: str, family: dict[str, Sequence[Kept]]) -> list[str]:
         name: sorted((one for one in kept if _seed(one) in seeds), key=_seed)
         for name, kept in family.items()
     }
-    recipes = [_without_estimator(one.run.recipe) for kept in runs.values() for one in kept]
-    if any(recipe != recipes[0] for recipe in recipes):
+    reference = replace(family[REFERENCE][0].run.recipe, seed=0)
+    if any(
+        _of_reference(one.run.recipe, reference) != reference
+        for kept in runs.values()
+        for one in kept
+    ):
         raise GemError(f"{title}: the runs differ in more than the estimator and the group.")
     rows = [_row(name, runs[name], runs[REFERENCE]) for name in sorted(runs, key=_reference_first)]
     named = ", ".join(map(str, seeds))
@@ -94,6 +100,10 @@ def _reference_first(name: str) -> tuple[bool, str]:
     return name != REFERENCE, name
 
 
-def _without_estimator(recipe: Recipe) -> Recipe:
-    algorithm = replace(recipe.algorithm, estimator=REFERENCE)
-    return replace(recipe, seed=0, algorithm=algorithm, batch=replace(recipe.batch, group_size=1))
+def _of_reference(recipe: Recipe, reference: Recipe) -> Recipe:
+    """Return the recipe with the reference's estimator, and what its own one decides or ignores."""
+    ignored = estimator_needs(recipe.algorithm.estimator).ignores
+    keys = {key: getattr(reference.algorithm, key) for key in ("estimator", *ignored)}
+    algorithm = replace(recipe.algorithm, **keys)
+    batch = replace(recipe.batch, group_size=reference.batch.group_size)
+    return replace(recipe, seed=0, algorithm=algorithm, batch=batch)

@@ -79,8 +79,20 @@ def test_estimators_of_one_recipe_are_compared_seed_by_seed(page, tmp_path):
     assert page.algorithms_section([rebn]) == []
 
 
-def test_estimators_with_other_differences_are_not_compared(page, tmp_path):
-    rebn, other = families(page, tmp_path, ('"steps": 60', '"steps": 61'))
+def test_a_discount_that_an_estimator_ignores_is_no_difference(page):
+    names = ("hotpot-qa-search-trl-seed0", "hotpot-qa-search-trl-grpo-seed0")
+    rebn, grpo = ([page.Kept(page.RunDir(page.RESULTS / n), page.RESULTS / n)] for n in names)
+    assert rebn[0].run.recipe.algorithm.gamma != grpo[0].run.recipe.algorithm.gamma
+    text = "\n".join(page.algorithms_section([rebn, grpo]))
+    assert "### hotpot-qa-search in trl, seeds 0" in text
+    assert "| grpo |" in text
+
+
+@pytest.mark.parametrize(
+    "change", [('"steps": 60', '"steps": 61'), ('"gamma": 1.0', '"gamma": 0.5')]
+)
+def test_estimators_with_other_differences_are_not_compared(page, tmp_path, change):
+    rebn, other = families(page, tmp_path, change)
     with pytest.raises(GemError, match="differ in more than the estimator"):
         page.algorithms_section([rebn, other])
 
