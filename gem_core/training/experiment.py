@@ -17,7 +17,7 @@ from gem_core.errors import RecipeError
 from gem_core.evaluation.outcomes import TaskOutcome, add_outcome
 from gem_core.policies.gpu import wait_for_memory
 from gem_core.policies.models.files import origin_of
-from gem_core.policies.models.weights import require_complete, require_export
+from gem_core.policies.models.weights import require_complete
 from gem_core.results.failures import count_failures
 from gem_core.results.log_lines import evaluation_in_words, training_in_words
 from gem_core.runs import trainers
@@ -101,8 +101,9 @@ def training(
 
     Inside the block the run is locked, its data are recorded, its seconds are measured, its
     trackers receive what it records, and SIGTERM saves and ends it: the script ends with
-    `EXIT_CODE` then. In the processes that torchrun starts it only yields the directory; the
-    process that started them has done the rest.
+    `EXIT_CODE` then. After the block the model, if there is one, is completed (`complete_model`).
+    In the processes that torchrun starts it only yields the directory; the process that started
+    them does the rest.
 
     Args:
         path: the run directory.
@@ -116,7 +117,8 @@ def training(
         MissingDependencyError: a tracker of the recipe cannot run here.
         RecipeError: the trainer refuses the recipe, there is no GPU for it, or the model cannot be
             read or lacks weights.
-        RunError: the directory cannot be used, or the model in it lacks weights.
+        RunError: the directory cannot be used, or the model in it lacks weights or has another
+            shape than the one that training started from.
         SystemExit: training was stopped.
     """
     if _TORCHRUN in os.environ:
@@ -142,7 +144,7 @@ def training(
             ):
                 yield run
             if run.model.exists():
-                require_export(trainer, run.model)
+                complete_model(recipe, trainer, model_path(recipe), run.model)
     except RunStopped as stopped:
         print(stopped, file=sys.stderr)
         raise SystemExit(EXIT_CODE) from None

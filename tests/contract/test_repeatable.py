@@ -55,6 +55,13 @@ if any("gem_core.execution.workers.child" in argument for argument in sys.orig_a
 """Writes down every worker process, in each process of the run that starts any."""
 
 
+def model_settings(directory):
+    """The configuration, tokenizer and ends of turns of the trained model."""
+    found = {path.name: path.read_text() for path in directory.model.glob("*.json")}
+    assert {"config.json", "generation_config.json", "tokenizer.json"} <= found.keys()
+    return found
+
+
 def is_alive(pid):
     try:
         status = Path("/proc", pid, "stat").read_text()
@@ -93,6 +100,7 @@ def test_a_run_repeats_to_the_digit_and_plays_what_every_trainer_plays(
     assert numbers(first.metrics()) == numbers(second.metrics())
     assert numbers(first.evals()) == numbers(second.evals())
     assert weights(first) == weights(second)
+    assert model_settings(first) == model_settings(second)
     for key, check in IN_RUN.items():
         assert get_key(first.recipe, key) != get_key(TINY, key), f"{key} is not changed"
         check(first)
