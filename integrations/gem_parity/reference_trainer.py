@@ -6,6 +6,7 @@ shuffle in their own ways. Everything else is computed here, from the recipe.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -103,12 +104,18 @@ class ReferenceTrainer:
             return None
         return self._logprobs(self.initial, batch)[0]
 
-    def _logprobs(self, model: Any, batch: ReferenceBatch) -> tuple[Tensor, Tensor]:
-        """Return log-probability and entropy of each token, [rows, tokens]; 0 for the first."""
-        ids = batch.token_ids
+    def _logprobs(
+        self, model: Any, batch: ReferenceBatch, rows: Sequence[int] | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Return log-probability and entropy of each token, [rows, tokens]; 0 for the first.
+
+        ``rows`` are those of the batch; None is all.
+        """
+        rows = range(len(batch.token_ids)) if rows is None else rows
+        ids = batch.token_ids[list(rows)]
         logits = model(input_ids=ids).logits[:, :-1] / self.recipe.sampling.temperature
         drawn = self.recipe.sampling.support == "drawn"
-        cut = cut_off(batch.supports if drawn else [None] * len(ids), logits.shape)
+        cut = cut_off([batch.supports[row] if drawn else None for row in rows], logits.shape)
         logs = torch.log_softmax(logits.to(self.dtype) + cut.to(self.dtype), dim=-1)
         chosen = logs.gather(2, ids[:, 1:, None])[..., 0]
         entropy = -(logs.exp() * logs.masked_fill(cut < 0, 0.0)).sum(-1)
@@ -143,14 +150,25 @@ class ReferenceTrainer:
     ) -> None:
         """Make one optimizer step of the policy."""
         algorithm = self.recipe.algorithm
-        logprobs, entropy = self._logprobs(self.model, batch)
         weights = self._weights(batch, units)
-        in_loss = initial if algorithm.kl_in == "loss" else None
+        # Rows without a trained token are left out, as they add nothing; all, if none has one.
+        rows = (weights[1] > 0).any(1).nonzero()[:, 0].tolist() or list(range(len(weights[1])))
+        aggregated, per_token = (part[rows] for part in weights)
+        old, advantages = old[rows], advantages[rows]
+        in_loss = initial[rows] if initial is not None and algorithm.kl_in == "loss" else None
+        logprobs, entropy = self._logprobs(self.model, batch, rows)
         loss = policy_loss(
-            algorithm, self.traits, logprobs, old, in_loss, entropy, advantages, weights
+            algorithm,
+            self.traits,
+            logprobs,
+            old,
+            in_loss,
+            entropy,
+            advantages,
+            (aggregated, per_token),
         )
         loss.backward()
-        self._count_clipped(torch.exp(logprobs.detach() - old), advantages * (weights[0] > 0))
+        self._count_clipped(torch.exp(logprobs.detach() - old), advantages * (aggregated > 0))
         rate = self.optimizer.rate()
         norm = min(self.optimizer.step(), algorithm.max_grad_norm)
         size = sum(weight.numel() for weight in self.optimizer.weights.values())
