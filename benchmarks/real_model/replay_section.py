@@ -22,8 +22,9 @@ TEXT = """\
 ## A recorded run, beside the reference
 
 By `benchmarks/real_model/replay.py` at commit `{commit}`: the run `rebn` of
-[benchmarks/parity](../parity/README.md), {steps} training steps with Gemma 3 270M, its vocabulary
-cut to {tokens} tokens, through the loss, gradients, clipping, optimizer and export of each trainer.
+[benchmarks/parity](../parity/README.md), {steps} training steps of six updates each with Gemma 3
+270M, its vocabulary cut to {tokens} tokens, through the loss, gradients, clipping, optimizer and
+export of each trainer.
 The reference is in plain PyTorch, in float64. The bound is 1e-4 after every step.
 """
 
