@@ -33,9 +33,11 @@ VLLM: dict[str, Any] = {
     BUCKET: 16,  # of shared memory
 }
 """What vLLM needs on a CPU."""
-GEMMA = {**VLLM, BUCKET: 512}
+GEMMA = {**VLLM, BUCKET: 512, f"{ROLLOUT}.max_num_batched_tokens": 8192}
 """The pretrained model in one bucket: verl sends its tied weight by both names, and vLLM 0.29 takes
-``lm_head.weight`` only with the embeddings. Otherwise it fails, and verl waits for it for ever."""
+``lm_head.weight`` only with the embeddings. Otherwise it fails, and verl waits for it for ever.
+Tokens for 64 prompts at once: with a request's seed, a prompt in two parts ends vLLM's engine on a
+CPU ("CPU Generator does not use offset")."""
 CASES: dict[str, tuple[str, ...]] = {
     "verl-vllm": ("hardware.engine=vllm",),
     "verl-lora": ("hardware.engine=vllm", "model.lora.rank=8", "algorithm.lr=0.004"),
