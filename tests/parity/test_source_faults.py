@@ -60,5 +60,6 @@ def test_a_detector_of_which_no_test_runs_is_an_error_and_not_red(changes, tmp_p
         "    parser.addoption('--trainer')\n"
     )
     monkeypatch.setitem(changes.DETECTORS, "nothing", ("test_nothing.py",))
+    monkeypatch.setattr(changes, "trainer_python", lambda name: sys.executable)
     with pytest.raises(SystemExit, match="none, nothing: no test ran"):
         changes.run_detector(tmp_path, "none", "nothing")
