@@ -153,22 +153,15 @@ class ReferenceTrainer:
         weights = self._weights(batch, units)
         # Rows without a trained token are left out, as they add nothing; all, if none has one.
         rows = (weights[1] > 0).any(1).nonzero()[:, 0].tolist() or list(range(len(weights[1])))
-        aggregated, per_token = (part[rows] for part in weights)
+        weights = weights[0][rows], weights[1][rows]
         old, advantages = old[rows], advantages[rows]
         in_loss = initial[rows] if initial is not None and algorithm.kl_in == "loss" else None
         logprobs, entropy = self._logprobs(self.model, batch, rows)
         loss = policy_loss(
-            algorithm,
-            self.traits,
-            logprobs,
-            old,
-            in_loss,
-            entropy,
-            advantages,
-            (aggregated, per_token),
+            algorithm, self.traits, logprobs, old, in_loss, entropy, advantages, weights
         )
         loss.backward()
-        self._count_clipped(torch.exp(logprobs.detach() - old), advantages * (aggregated > 0))
+        self._count_clipped(torch.exp(logprobs.detach() - old), advantages * (weights[0] > 0))
         rate = self.optimizer.rate()
         norm = min(self.optimizer.step(), algorithm.max_grad_norm)
         size = sum(weight.numel() for weight in self.optimizer.weights.values())
