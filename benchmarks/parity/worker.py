@@ -1,6 +1,6 @@
 """Replay the frozen episodes in one trainer, in that trainer's environment.
 
-``python benchmarks/parity/worker.py TRAINER MODEL_DIR OUT.json [--steps N] [--only NAME]``
+``python benchmarks/parity/worker.py TRAINER MODEL_DIR OUT.json`` (``--help`` for its options)
 """
 
 from __future__ import annotations
@@ -8,15 +8,15 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from transformers import AutoModelForCausalLM
-
 from gem_core.advantages import list_estimators
 from gem_core.episodes.data import Episode
 from gem_core.errors import RecipeError
+from gem_core.policies.models.weights import load_model
 from gem_core.runs.directory.run_dir import describe_machine
 from gem_core.runs.recipe.load import load_recipe
 from gem_core.runs.recipe.recipe import Recipe
@@ -40,6 +40,7 @@ def main() -> None:
     parser.add_argument("out")
     parser.add_argument("--steps", type=int, help="steps of every recorded run")
     parser.add_argument("--only", help="one recorded run, and no gradients")
+    parser.add_argument("--set", action="append", default=[], help="KEY=VALUE of every run")
     arguments = parser.parse_args()
     trainer = arguments.trainer
     refused = refusals(trainer)
@@ -49,7 +50,7 @@ def main() -> None:
         "version": check(get_trainer(trainer)).version,
         "environment": {key: machine[key] for key in ("versions", "python", "processor")},
         "cases": {} if arguments.only else gradients(trainer, arguments.model_dir, refused),
-        "runs": runs(trainer, arguments.model_dir, refused, arguments.only, arguments.steps),
+        "runs": runs(trainer, arguments, refused),
     }
     Path(arguments.out).write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
 
@@ -78,7 +79,7 @@ def gradients(trainer: str, model_dir: str, refused: Mapping[str, str]) -> dict[
         expected_refusal = next((refused[k] for k in _keys(overrides) if k in refused), None)
         answer = translated(trainer, recipe, expected_refusal)
         if answer is None:
-            model = AutoModelForCausalLM.from_pretrained(model_dir).float()
+            model = load_model(model_dir)
             expected = reference(recipe, expected_rows(recipe, episodes()), model)
             answer = measure(replay(recipe, episodes(), model_dir), expected).to_dict()
         results[case] = answer
@@ -110,23 +111,18 @@ def _keys(overrides: list[str]) -> list[str]:
 # -- whole runs -----------------------------------------------------------------------------------
 
 
-def runs(
-    trainer: str,
-    model_dir: str,
-    refused: Mapping[str, str],
-    only: str | None = None,
-    steps: int | None = None,
-) -> dict[str, Any]:
+def runs(trainer: str, arguments: argparse.Namespace, refused: Mapping[str, str]) -> dict[str, Any]:
     """Measure the weights after every step of every recorded run."""
     adapter = load_replay(trainer)
     results: dict[str, Any] = {}
     for name, case in RUNS.items():
-        if only not in (None, name):
+        if arguments.only not in (None, name):
             continue
-        recipe = case.recipe(list(refused), steps)
+        case = replace(case, about=(*case.about, *arguments.set))
+        recipe = case.recipe(list(refused), arguments.steps)
         answer = translated(trainer, recipe, case.refusal(refused))
         if answer is None:
-            result = teacher_forced(recipe, model_dir, adapter.replay_run, adapter.TRAITS)
+            result = teacher_forced(recipe, arguments.model_dir, adapter.replay_run, adapter.TRAITS)
             answer = result.to_dict() | {"left out": case.left_out(refused)}
         results[name] = answer
     return results

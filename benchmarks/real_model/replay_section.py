@@ -16,6 +16,7 @@ COLUMNS = (
     "weights, largest relative L2 difference of a step",
     "largest difference of a weight at the end",
     "the weights moved by",
+    "difference of that",
     "equal",
 )
 TEXT = """\
@@ -24,8 +25,11 @@ TEXT = """\
 By `benchmarks/real_model/replay.py` at commit `{commit}`: the run `rebn` of
 [benchmarks/parity](../parity/README.md), {steps} training steps of six updates each with Gemma 3
 270M, its vocabulary cut to {tokens} tokens, through the loss, gradients, clipping, optimizer and
-export of each trainer.
-The reference is in plain PyTorch, in float64. The bound is 1e-4 after every step.
+export of each trainer, with {settings}.
+The reference is in plain PyTorch, in float64. The bounds: weights 1e-4 after every step, and 5% of
+what they moved; advantages 1e-4, log-probabilities before each step 1e-3, norm of each gradient
+0.1%. (Trainers divide the loss and decay norms in their own ways, which the reference follows, so
+that they move by different distances.)
 """
 
 
@@ -44,10 +48,12 @@ def replay_section() -> list[str]:
                 f"{max(result['policy']['relative']):.1e}",
                 f"{last['largest']:.1e} in `{last['name']}`",
                 f"{result['moved']:.1e}",
+                f"{max(result['policy']['relative']) / result['moved']:.2%}",
                 "no: " + "; ".join(result["faults"]) if result["faults"] else "yes",
             )
         )
     tokens = data["model"]["vocabulary"]["tokens"]
     commit = provenance.short(data["commit"])
-    text = TEXT.format(commit=commit, steps=data["steps"], tokens=tokens)
+    settings = ", ".join(f"`{setting}`" for setting in data["settings"])
+    text = TEXT.format(commit=commit, steps=data["steps"], tokens=tokens, settings=settings)
     return [text, markdown_table(COLUMNS, rows)]

@@ -6,7 +6,6 @@ does what concerns the Hub.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import mmap
 import threading
@@ -18,6 +17,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from gem_core.env.files import file_revision
 from gem_core.envs import _hub
 from gem_core.envs._hub import DataUnavailableError
 from gem_core.errors import DataError, MissingDependencyError, unknown
@@ -231,15 +231,6 @@ def _read_parquet(path: Path) -> DataTable:
         return item
 
     return DataTable(row, table.num_rows, file_revision(path))
-
-
-def file_revision(path: str | Path) -> str:
-    """Return what identifies the content of a file as the data of an environment."""
-    digest = hashlib.sha256()
-    with Path(path).open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return f"sha256-{digest.hexdigest()[:16]}"
 
 
 def _read_hub(source: Source) -> DataTable:

@@ -19,7 +19,7 @@ from gem_core.policies.engine.memory import sequences_that_fit
 from gem_core.policies.engine.policy import HFPolicy
 from gem_core.policies.gpu import release_memory
 from gem_core.policies.models.source import reading_model
-from gem_core.policies.models.weights import require_no_code
+from gem_core.policies.models.weights import load_model, require_no_code
 from gem_core.runs.directory.run_dir import RUN_VARIABLE
 from gem_core.runs.environments.pools import close_run_pools
 from gem_core.runs.recipe.recipe import Recipe
@@ -87,15 +87,15 @@ def load_policy(
         TrustError: it brings code, and the user gave no ``--trust``.
     """
     # A trained model has a directory of its own; the revision belongs to the recipe's model.
-    revision = recipe.model.revision if str(model_dir) == recipe.model.path else None
-    source = {"pretrained_model_name_or_path": str(model_dir), "revision": revision or "main"}
-    with reading_model(str(model_dir)):
+    source = str(model_dir)
+    revision = recipe.model.revision if source == recipe.model.path else None
+    with reading_model(source):
         require_no_code(model_dir, revision)
-        tokenizer = transformers.AutoTokenizer.from_pretrained(**source)
-        model = transformers.AutoModelForCausalLM.from_pretrained(**source)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(source, revision=revision or "main")
+        model = load_model(source, recipe.model.dtype, revision)
     factory = MachineFactory(recipe, tokenizer, envs=envs)
     gpu = recipe.hardware.device == "gpu" and torch.cuda.is_available()
-    model = model.to(getattr(torch, recipe.model.dtype)).to("cuda" if gpu else "cpu")
+    model = model.to("cuda" if gpu else "cpu")
     max_batch = _gpu_batch(recipe, model) if gpu else CPU_BATCH
     policy = HFPolicy(
         model,

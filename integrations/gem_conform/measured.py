@@ -40,11 +40,11 @@ COUNTED = (
 def check_gradient(candidate: Candidate) -> str:
     """On frozen episodes rows, advantages, loss and first gradient are the reference's."""
     replay = replay_of(candidate).replay
+    from gem_core.policies.models.weights import load_model
     from gem_parity.frozen import frozen_episodes
     from gem_parity.measure import measure
     from gem_parity.reference import reference
     from gem_parity.replay import expected_rows
-    from gem_parity.small_model import load_model
 
     model_dir = small_model(candidate.folder)
     passed: list[str] = []

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from gem_core.errors import DataError, GemError
+from gem_core.policies.models.weights import load_model
 
 TOLERANCE = 1e-4
 """Largest difference of a log-probability, in nats, between a model and its copy."""
@@ -173,9 +174,8 @@ def _compare(
 
 def _logits(folder: Path, encoded: Iterable[list[int]]) -> Iterable[Any]:
     import torch
-    from transformers import AutoModelForCausalLM
 
-    model = AutoModelForCausalLM.from_pretrained(folder).float().eval()
+    model = load_model(folder).eval()
     with torch.no_grad():
         for ids in encoded:
             yield model(torch.tensor([ids])).logits[0]

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import torch
 from msgspec.structs import asdict
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoTokenizer
 
 from gem_core.episodes.data import Episode
 from gem_core.episodes.rollout import play_batch
 from gem_core.policies.engine.policy import HFPolicy
+from gem_core.policies.models.weights import load_model
 from gem_core.runs.recipe.recipe import Recipe
 from gem_core.runs.tasks import MachineFactory, step_tasks
 from gem_core.training.tiny import model_path
@@ -39,7 +40,7 @@ def reference_run(recipe: Recipe, traits: Traits = STANDARD) -> dict[int, dict[i
         raise ValueError(f"{recipe.algorithm.minibatches} minibatches: their order is a trainer's.")
     folder = model_path(recipe)
     reference = ReferenceTrainer(recipe, folder, traits, {})
-    model = AutoModelForCausalLM.from_pretrained(folder).float()
+    model = load_model(folder)
     factory = MachineFactory(recipe, AutoTokenizer.from_pretrained(folder))
     policy = HFPolicy(model, factory.stop_ids, **asdict(recipe.sampling))
     whole: list[list[Unit]] = [[(number, None) for number in range(recipe.batch.episodes)]]

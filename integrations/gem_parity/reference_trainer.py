@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from transformers import AutoModel, AutoModelForCausalLM
 
+from gem_core.policies.models.weights import load_model
 from gem_core.runs.recipe.recipe import Recipe
 from gem_parity import reference_advantages
 from gem_parity.diagnosis import Update
@@ -59,8 +59,8 @@ class ReferenceTrainer:
         self.recipe = recipe
         self.traits = traits
         self.dtype = dtype
-        self.model: Any = AutoModelForCausalLM.from_pretrained(model_dir).to(dtype).eval()
-        self.initial: Any = AutoModelForCausalLM.from_pretrained(model_dir).to(dtype).eval()
+        self.model: Any = load_model(model_dir).to(dtype).eval()
+        self.initial: Any = load_model(model_dir).to(dtype).eval()
         self.adapters: dict[str, Tensor] = {}
         if recipe.model.lora.rank:
             self.adapters = add_adapters(recipe, self.model, trained or {}, dtype)
@@ -69,7 +69,7 @@ class ReferenceTrainer:
         self.optimizer = ReferenceAdamW(recipe, traits, weights, lr, traits.decayed)
         self.critic: ReferenceCritic | None = None
         if recipe.algorithm.estimator == "gae":
-            body: Any = AutoModel.from_pretrained(model_dir).to(dtype).eval()
+            body: Any = load_model(model_dir).base_model.to(dtype).eval()
             self.critic = ReferenceCritic(recipe, traits, body, critic)
         self.clipped = [0, 0]
         self.steps: list[Update] = []

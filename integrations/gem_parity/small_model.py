@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM, Qwen3Config, Qwen3ForCausalLM
+from transformers import Qwen3Config, Qwen3ForCausalLM
 
 
 def write_model(folder: str | Path, *, tied: bool = True, vocab: int = 258) -> str:
@@ -38,8 +37,3 @@ def write_model(folder: str | Path, *, tied: bool = True, vocab: int = 258) -> s
         model = Qwen3ForCausalLM(config)
     model.save_pretrained(folder)
     return str(folder)
-
-
-def load_model(folder: str | Path) -> Any:
-    """Return a model in float32."""
-    return AutoModelForCausalLM.from_pretrained(folder).float()

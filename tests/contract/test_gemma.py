@@ -43,7 +43,7 @@ def gemma(tmp_path_factory):
         eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.pad_token_id,
     )
-    transformers.Gemma3ForCausalLM(config).save_pretrained(folder)
+    transformers.Gemma3ForCausalLM(config).to(torch.bfloat16).save_pretrained(folder)  # as Gemma is
     for name in TOKENIZER:
         if (tiny / name).exists():
             shutil.copyfile(tiny / name, folder / name)
@@ -70,3 +70,11 @@ def test_gemma_gets_a_warm_start_and_a_step(gemma, train):
     # What serves it stops where its turns ended, and samples as the first model's settings say.
     wanted = {"eos_token_id": [1, 2], "do_sample": True}
     assert json.loads((run.model / GENERATION).read_text()) == wanted
+
+
+@pytest.mark.slow("openrlhf", "verl")
+def test_engine_and_update_load_the_file_in_the_same_precision(gemma, train):
+    """The file is in bfloat16, the recipe's precision float32: neither rounds on the way."""
+    code, output, run = train("as-it-is", f"model.path={gemma}", "train.steps=1", ESTIMATOR)
+    assert code == 0, output[-4000:]
+    assert run.metrics()[0]["rollout/logprob_difference"] < 1e-5

@@ -15,7 +15,7 @@ WORDS = (
     *("\u2581" + word for word in ("the", "number", "sum", "of", "is", "what", "guess", "high")),
     *("boxed", "user", "model", "\u2581\u2581"),
 )
-LAYERS, HIDDEN, HEADS, KV_HEADS, HEAD, INNER = 7, 64, 4, 1, 16, 64
+LAYERS, HIDDEN, HEADS, KV_HEADS, HEAD, INNER = 7, 96, 4, 1, 16, 64
 TEXT, UNKNOWN, CONTROL, USER_DEFINED, BYTE = 1, 2, 3, 4, 6
 
 

@@ -14,7 +14,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from gem_core.cli import main
 from gem_core.errors import DataError, GemError
 from gem_core.policies.models.files import copy_source_files, origin_of
-from gem_core.policies.models.weights import require_weights
+from gem_core.policies.models.weights import load_model, require_weights
 from gem_models import catalogue, gguf
 from gem_models.convert import convert
 from gem_models.folders import get_model, trimmed_model
@@ -81,6 +81,19 @@ def test_weights_are_those_of_the_file(whole, model):
     assert config.layer_types == ["sliding_attention"] * 5 + ["full_attention", "sliding_attention"]
     assert config.sliding_window == 8 and config.tie_word_embeddings
     assert getattr(config, "quantization_config", None) is None
+
+
+def test_what_is_made_of_the_settings_has_the_precision_that_is_asked_for(model):
+    """`from_pretrained(...).float()` would leave the scale of embeddings rounded to bfloat16."""
+    assert json.loads((model / "config.json").read_text())["dtype"] == "bfloat16"
+    loaded = load_model(model)
+    scale = loaded.config.hidden_size**0.5
+    assert abs(scale - float(torch.tensor(scale, dtype=torch.bfloat16))) > 1e-3
+    embeddings = loaded.get_input_embeddings()
+    ids = torch.tensor([[5, 300]])
+    torch.testing.assert_close(embeddings(ids), embeddings.weight[ids] * scale)
+    assert {weight.dtype for weight in loaded.state_dict().values()} == {torch.float32}
+    assert load_model(model, "bfloat16").dtype == torch.bfloat16
 
 
 def test_texts_are_encoded_by_the_best_pieces_and_come_back(model):

@@ -29,10 +29,8 @@ class Hangman(Game):
     Args:
         word_length: length of the word; ``None`` draws length and turns at each reset.
         max_turns: number of guesses, including right ones.
-        words: the word list from which the word is drawn: ``"basic"`` (157 words of 3 letters, 600
-            of 5, 675 of 7), ``"basic850"`` (65, 152, 119; 850 in all, as in GEM), ``"english"``
-            (478, 3,454, 6,716) or ``"syllables"`` (405 words of 3 letters and 2,025 of 4, made by a
-            rule); see `gem_core.envs.data.words`. Or the words themselves.
+        words: the list from which the word is drawn: ``"basic"``, ``"basic850"`` (850 words, as in
+            GEM), ``"english"`` or ``"syllables"``, see `gem_core.envs.data.words`; or the words.
         **options: see `gem_core.envs.games.game.Game`.
     """
 

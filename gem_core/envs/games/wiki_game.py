@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gem_core.envs._data_source import file_revision
+from gem_core.env.files import file_revision
 from gem_core.envs.games.game import Game
 from gem_core.envs.games.wiki_pages import MediaWiki, Page, file_wiki
 

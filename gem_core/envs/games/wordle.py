@@ -25,10 +25,8 @@ class Wordle(Game):
     Args:
         word_length: length of the word; ``None`` draws 3, 4 or 5 at each reset.
         max_turns: number of guesses; ``None``: 5 per letter.
-        words: the word list from which the word is drawn: ``"basic"`` (157 words of 3 letters, 600
-            of 5, 675 of 7), ``"basic850"`` (65, 152, 119; 850 in all, as in GEM), ``"english"``
-            (478, 3,454, 6,716) or ``"syllables"`` (405 words of 3 letters and 2,025 of 4, made by a
-            rule); see `gem_core.envs.data.words`. Or the words themselves.
+        words: the list from which the word is drawn: ``"basic"``, ``"basic850"`` (850 words, as in
+            GEM), ``"english"`` or ``"syllables"``, see `gem_core.envs.data.words`; or the words.
         **options: see `gem_core.envs.games.game.Game`.
     """
 

@@ -1,4 +1,4 @@
-"""Whether the files of a model hold all of its weights, and no code.
+"""Reads the weights of a model; whether its files hold all of them, and no code.
 
 A model's ``source`` is a directory, or a Hugging Face id, which has a ``revision``.
 """
@@ -25,6 +25,21 @@ _SETTINGS = (
 )
 _CODE = ("custom_generate/generate.py", "adapter_config.json")
 """Files whose presence makes transformers load code, or another model with code of its own."""
+
+
+def load_model(source: str | Path, dtype: str = "float32", revision: str | None = None) -> Any:
+    """Return a causal language model with all of its numbers in ``dtype``.
+
+    ``from_pretrained(source).float()`` differs: transformers 5 builds the model in the file's
+    precision first, which rounds what is made of its settings (25.298 of Gemma 3 to 25.25).
+    """
+    import torch
+    import transformers
+
+    old = tuple(map(int, transformers.__version__.split(".")[:2])) < (4, 56)
+    precision = {"torch_dtype" if old else "dtype": getattr(torch, dtype)}
+    auto = transformers.AutoModelForCausalLM
+    return auto.from_pretrained(source, revision=revision or "main", **precision)
 
 
 def require_complete(recipe: Recipe) -> None:

@@ -160,10 +160,8 @@ def belonging_to(run: RunDir) -> Iterator[None]:
     try:
         yield
     finally:
-        close_run_pools(os.environ[RUN_VARIABLE])
-        if before is None:
-            del os.environ[RUN_VARIABLE]
-        else:
+        close_run_pools(os.environ.pop(RUN_VARIABLE))
+        if before is not None:
             os.environ[RUN_VARIABLE] = before
 
 

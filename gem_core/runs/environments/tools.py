@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
@@ -11,6 +10,7 @@ from gem_core.env.interface import Env, Wrapper
 from gem_core.env.registration.references import from_data
 from gem_core.env.spec import EnvSpec
 from gem_core.errors import GemError, RecipeError
+from gem_core.runs.cache import digest
 from gem_core.runs.recipe.tables import EnvConfig
 from gem_core.runs.recipe.tool_entries import wanted_tools
 from gem_core.tools import Budget, Tool, ToolEnv, ToolRewards, make_tool
@@ -133,5 +133,4 @@ def _tool_layers(env: Env) -> Iterator[ToolEnv]:
 
 
 def _digest(data: Any) -> str:
-    text = json.dumps(data, sort_keys=True, separators=(",", ":"), default=str)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return digest(json.dumps(data, sort_keys=True, separators=(",", ":"), default=str))

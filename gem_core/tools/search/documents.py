@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -89,15 +88,6 @@ def corpus_path(corpus: str) -> Path:
     if not path.is_file():
         raise DataError(f"There is no corpus {corpus!r}: give the path of a .jsonl file.")
     return path
-
-
-def file_digest(path: Path) -> str:
-    """Return what identifies the content of a corpus."""
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return f"sha256-{digest.hexdigest()[:16]}"
 
 
 def read_corpus(path: Path) -> list[Document]:

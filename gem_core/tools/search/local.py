@@ -7,9 +7,10 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from gem_core.env.files import file_revision
 from gem_core.errors import MissingDependencyError
 from gem_core.tools.search.bm25 import load_bm25s
-from gem_core.tools.search.documents import Document, corpus_path, file_digest, read_corpus
+from gem_core.tools.search.documents import Document, corpus_path, read_corpus
 
 _WORD = re.compile(r"\w+")
 _MOST_WORDS = 100
@@ -71,7 +72,7 @@ def revision_of(corpus: str) -> str:
     version = status.st_mtime_ns, status.st_size
     with _lock:
         if path not in _digests or _digests[path][0] != version:
-            _digests[path] = version, file_digest(path)
+            _digests[path] = version, file_revision(path)
         return _digests[path][1]
 
 

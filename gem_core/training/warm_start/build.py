@@ -13,6 +13,7 @@ import transformers
 
 from gem_core.episodes.data import Episode
 from gem_core.policies.models.files import copy_source_files
+from gem_core.policies.models.weights import load_model
 from gem_core.runs.recipe.recipe import Recipe
 from gem_core.training.tiny.tokenizer import write_json
 from gem_core.training.warm_start.clone import clone
@@ -31,7 +32,7 @@ def build_pretrained(recipe: Recipe, source: Path, settings: dict[str, Any], fol
     tokenizer = transformers.AutoTokenizer.from_pretrained(source)
     guessed: Counter[str] = Counter()
     episodes = expert_episodes(recipe, tokenizer, imitation.steps * imitation.batch, guessed)
-    model = transformers.AutoModelForCausalLM.from_pretrained(source).float()
+    model = load_model(source)
     with on_recipes_device(recipe, model) as device:
         losses = clone(model, episodes, imitation)
     model.to(getattr(torch, recipe.model.dtype)).save_pretrained(folder)

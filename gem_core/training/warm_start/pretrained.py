@@ -7,10 +7,10 @@ what was imitated.
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 from typing import Any
 
+from gem_core.env.files import file_sha256
 from gem_core.policies.models.source import reading_model, require_hf
 from gem_core.runs.cache import cached_folder
 from gem_core.runs.recipe.recipe import Recipe
@@ -18,7 +18,7 @@ from gem_core.runs.splits import RunEnvs, run_envs
 from gem_core.training.warm_start.imitation import imitation_of
 from gem_core.training.warm_start.settings import play_settings
 
-BUILD = 1
+BUILD = 2
 """Increase it when the same settings give different weights."""
 
 
@@ -70,12 +70,5 @@ def _source(recipe: Recipe) -> Path:
 def _hash_files(folder: Path) -> dict[str, str]:
     """Return the SHA-256 of the files that a model is made of."""
     kinds = (".json", ".safetensors", ".bin", ".model", ".jinja", ".txt")
-    hashes: dict[str, str] = {}
-    for file in sorted(folder.iterdir()):
-        if file.suffix in kinds and file.name != "warm_start.json":
-            sha = hashlib.sha256()
-            with file.open("rb") as stream:
-                while block := stream.read(1 << 20):
-                    sha.update(block)
-            hashes[file.name] = sha.hexdigest()
-    return hashes
+    files = [file for file in sorted(folder.iterdir()) if file.suffix in kinds]
+    return {file.name: file_sha256(file) for file in files if file.name != "warm_start.json"}
