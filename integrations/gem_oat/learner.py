@@ -15,7 +15,6 @@ import torch
 import torch.distributed as dist
 from oat.utils.data import TransitionDataset
 
-from gem_adapters.lora import merged, save_merged_model
 from gem_adapters.loss_checks import require_finite
 from gem_adapters.run_log import log_evaluation
 from gem_adapters.support import require_support
@@ -26,7 +25,7 @@ from gem_core.runs.directory.run_dir import RunDir
 from gem_core.runs.recipe.recipe import Recipe
 from gem_core.training.stopping import Decision, SaveClock, mark_stopped
 from gem_oat import _compat
-from gem_oat.advantages import GemAdvantages, asked_per_token, require_installed
+from gem_oat.advantages import asked_per_token, require_installed
 from gem_oat.config import FUSED
 from gem_oat.loss import TurnLoss
 from gem_oat.metrics import RunLog
@@ -34,6 +33,7 @@ from gem_oat.nodes import stop_on_failure
 from gem_oat.rollout import RowData, pad_rows
 from gem_oat.support import over_drawn
 from gem_oat.updates import Updates
+from gem_oat.weights import GemWeights
 
 _compat.check_private_signatures()
 _compat.fix_process_group(oat.utils.distributed)
@@ -69,7 +69,7 @@ class Rows(TransitionDataset):
         return {**super().collate_fn(items), "rows": [item["row"] for item in items]}
 
 
-class GemLearner(GemAdvantages):
+class GemLearner(GemWeights):
     """Oat's learner: its loop, loss, engine and weight sync; gem_core's batches and advantages."""
 
     def run(self) -> None:
@@ -91,9 +91,7 @@ class GemLearner(GemAdvantages):
         self.save_clock = SaveClock(self.run_dir)
         self.steps = 0  # as Oat's loop begins with, after this
         if self.start:
-            for engine, folder in self.engines.items():
-                self.strategy.load_ckpt(engine, folder, f"step_{self.start:06d}")
-            self.sync_params_to_actors()  # Oat's own resume leaves the actors at the first weights
+            self.load_checkpoint()
 
     def _loss_kinds(self) -> list[str]:
         """What Oat aggregates in each micro-batch, in its order."""
@@ -101,18 +99,6 @@ class GemLearner(GemAdvantages):
         if self.args.beta > 0:
             kinds.append("kl")
         return [*kinds, "value"]  # also of `NoCritic`
-
-    @property
-    def engines(self) -> dict[Any, str]:
-        """The trained DeepSpeed engines and the folders of their checkpoints.
-
-        The policy comes last: a checkpoint counts when the policy's is written.
-        """
-        folders: dict[Any, str] = {}
-        if self.critic is not None:
-            folders[self.critic] = str(self.run_dir.checkpoints / "critic")
-        folders[self.model.model] = str(self.run_dir.checkpoints / "policy")
-        return folders
 
     # -- the batch --------------------------------------------------------------------------
 
@@ -232,10 +218,10 @@ class GemLearner(GemAdvantages):
         if self.recipe.eval.every and step % self.recipe.eval.every == 0:
             self.evaluate(None, step)
         if is_last:
-            self._export()
+            self.export()
         decision = self._decide(step)
         if is_last or decision.save:
-            self._save_checkpoint(step)
+            self.save_checkpoint(step)
         if decision.stop:
             self._stop(step)
 
@@ -284,49 +270,6 @@ class GemLearner(GemAdvantages):
             episode for handle in waiting for episode in client.deserialize_ipc(handle.result())
         ]
         log_evaluation(self.run_dir, steps, episodes)
-
-    def _export(self) -> None:
-        """The policy and its tokenizer in Hugging Face format, whole or not at all."""
-        self._policy.config.use_cache = True  # Oat turned it off for training
-        staging = self.run_dir.path / "export"
-        if self.args.lora_rank:
-            if self.strategy.is_rank_0():
-                save_merged_model(self._policy, self.tokenizer, str(staging / "model"))
-            dist.barrier()
-        else:
-            self.strategy.save_model(self.model, self.tokenizer, str(staging), tag="model")
-        if self.strategy.is_rank_0():
-            self.run_dir.publish(staging / "model")
-            staging.rmdir()
-
-    @property
-    def _policy(self) -> Any:
-        """The policy without what Oat and DeepSpeed wrap it in; with LoRA a ``PeftModel``."""
-        return self.model.model.module
-
-    def sync_params_to_actors(self) -> None:
-        """Oat's hand-over of the weights; of adapters, merged without a change of the others.
-
-        Oat merges in place and back, which rounds the base weights each time in bfloat16.
-        """
-        rank = self.args.lora_rank
-        with merged(self._policy):
-            self.args.lora_rank = 0  # Oat then sends what ``named_parameters`` returns
-            try:
-                super().sync_params_to_actors()
-            finally:
-                self.args.lora_rank = rank
-        if self.strategy.is_group_rank_0():
-            version = self.start + self.steps
-            for done in [actor.futures.set_version(version) for actor in self.actors]:
-                done.result()
-        dist.barrier()  # no learner asks before
-
-    def _save_checkpoint(self, step: int) -> None:
-        for engine, folder in self.engines.items():
-            self.strategy.save_ckpt(
-                engine, folder, tag=f"step_{step:06d}", max_num=self.args.max_save_num
-            )
 
 
 def _divide_up(number: int, by: int) -> int:

@@ -42,7 +42,7 @@ def logprobs(model, ids):
 def test_an_export_without_a_step_is_the_start_model(learner, recipe, tmp_path):
     made = learner(recipe(*LORA))
     made._init(made.args, made.actors)
-    made._export()
+    made.export()
     start = AutoModelForCausalLM.from_pretrained(model_path(recipe())).state_dict()
     exported = AutoModelForCausalLM.from_pretrained(tmp_path / "run" / "model").state_dict()
     assert start.keys() == exported.keys()
