@@ -29,8 +29,8 @@ class Hangman(Game):
     Args:
         word_length: length of the word; ``None`` draws length and turns at each reset.
         max_turns: number of guesses, including right ones.
-        words: the list from which the word is drawn: ``"basic"``, ``"basic850"`` (850 words, as in
-            GEM), ``"english"`` or ``"syllables"``, see `gem_core.envs.data.words`; or the words.
+        words: list that the word is of: ``"basic"`` (3,710 words), ``"basic850"`` (850, as in GEM),
+            ``"english"`` (38,981) or ``"syllables"`` (2,475, by a rule); or the words themselves.
         **options: see `gem_core.envs.games.game.Game`.
     """
 

@@ -25,8 +25,8 @@ class Wordle(Game):
     Args:
         word_length: length of the word; ``None`` draws 3, 4 or 5 at each reset.
         max_turns: number of guesses; ``None``: 5 per letter.
-        words: the list from which the word is drawn: ``"basic"``, ``"basic850"`` (850 words, as in
-            GEM), ``"english"`` or ``"syllables"``, see `gem_core.envs.data.words`; or the words.
+        words: list that the word is of: ``"basic"`` (3,710 words), ``"basic850"`` (850, as in GEM),
+            ``"english"`` (38,981) or ``"syllables"`` (2,475, by a rule); or the words themselves.
         **options: see `gem_core.envs.games.game.Game`.
     """
 
