@@ -1,7 +1,5 @@
 """What identifies the content of a file."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 

@@ -86,8 +86,8 @@ def load_policy(
         RecipeError: there is no such model, or its files cannot be read.
         TrustError: it brings code, and the user gave no ``--trust``.
     """
-    # A trained model has a directory of its own; the revision belongs to the recipe's model.
     source = str(model_dir)
+    # A trained model has a directory of its own; the revision belongs to the recipe's model.
     revision = recipe.model.revision if source == recipe.model.path else None
     with reading_model(source):
         require_no_code(model_dir, revision)

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import numpy as np
 import torch
 from accelerate import Accelerator
-from transformers import TrainerCallback, get_scheduler
+from transformers import AutoModel, TrainerCallback, get_scheduler
 
 from gem_core.episodes.data import Episode
-from gem_core.policies.models.weights import load_model
 from gem_core.runs.recipe.recipe import Recipe
 
 if TYPE_CHECKING:
@@ -108,7 +107,8 @@ class TurnCritic:
         self.recipe = recipe
         self.accelerator = accelerator
         algorithm = recipe.algorithm
-        body = load_model(source, revision=recipe.model.revision).base_model
+        options: Any = {"revision": recipe.model.revision, "dtype": torch.float32}
+        body = AutoModel.from_pretrained(source, **options)
         head = torch.nn.Linear(body.config.hidden_size, 1, bias=False)
         torch.nn.init.zeros_(head.weight)
         self.model = torch.nn.ModuleList([body, head]).to(accelerator.device)

@@ -25,8 +25,9 @@ class Wordle(Game):
     Args:
         word_length: length of the word; ``None`` draws 3, 4 or 5 at each reset.
         max_turns: number of guesses; ``None``: 5 per letter.
-        words: list that the word is of: ``"basic"`` (3,710 words), ``"basic850"`` (850, as in GEM),
-            ``"english"`` (38,981) or ``"syllables"`` (2,475, by a rule); or the words themselves.
+        words: list of the word: ``"basic"`` (157, 600 and 675 words of 3, 5 and 7 letters),
+            ``"basic850"`` (65, 152, 119; 850 in all, as in GEM), ``"english"`` (478, 3,454, 6,716)
+            or ``"syllables"`` (405 of 3 and 2,025 of 4, by a rule); or the words themselves.
         **options: see `gem_core.envs.games.game.Game`.
     """
 
