@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from real_model_page import write_page
-from replay_section import REPLAY
+from replay_section import REPLAY, share_of_movement
 
 from gem_compare.runner import trainer_python
 from gem_core.policies.models.files import ORIGIN
@@ -70,7 +70,7 @@ def replay(trainer: str, model: Path, steps: int) -> dict[str, Any]:
         subprocess.run([trainer_python(trainer), str(WORKER), *words], check=True)
         measured = json.loads(out.read_text(encoding="utf-8"))
     run = measured.pop("runs")[CASE]
-    share = max(run["policy"]["relative"]) / run["moved"]
+    share = share_of_movement(run)
     if not share <= MOST:
         run["faults"].append(f"the weights differ by {share:.0%} of what they moved")
     return {**{key: measured[key] for key in ("trainer", "version", "environment")}, **run}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from gem_core.results import markdown_table
 from gem_core.runs import provenance
@@ -33,6 +34,11 @@ that they move by different distances.)
 """
 
 
+def share_of_movement(result: dict[str, Any]) -> float:
+    """Return the largest difference of a step's weights over the distance that they moved."""
+    return float(max(result["policy"]["relative"]) / result["moved"])
+
+
 def replay_section() -> list[str]:
     """Return the section, and nothing where nothing was measured."""
     if not REPLAY.exists():
@@ -48,7 +54,7 @@ def replay_section() -> list[str]:
                 f"{max(result['policy']['relative']):.1e}",
                 f"{last['largest']:.1e} in `{last['name']}`",
                 f"{result['moved']:.1e}",
-                f"{max(result['policy']['relative']) / result['moved']:.2%}",
+                f"{share_of_movement(result):.2%}",
                 "no: " + "; ".join(result["faults"]) if result["faults"] else "yes",
             )
         )
