@@ -93,11 +93,12 @@ def largest_difference(run: RunDir, found: list[Action]) -> float:
         NotConforming: there is no action.
     """
     import torch
-    from transformers import AutoModelForCausalLM
+
+    from gem_core.policies.models.weights import load_model
 
     if not found:
         raise NotConforming("the log has no episode of the evaluation inside training")
-    trained = AutoModelForCausalLM.from_pretrained(run.model).eval()
+    trained = load_model(run.model).eval()
     worst = 0.0
     for prompt, ids, logprobs in found:
         with torch.no_grad():

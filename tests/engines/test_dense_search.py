@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -13,6 +14,8 @@ from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 from gem_core.errors import UnknownNameError
 from gem_core.tools import Call
 from gem_core.tools.search import SearchTool
+from gem_core.tools.search.dense import DenseSearch, Encoder
+from gem_core.tools.search.documents import Document
 
 WORDS = ["harbour", "lamp", "oil", "river", "bridge", "stone", "crown", "island", "salt", "the"]
 TEXTS = ["harbour lamp oil", "river bridge", "stone crown island", "salt", "the the the the the"]
@@ -82,6 +85,19 @@ def test_scores_are_the_cosines_of_single_texts(encoder, corpus, pooling):
     tool = SearchTool(corpus=corpus, encoder=str(encoder), pooling=pooling, topk=len(TEXTS))
     text = found(tool, query)
     assert sorted(order, key=text.index) == order
+
+
+def test_vectors_are_float32_whatever_the_files_hold(encoder, corpus, tmp_path):
+    """The same weights in files of bfloat16 and of float32 give the same vectors."""
+    found = []
+    model = BertModel.from_pretrained(encoder)
+    for name, precision in [("half", torch.bfloat16), ("full", torch.float32)]:
+        shutil.copytree(encoder, tmp_path / name)
+        model.to(precision).save_pretrained(tmp_path / name)  # in place: rounded in both
+        documents = [Document("", text) for text in TEXTS]
+        search = DenseSearch(documents, Encoder(str(tmp_path / name)))
+        found.append(search._vectors)
+    assert np.array_equal(*found)
 
 
 def test_prefixes_reach_queries_and_texts(encoder, corpus):

@@ -10,13 +10,14 @@ from pathlib import Path
 import torch
 from msgspec.structs import asdict
 from tensordict import TensorDict
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoTokenizer
 
 from gem_adapters.estimate import estimate
 from gem_adapters.run_log import log_evaluation, log_step
 from gem_adapters.turn_batch import turn_batch
 from gem_core.episodes.rollout import play_batch, require_healthy
 from gem_core.policies.engine.policy import HFPolicy
+from gem_core.policies.models.weights import load_model
 from gem_core.runs.directory.run_dir import RunDir
 from gem_core.runs.resolved import ResolvedRun
 from gem_core.runs.tasks import MachineFactory, step_tasks
@@ -50,7 +51,7 @@ class Training:
         self.machines = MachineFactory(recipe, self.tokenizer, envs=resolved.envs)
 
         def load() -> torch.nn.Module:
-            return AutoModelForCausalLM.from_pretrained(source, revision=revision).float()
+            return load_model(source, revision=revision)
 
         self.model = load()
         self.update = Update(

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 from tensordict import TensorDict
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoTokenizer
 
 from gem_adapters.estimate import estimate
 from gem_adapters.turn_batch import turn_batch
 from gem_core.episodes.data import Episode
+from gem_core.policies.models.weights import load_model
 from gem_core.runs.recipe.recipe import Recipe
 from gem_parity.frozen import FrozenBatch
 from gem_parity.recorded import OnStep, StepTrace, TracedRow
@@ -57,7 +58,7 @@ def replay_run(
 
 def _update(recipe: Recipe, model_dir: str) -> Update:
     def load() -> Any:
-        return AutoModelForCausalLM.from_pretrained(model_dir).float()
+        return load_model(model_dir)
 
     initial = load() if recipe.algorithm.kl_coef else None
     tokenizer = AutoTokenizer.from_pretrained(model_dir)

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import torch
 from msgspec.structs import asdict
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoTokenizer
 
 from gem_adapters.estimate import estimate
 from gem_adapters.run_log import log_evaluation, log_step
 from gem_adapters.turn_batch import turn_batch
 from gem_core.episodes.rollout import play_batch, require_healthy
 from gem_core.policies.engine.policy import HFPolicy
+from gem_core.policies.models.weights import load_model
 from gem_core.runs.directory.run_dir import RunDir
 from gem_core.runs.resolved import ResolvedRun
 from gem_core.runs.tasks import MachineFactory, step_tasks
@@ -34,7 +35,7 @@ def run(resolved: ResolvedRun, run: RunDir, *, resume: bool = False) -> None:
     recipe = resolved.recipe
     source, revision = resolved.model or model_path(recipe), recipe.model.revision or "main"
     tokenizer = AutoTokenizer.from_pretrained(source, revision=revision)
-    model = AutoModelForCausalLM.from_pretrained(source, revision=revision).float()
+    model = load_model(source, revision=revision)
     learner = Learner(model, resolved.native)
     machines = MachineFactory(recipe, tokenizer, envs=resolved.envs)
     policy = HFPolicy(model, machines.stop_ids, **asdict(recipe.sampling))

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import AutoModelForCausalLM
 
 from gem_adapters.estimate import estimate
 from gem_adapters.turn_batch import turn_batch
 from gem_core.episodes.data import Episode
+from gem_core.policies.models.weights import load_model
 from gem_core.runs.recipe.recipe import Recipe
 from gem_parity.frozen import FrozenBatch
 from gem_parity.recorded import OnStep, StepTrace, TracedRow
@@ -58,7 +58,7 @@ def replay_run(
 
 
 def _learner(recipe: Recipe, model_dir: str) -> Learner:
-    model = AutoModelForCausalLM.from_pretrained(model_dir).float()
+    model = load_model(model_dir)
     return Learner(model, translate(recipe))
 
 

@@ -46,18 +46,19 @@ class DenseSearch:
 
     def __init__(self, documents: list[Document], encoder: Encoder):
         require_transformers()
-        from transformers import AutoModel, AutoTokenizer
+        from transformers import AutoModel, AutoTokenizer, __version__
 
         self._documents = documents
         self._encoder = encoder
         self._lock = threading.Lock()
-        self._tokenizer: Any = AutoTokenizer.from_pretrained(
-            encoder.path, revision=encoder.revision or "main"
-        )
+        path, revision = encoder.path, encoder.revision or "main"
+        self._tokenizer: Any = AutoTokenizer.from_pretrained(path, revision=revision)
         self._tokenizer.padding_side = "right"
         if self._tokenizer.pad_token is None:
             self._tokenizer.pad_token = self._tokenizer.eos_token
-        model = AutoModel.from_pretrained(encoder.path, revision=encoder.revision or "main")
+        # In float32 under every trainer: transformers 5 takes the precision of the files otherwise.
+        precision = {"dtype": "float32"} if int(__version__[0]) >= 5 else {}
+        model = AutoModel.from_pretrained(path, revision=revision, **precision)
         self._model: Any = model.eval()
         texts = [f"{encoder.text_prefix}{d.title}\n{d.text}" for d in documents]
         self._vectors = self._encode(texts)
@@ -86,11 +87,10 @@ class DenseSearch:
                     max_length=_MOST_TOKENS,
                     return_tensors="pt",
                 )
-                states = self._model(
-                    input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"]
-                ).last_hidden_state
+                fields = {name: inputs[name] for name in ("input_ids", "attention_mask")}
+                states = self._model(**fields).last_hidden_state
                 pooled = _pool(states, inputs["attention_mask"], self._encoder.pooling)
-                rows.append(torch.nn.functional.normalize(pooled.float(), dim=-1).numpy())
+                rows.append(torch.nn.functional.normalize(pooled, dim=-1).numpy())
         return np.concatenate(rows)
 
 
