@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from kept_runs import Kept, weigh_runs
 from replay_section import replay_section
 from samples import samples_section
 
+from gem_core.errors import GemError
 from gem_core.evaluation.controls.file import PLAYERS
 from gem_core.evaluation.criterion import CellVerdict, Evidence, judge
 from gem_core.results import learning_curve, markdown_table
@@ -23,6 +25,8 @@ from gem_core.runs.directory.run_dir import RunDir
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results"
 PAGE = HERE / "README.md"
+DOCUMENT = HERE.parents[1] / "docs" / "real-model.md"
+"""The page of the documentation: its part between ``<!-- results -->`` and the end is written."""
 SHOWN_VERSIONS = (
     "torch",
     "transformers",
@@ -52,6 +56,8 @@ SUMMARY = (
     "trained, sampled / greedy",
     "the criterion",
 )
+DEVICES = {"": "CPU", "-gpu": "GPU, vLLM", "-gpu-hf": "GPU"}
+"""How the name of a result ends -> what the documentation calls the device."""
 INTRODUCTION = """\
 # A pretrained language model is trained
 
@@ -78,21 +84,12 @@ def report(run: RunDir, folder: Path) -> str:
 
 def write_page() -> None:
     """Write the page and its pictures from the kept runs; seeds of one recipe stand together."""
-    groups: dict[str, list[Kept]] = {}
-    for folder in sorted(path for path in RESULTS.glob("*") if path.is_dir()):
-        groups.setdefault(folder.name.rpartition("-seed")[0], []).append(
-            Kept(RunDir(folder), folder)
-        )
-    parts = [INTRODUCTION]
+    groups = _kept_groups()
     evidence = {name: weigh_runs(kept) for name, kept in groups.items()}
     verdicts = judge(evidence)
-    if groups:
-        rows = [
-            _summary(name, kept, evidence[name], verdicts[name]) for name, kept in groups.items()
-        ]
-        parts.append(markdown_table(SUMMARY, rows))
-    else:
-        parts.append("No run is kept yet.\n")
+    rows = [_summary(name, kept, evidence[name], verdicts[name]) for name, kept in groups.items()]
+    table = markdown_table(SUMMARY, rows) if rows else "No run is kept yet.\n"
+    parts = [INTRODUCTION, table]
     for name, kept in groups.items():
         learning_curve([one.run for one in kept], HERE / f"{name}.png")
         picture = f"![success over the training steps]({name}.png)"
@@ -101,6 +98,47 @@ def write_page() -> None:
     parts += algorithms_section(list(groups.values()))
     parts += replay_section()
     PAGE.write_text("\n".join(parts), encoding="utf-8")
+    _write_document(groups, dict(zip(groups, rows, strict=True)))
+
+
+def _kept_groups() -> dict[str, list[Kept]]:
+    """Return the kept runs by their names without the seed."""
+    groups: dict[str, list[Kept]] = {}
+    for folder in sorted(path for path in RESULTS.glob("*") if path.is_dir()):
+        name = folder.name.rpartition("-seed")[0]
+        groups.setdefault(name, []).append(Kept(RunDir(folder), folder))
+    return groups
+
+
+def _write_document(
+    groups: Mapping[str, Sequence[Kept]], rows: Mapping[str, tuple[str, ...]]
+) -> None:
+    """Write the table of ReBN's runs into the documentation: on a CPU first, TRL's first.
+
+    Raises:
+        GemError: the page does not have the part once.
+    """
+    lines = []
+    for name, kept in groups.items():
+        recipe, trainer = kept[0].run.recipe, kept[0].run.result["trainer"]
+        device = name.removeprefix(f"{recipe.name}-{trainer}")
+        if device in DEVICES:  # another estimator's name follows otherwise
+            link = f"[{recipe.name}](../benchmarks/real_model/README.md#{name})"
+            order = (len(device), trainer != "trl", recipe.name, trainer)
+            lines.append((order, (link, trainer, DEVICES[device], *rows[name][1:])))
+    table = markdown_table(
+        ("baseline", "trainer", "device", *SUMMARY[1:]), [row for _, row in sorted(lines)]
+    )
+    pattern = r"(<!-- results -->\n).*?(<!-- /results -->\n)"
+    page, count = re.subn(
+        pattern,
+        lambda found: found[1] + table + found[2],
+        DOCUMENT.read_text("utf-8"),
+        flags=re.DOTALL,
+    )
+    if count != 1:
+        raise GemError(f"{DOCUMENT}: the part <!-- results --> occurs {count} times, not once.")
+    DOCUMENT.write_text(page, encoding="utf-8")
 
 
 def _summary(

@@ -24,13 +24,18 @@ def page(monkeypatch, tmp_path):
 
     monkeypatch.setattr(real_model_page, "HERE", tmp_path)
     monkeypatch.setattr(real_model_page, "PAGE", tmp_path / "README.md")
+    document = shutil.copy(real_model_page.DOCUMENT, tmp_path / "document.md")
+    monkeypatch.setattr(real_model_page, "DOCUMENT", Path(document))
     yield real_model_page
     for name in ("real_model_page", "kept_runs", "algorithms_section", "replay_section", "samples"):
         del sys.modules[name]
 
 
-def test_the_page_is_written_from_the_results(page, tmp_path):
+def test_the_pages_are_written_from_the_results(page, tmp_path):
+    document = page.DOCUMENT.read_text("utf-8")
+    page.DOCUMENT.write_text(document.replace("| learns", "| "), "utf-8")
     page.write_page()
+    assert page.DOCUMENT.read_text("utf-8") == document
     assert (tmp_path / "README.md").read_text("utf-8") == (ROOT / "README.md").read_text("utf-8")
     names = {path.name for path in tmp_path.glob("*.png")}
     assert names == {path.name for path in ROOT.glob("*.png")}
