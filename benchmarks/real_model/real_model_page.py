@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from algorithms_section import algorithms_section
+from algorithms_section import REFERENCE, algorithms_section
 from kept_runs import Kept, weigh_runs
 from replay_section import replay_section
 from samples import samples_section
@@ -121,11 +121,12 @@ def _write_document(
     lines = []
     for name, kept in groups.items():
         recipe, trainer = kept[0].run.recipe, kept[0].run.result["trainer"]
+        if recipe.algorithm.estimator != REFERENCE:
+            continue  # the section about estimators has it
         device = name.removeprefix(f"{recipe.name}-{trainer}")
-        if device in DEVICES:  # another estimator's name follows otherwise
-            link = f"[{recipe.name}](../benchmarks/real_model/README.md#{name})"
-            order = (len(device), trainer != "trl", recipe.name, trainer)
-            lines.append((order, (link, trainer, DEVICES[device], *rows[name][1:])))
+        link = f"[{recipe.name}](../benchmarks/real_model/README.md#{name})"
+        order = (len(device), trainer != "trl", recipe.name, trainer)
+        lines.append((order, (link, trainer, DEVICES[device], *rows[name][1:])))
     table = markdown_table(
         ("baseline", "trainer", "device", *SUMMARY[1:]), [row for _, row in sorted(lines)]
     )

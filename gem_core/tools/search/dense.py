@@ -57,7 +57,7 @@ class DenseSearch:
         if self._tokenizer.pad_token is None:
             self._tokenizer.pad_token = self._tokenizer.eos_token
         # In float32 under every trainer: transformers 5 takes the precision of the files otherwise.
-        precision = {"dtype": "float32"} if int(__version__[0]) >= 5 else {}
+        precision = {"dtype": "float32"} if int(__version__.split(".")[0]) >= 5 else {}
         model = AutoModel.from_pretrained(path, revision=revision, **precision)
         self._model: Any = model.eval()
         texts = [f"{encoder.text_prefix}{d.title}\n{d.text}" for d in documents]
